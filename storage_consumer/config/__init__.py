@@ -1,0 +1,1 @@
+"""Settings: from arguments, environment and TOML to frozen records."""

@@ -1,0 +1,118 @@
+"""The settings as frozen records. They hold no secret and pickle, so they may travel to executors; secrets are apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Protocol = Literal["csv", "canal-json"]
+DateSeparator = Literal["none", "year", "month", "day"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvOptions:
+    """How TiCDC wrote CSV; the defaults are TiCDC's (format sheet 4.1)."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    null: str = "\\N"
+    terminator: str = "\r\n"
+    include_commit_ts: bool = False
+    binary_encoding: Literal["base64", "hex"] = "base64"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """The bucket and how TiCDC was told to write it."""
+
+    scheme: Literal["file", "s3"]
+    root: str
+    """``/dir`` for file, ``bucket/prefix`` for s3; no slash at the end."""
+    endpoint: str = ""
+    """S3 endpoint URL, or empty for AWS."""
+    region: str = ""
+    force_path_style: bool = True
+    protocol: Protocol
+    terminator: str = "\r\n"
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    enable_tidb_extension: bool = False
+    date_separator: DateSeparator = "day"
+    partition_separator: bool = True
+    time_zone: str = "UTC"
+    """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``."""
+
+    @property
+    def identity(self) -> str:
+        """The bucket as the state remembers it: scheme and root, no credentials, no options."""
+        return f"{self.scheme}://{self.root}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downstream:
+    """The target database server."""
+
+    host: str = "127.0.0.1"
+    port: int = 3306
+    unix_socket: str = ""
+    user: str = "root"
+    ssl: bool = False
+    ssl_ca: str = ""
+    ssl_cert: str = ""
+    ssl_key: str = ""
+    state_schema: str = "storage_consumer"
+    time_zone: str = "UTC"
+    """Session zone for every connection; the same as `Upstream.time_zone`."""
+    connect_timeout: int = 10
+    """Seconds."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is, for messages."""
+        return self.unix_socket or f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """How the program runs; ``[consumer]`` in the TOML file."""
+
+    flush_interval: float = 2.0
+    """Seconds between two polls of the bucket (the reference consumer's name)."""
+    ddl_at_checkpoint_wait: float = 30.0
+    """Seconds that the storage checkpoint must stand still before a DDL at exactly that ts runs."""
+    gap_timeout: float = 60.0
+    """Seconds that a missing file number or schema file is waited for before its table halts."""
+    full_listing_interval: float = 600.0
+    """Seconds between two listings of everything; in between only directories that can still grow are listed."""
+    lease_ttl: float = 30.0
+    """Seconds without renewal after which another process may take over."""
+    retry_limit: float = 300.0
+    """Seconds for which a storage or target that does not answer is tried again before the run ends."""
+    spark_master: str = ""
+    """Spark master URL; empty: what spark-submit says, else ``local[*]``."""
+    partitions: int = 0
+    """Write partitions of a round's Spark job; 0: from bytes and cores."""
+    local_infile: bool = True
+    """Whether LOAD DATA LOCAL may be used where the server allows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything the program needs to know, but for the secrets."""
+
+    upstream: Upstream
+    downstream: Downstream
+    tuning: Tuning = field(default_factory=Tuning)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Secrets:
+    """What must never be printed, pickled into a job or stored. Its repr says only which are set."""
+
+    password: str = ""
+    access_key: str = ""
+    secret_access_key: str = ""
+    session_token: str = ""
+
+    def __repr__(self) -> str:
+        """Names only."""
+        return f"Secrets({', '.join(name for name in self.__slots__ if getattr(self, name))})"

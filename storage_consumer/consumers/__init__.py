@@ -1,0 +1,1 @@
+"""Who carries each table through the stages."""

@@ -1,0 +1,1 @@
+"""(3) Decode: bytes to row changes."""

@@ -1,0 +1,1 @@
+"""(2) Plan: what must happen, in which order?"""

@@ -1,0 +1,1 @@
+"""The stages inside one Spark job; the only pyspark imports."""

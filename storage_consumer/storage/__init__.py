@@ -1,0 +1,1 @@
+"""(1) Poll: what has TiCDC written?"""

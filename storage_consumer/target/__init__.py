@@ -1,0 +1,1 @@
+"""(5) Apply and (6) checkpoint: the downstream database."""
