@@ -1,0 +1,61 @@
+"""The decoding stage's interface: bytes of one data file in, row changes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage_consumer.model import TableColumn, TableName, Window
+
+DELETE, INSERT, UPDATE = 0, 1, 2
+"""Operations of a row change. INSERT and UPDATE are both upserts for a table with a key."""
+
+Values = tuple[str | None, ...]
+"""One value per column of the `RowLayout`, as wire text (see values.py); None is SQL NULL."""
+
+RowChange = tuple[int, int, int, Values, Values | None]
+"""(row number in the file from 1, commit ts, operation, values, old values).
+
+`values` is the new image of an INSERT or UPDATE and the old image of a DELETE; old values are there only for an UPDATE whose
+file says them. A plain tuple, since millions of them are made.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """Which columns the rows of one version directory carry, in order."""
+
+    table: TableName
+    columns: tuple[TableColumn, ...]
+    """Hidden and virtual generated columns left out; stored generated ones are in."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one file, filled while its rows are decoded."""
+
+    rows: int = 0
+    """Rows read, whatever became of them."""
+    duplicates: int = 0
+    """Rows with commit ts <= the window's low border: applied before."""
+    later: int = 0
+    """Rows with commit ts > the window's high border: kept for a later round."""
+    max_ts: int = 0
+    """Highest commit ts in the file."""
+    next_ts: int = 0
+    """Lowest commit ts above the window, 0 if there is none."""
+
+
+class Decoder(Protocol):
+    """Decodes one protocol."""
+
+    def rows(
+        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
+    ) -> Iterator[RowChange]:
+        """The changes with ``window.low < commit ts <= window.high``, in file order.
+
+        Rows outside the window are only counted in `tally`, before their columns are decoded. `source` is the file's path,
+        for messages. Raises `UndecodableRow` with file, row number, byte offset, excerpt and (where known) commit ts.
+        """
+        ...
