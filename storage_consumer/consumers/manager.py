@@ -1,0 +1,220 @@
+"""ConsumerManager: new files to their tables, the next wave of work, and the checkpoint of the whole. No I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
+from storage_consumer.consumers.table import DROPPED, HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.model import DataFile, TableDefinition, TableName
+from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
+from storage_consumer.planning.steps import DdlStep, RowStep, Wave
+from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, renamed, touched_dirs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """What an earlier run left in the target."""
+
+    checkpoint: int = 0
+    """Checkpoint of the whole, inclusive; every table that has none of its own follows it."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """Table directory → its own checkpoint, inclusive."""
+    halted: frozenset[str] = frozenset()
+    """Table directories that do not follow the checkpoint of the whole."""
+    dropped: frozenset[str] = frozenset()
+    """Table directories whose table did not exist any more."""
+    done: Mapping[str, int] = field(default_factory=dict)
+    """Stream → highest file number (inclusive) up to which all files are finished."""
+    journalled: frozenset[tuple[str, int, int]] = frozenset()
+    """Identities of the DDL that are done, or skipped by decision."""
+
+
+class ConsumerManager:
+    """All tables of one bucket. One `TableConsumer` per table directory; the same one for all data of that table."""
+
+    def __init__(self, restart: Restart, gap_timeout: float) -> None:
+        """`gap_timeout`: seconds for which a missing file is waited for."""
+        self.tables: dict[str, TableConsumer] = {}
+        self.finished_files = 0
+        self._restart = restart
+        self._base = restart.checkpoint
+        self._gap_timeout = gap_timeout
+        self._done = dict(restart.done)
+        self._pending: dict[tuple[str, int, int], DdlStep] = {}
+        self._ran = set(restart.journalled)
+        self._dispatched = False
+        self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
+
+    # (2) dispatch: new files to their tables
+
+    def dispatch(self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]) -> None:
+        """Hand new schema files and data files to their tables. `table_dirs`: schema file path → table directory."""
+        for definition in sorted(definitions, key=lambda d: (d.version, d.path)):
+            table = self._table(table_dirs[definition.path])
+            table.define(definition)
+            self._enlist(table, definition)
+        for file in files:
+            if not self._table(file.table_dir).offer(file, again=self._dispatched):
+                self.finished_files += 1
+        self._dispatched = True
+
+    def _table(self, table_dir: str) -> TableConsumer:
+        """The one consumer of a table directory."""
+        if table_dir not in self.tables:
+            own = self._restart.tables.get(table_dir, 0)
+            follows = 0 if table_dir in self._restart.halted else self._base
+            table = TableConsumer(table_dir, max(own, follows), self._done)
+            table.dropped = table_dir in self._restart.dropped
+            self.tables[table_dir] = table
+            self._touches.clear()
+        return self.tables[table_dir]
+
+    def _enlist(self, table: TableConsumer, definition: TableDefinition) -> None:
+        """Put a statement (or a first structure without one) on the line, unless it ran."""
+        ensure = not definition.is_ddl
+        if ensure and not table.needs_table_before(definition):
+            return
+        step = DdlStep(table_dir=table.table_dir, definition=definition, ensure=ensure)
+        if ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
+            self._pending[step.identity] = step
+            self._touches.clear()
+
+    # (2) plan: the next wave
+
+    def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
+        """Let tables wait for what is missing; table directory → reason for those that waited too long. `now` in seconds."""
+        late = {}
+        for table in self.tables.values():
+            if table.state == HALTED:
+                continue
+            if reason := table.look_for_gaps(storage_checkpoint, now, self._gap_timeout):
+                late[table.table_dir] = reason
+        return late
+
+    def next_wave(self, storage_checkpoint: int, *, settled: bool) -> Wave:
+        """Rows of every table that has some to read; where no table has any before its next DDL, the DDL that can run.
+
+        Tables without files in their window move on at once.
+        """
+        pending = self._with_touches()
+        barrier = barriers(pending)
+        steps = []
+        for table in self.tables.values():
+            if table.blocked:
+                continue
+            target = target_of(table.table_dir, barrier, storage_checkpoint)
+            if step := table.row_step(target):
+                steps.append(step)
+            else:
+                table.advance(target)
+        if steps:
+            return Wave(rows=tuple(steps), ddls=())
+        positions = {d: Position(checkpoint=t.checkpoint, blocked=t.blocked) for d, t in self.tables.items()}
+        return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, settled=settled))
+
+    def _with_touches(self) -> list[PendingDdl]:
+        """The DDL that have not run, each with the tables that it touches."""
+        if self._pending and not self._touches:
+            by_name: dict[TableName, list[str]] = defaultdict(list)
+            for table in self.tables.values():
+                by_name[table.name.folded()].append(table.table_dir)
+            for identity, step in self._pending.items():
+                self._touches[identity] = frozenset(touched_dirs(step.definition, by_name) | {step.table_dir})
+        return [PendingDdl(step=step, touches=self._touches[identity]) for identity, step in self._pending.items()]
+
+    def touched(self, step: DdlStep) -> frozenset[str]:
+        """The table directories that a pending DDL is a barrier for."""
+        self._with_touches()
+        return self._touches[step.identity]
+
+    # (6) acknowledge: what was done
+
+    def rows_applied(self, step: RowStep) -> None:
+        """All rows of the step's window are in the target."""
+        self.tables[step.table_dir].advance(step.window.high)
+
+    def ddl_done(self, step: DdlStep) -> None:
+        """A statement took effect, or was found to have done so, or is not needed."""
+        for table_dir in self.touched(step):
+            self.tables[table_dir].advance(step.version)
+        table = self.tables[step.table_dir]
+        if step.definition.ddl_type == DROP_SCHEMA:
+            for other in self.tables.values():
+                if other.name.table and other.name.schema.casefold() == step.name.schema.casefold():
+                    other.dropped = True
+        elif step.definition.ddl_type == DROP_TABLE:
+            table.dropped = True
+        else:
+            table.dropped = False
+            self._old_name_is_gone(step)
+        self._ran.add(step.identity)
+        self._touches.pop(step.identity, None)
+        del self._pending[step.identity]
+
+    def _old_name_is_gone(self, step: DdlStep) -> None:
+        """After a rename the table under the old name exists no more."""
+        pair = renamed(step.definition)
+        if pair is None or pair[0] == pair[1]:
+            return
+        for table_dir in self.touched(step) - {step.table_dir}:
+            if self.tables[table_dir].name.folded() == pair[0]:
+                self.tables[table_dir].dropped = True
+
+    def halt(self, table_dir: str, error: str) -> None:
+        """Stop one table; the others go on."""
+        table = self._table(table_dir)
+        table.state, table.error = HALTED, error
+
+    def wait(self, table_dir: str, reason: str) -> None:
+        """Leave one table where it is for this round."""
+        table = self._table(table_dir)
+        table.state, table.error = WAITING, reason
+
+    def new_round(self) -> None:
+        """Tables that waited may try again."""
+        for table in self.tables.values():
+            if table.state == WAITING:
+                table.state, table.error = RUNNING, ""
+
+    def vanished(self, files: Iterable[DataFile]) -> dict[str, str]:
+        """Files that are no longer stored; table directory → path of one that was not finished."""
+        lost = {}
+        for file in files:
+            if file.table_dir in self.tables and self._table(file.table_dir).version(file.version).forget(file):
+                lost[file.table_dir] = file.stored.path
+        return lost
+
+    # what is known
+
+    def checkpoint(self, storage_checkpoint: int) -> int:
+        """The smallest checkpoint over the tables that are not halted, inclusive; an idle table has reached the storage's."""
+        return lowest((t.checkpoint for t in self.tables.values() if t.state != HALTED), storage_checkpoint)
+
+    def waiting_ddls(self, storage_checkpoint: int) -> list[DdlStep]:
+        """DDL at exactly the storage checkpoint, which wait for it to move or to settle."""
+        return [
+            step
+            for step in self._pending.values()
+            if ddl_is_stored(step.version, storage_checkpoint, settled=True)
+            and not ddl_is_stored(step.version, storage_checkpoint, settled=False)
+        ]
+
+    def blocked_ddls(self, storage_checkpoint: int) -> list[DdlStep]:
+        """DDL that should have run by now but touch a table that is halted or waits."""
+        return [
+            ddl.step
+            for ddl in self._with_touches()
+            if ddl_is_stored(ddl.step.version, storage_checkpoint, settled=False)
+        ]
+
+    @property
+    def pending_files(self) -> int:
+        """How many listed files are not finished."""
+        return sum(table.pending for table in self.tables.values())
+
+    def state_of(self, table: TableConsumer) -> str:
+        """``running``, ``waiting``, ``halted`` or ``dropped``, as it is stored and shown."""
+        return DROPPED if table.dropped and table.state == RUNNING else table.state

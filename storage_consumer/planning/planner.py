@@ -1,0 +1,89 @@
+"""The planner: where every table stands, what its next barrier is, hence what can be done at once.
+
+For each table the next step is either *DDL at V* or *rows in (checkpoint, target]*, where the target is its next DDL or the
+storage checkpoint. One wave is the row steps of all tables that can run, and, once no rows are left before them, the DDL whose
+tables have all arrived.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from storage_consumer.checkpoint import ddl_is_stored
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.touches import in_dependency_order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingDdl:
+    """A DDL that has not run, and the table directories that it is a barrier for (its own among them)."""
+
+    step: DdlStep
+    touches: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where one table stands."""
+
+    checkpoint: int
+    """Commit ts up to which its rows are applied, inclusive."""
+    blocked: bool
+    """It is halted or waits for something: nothing of it may be done, and no DDL that touches it."""
+
+
+def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
+    """Per table directory the version of the first DDL that has not run."""
+    first: dict[str, int] = {}
+    for ddl in pending:
+        for table_dir in ddl.touches:
+            first[table_dir] = min(first.get(table_dir, ddl.step.version), ddl.step.version)
+    return first
+
+
+def target_of(table_dir: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
+    """How far the rows of a table may go now, inclusive."""
+    return min(barrier.get(table_dir, storage_checkpoint), storage_checkpoint)
+
+
+def ready_ddls(
+    pending: Sequence[PendingDdl], positions: Mapping[str, Position], storage_checkpoint: int, *, settled: bool
+) -> tuple[tuple[DdlStep, ...], ...]:
+    """The DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
+    barrier = barriers(pending)
+    groups: dict[int, list[PendingDdl]] = defaultdict(list)
+    for ddl in pending:
+        if ddl_is_stored(ddl.step.version, storage_checkpoint, settled=settled):
+            groups[ddl.step.version].append(ddl)
+    ready = []
+    for version in sorted(groups):
+        steps = [
+            ddl.step
+            for ddl in _whole_groups(groups[version])
+            if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
+        ]
+        if steps:
+            ready.append(in_dependency_order(steps))
+    return tuple(ready)
+
+
+def _arrived(table_dir: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
+    """Whether a table stands right before the DDL of this version."""
+    position = positions[table_dir]
+    return not position.blocked and barrier[table_dir] == version and position.checkpoint >= version
+
+
+def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
+    """DDL of one version that touch a common table wait for all tables of the others too: they may be one statement."""
+    merged: list[PendingDdl] = []
+    for ddl in group:
+        touches = set(ddl.touches)
+        while True:
+            wider = touches.union(*(other.touches for other in group if touches & other.touches))
+            if wider == touches:
+                break
+            touches = set(wider)
+        merged.append(PendingDdl(step=ddl.step, touches=frozenset(touches)))
+    return merged

@@ -1,0 +1,64 @@
+"""All the work there is, as records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage_consumer.model import DataFile, TableDefinition, TableName, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlStep:
+    """One statement, or one structure that the target must have, at its place on the commit-ts line."""
+
+    table_dir: str
+    """Whose schema file it is."""
+    definition: TableDefinition
+    ensure: bool = False
+    """No statement is known: create the table from its columns if the target lacks it."""
+
+    @property
+    def version(self) -> int:
+        """Rows with commit ts <= this one come before it, the others after."""
+        return self.definition.version
+
+    @property
+    def name(self) -> TableName:
+        """Whose schema file it is, by name."""
+        return self.definition.name
+
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """Tells one statement from all others, over restarts: directory, version, checksum in the file's name."""
+        return self.table_dir, self.definition.version, self.definition.checksum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowStep:
+    """The rows of one table in one window."""
+
+    table_dir: str
+    name: TableName
+    window: Window
+    current: TableDefinition
+    """The structure that is in force in the window."""
+    definitions: tuple[TableDefinition, ...]
+    """The structure of every version directory that a file is in."""
+    files: tuple[DataFile, ...]
+    """Files that may hold rows of the window, in sequence order."""
+    dropped: bool = False
+    """The table does not exist at this time: the files may only hold rows that were applied before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """What can be done next, all at once."""
+
+    rows: tuple[RowStep, ...]
+    """Row steps of all tables that have files to read; one Spark job."""
+    ddls: tuple[tuple[DdlStep, ...], ...]
+    """Groups of one version each, whose tables have all arrived there; only where there are no rows to write first."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.rows or self.ddls)
