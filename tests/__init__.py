@@ -1,0 +1,1 @@
+"""Tests of storage_consumer, and what they stand on: private servers, corpora, a comparison of databases."""

@@ -1,0 +1,56 @@
+"""Fixtures that all tests share: private servers, started once and only when asked for, and emptied before each use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import servers
+from tests.s3_server import S3Server, s3_server
+
+
+@pytest.fixture(scope="session")
+def _mariadb() -> Iterator[servers.DatabaseServer]:
+    with servers.mariadb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _mariadb_without_infile() -> Iterator[servers.DatabaseServer]:
+    with servers.mariadb(local_infile=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _mysql() -> Iterator[servers.DatabaseServer]:
+    with servers.mysql() as server:
+        yield server
+
+
+@pytest.fixture
+def mariadb(_mariadb: servers.DatabaseServer) -> servers.DatabaseServer:
+    """A MariaDB server without any database."""
+    _mariadb.drop_all()
+    return _mariadb
+
+
+@pytest.fixture
+def mariadb_without_infile(_mariadb_without_infile: servers.DatabaseServer) -> servers.DatabaseServer:
+    """A MariaDB server that refuses LOAD DATA LOCAL, without any database."""
+    _mariadb_without_infile.drop_all()
+    return _mariadb_without_infile
+
+
+@pytest.fixture
+def mysql(_mysql: servers.DatabaseServer) -> servers.DatabaseServer:
+    """A MySQL server without any database."""
+    _mysql.drop_all()
+    return _mysql
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 server that checks credentials; each test uses a bucket of its own name."""
+    with s3_server() as server:
+        yield server

@@ -1,0 +1,216 @@
+"""Private servers for tests: each has its own data, a free port on the loopback, and ends with its context manager.
+
+No server that the machine runs is touched: every process here is a child of this one and is ended by its own id.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pymysql.cursors
+
+START_SECONDS = 60
+STOP_SECONDS = 30
+SYSTEM_SCHEMAS = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+INNODB_SMALL_AND_FAST = (
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+)
+
+
+class ServerDidNotStart(Exception):
+    """A test server ended or did not answer in time; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseServer:
+    """A running database server; user root has no password."""
+
+    kind: str
+    """``mariadb`` or ``mysql``."""
+    port: int
+    socket: Path
+
+    @property
+    def uri(self) -> str:
+        """What ``--downstream-uri`` takes."""
+        return f"mysql://root@127.0.0.1:{self.port}/"
+
+    @property
+    def socket_uri(self) -> str:
+        """The same server through its socket."""
+        return f"mysql://root@localhost/?unix-socket={self.socket}"
+
+    def connect(self, **options: Any) -> pymysql.connections.Connection[pymysql.cursors.Cursor]:
+        """A connection of the test's own, with autocommit."""
+        settings: dict[str, Any] = {"charset": "utf8mb4", "autocommit": True, **options}
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", **settings)
+
+    def query(self, sql: str) -> tuple[tuple[Any, ...], ...]:
+        """All rows of one statement."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql)
+            return tuple(cursor.fetchall())
+
+    def databases(self) -> tuple[str, ...]:
+        """The databases that the server did not make itself."""
+        return tuple(name for (name,) in self.query("SHOW DATABASES") if name.lower() not in SYSTEM_SCHEMAS)
+
+    def drop_all(self) -> None:
+        """Drop all of them."""
+        for name in self.databases():
+            self.query(f"DROP DATABASE {quoted(name)}")
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def free_port() -> int:
+    """A TCP port on the loopback that nobody used a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A child process with its output in `log`; asked to end at the exit of the block, and killed if it does not."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End one child: SIGTERM, then SIGKILL after a while."""
+    with suppress(ProcessLookupError, PermissionError):
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return when something listens on `port`; raise `ServerDidNotStart` when the process ends or takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise ServerDidNotStart(f"{process.args!r}: exit code {process.returncode}\n{log.read_text(errors='replace')[-4000:]}")
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a program to its end; raise `ServerDidNotStart` with its output if it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServerDidNotStart(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def program(name: str) -> str:
+    """Path of a server's program, which may lie where only root's PATH reaches."""
+    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if path is None:
+        raise ServerDidNotStart(f"{name} is not installed; bash conf/setup.sh installs it")
+    return path
+
+
+@contextmanager
+def mariadb(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
+    """A MariaDB server with its own data folder."""
+    with tempfile.TemporaryDirectory(prefix="mariadb-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        data, log, port = home / "data", home / "log", free_port()
+        server = DatabaseServer(kind="mariadb", port=port, socket=home / "socket")
+        as_root = ["--user=root"] if os.geteuid() == 0 else []
+        install = [program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", "--skip-test-db"]
+        run([*install, "--auth-root-authentication-method=normal", *as_root])
+        command = [
+            program("mariadbd"),
+            "--no-defaults",
+            *as_root,
+            f"--datadir={data}",
+            f"--socket={server.socket}",
+            f"--pid-file={home / 'pid'}",
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--innodb-log-file-size=64M",
+            "--max-allowed-packet=64M",
+            f"--local-infile={int(local_infile)}",
+            *INNODB_SMALL_AND_FAST,
+            *options,
+        ]
+        with running(command, log) as process:
+            wait_for(process, port, log)
+            yield server
+
+
+def mysql_root() -> Path:
+    """The root folder with MySQL in it that ``tests/run.sh`` unpacks."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
+    root = Path(os.environ.get("STORAGE_CONSUMER_MYSQL") or cache / "mysql")
+    if not (root / "srv" / "ready").exists():
+        raise ServerDidNotStart(f"there is no MySQL server in {root}; bash tests/run.sh unpacks one")
+    return root
+
+
+@contextmanager
+def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
+    """A MySQL server that runs inside the folder of `mysql_root`, with its own data; needs root or sudo for chroot."""
+    root, port = mysql_root(), free_port()
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    inside = f"/srv/run-{os.getpid()}-{port}"
+    home = root / inside.lstrip("/")
+    server = DatabaseServer(kind="mysql", port=port, socket=home / "socket")
+    command = [
+        *sudo,
+        program("chroot"),
+        str(root),
+        "/usr/sbin/mysqld",
+        "--no-defaults",
+        "--user=root",
+        f"--datadir={inside}",
+        f"--socket={inside}/socket",
+        f"--pid-file={inside}/pid",
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        "--mysqlx=OFF",
+        "--skip-log-bin",
+        "--innodb-redo-log-capacity=64M",
+        "--max-allowed-packet=64M",
+        f"--local-infile={int(local_infile)}",
+        *INNODB_SMALL_AND_FAST,
+        *options,
+    ]
+    with tempfile.TemporaryDirectory(prefix="mysql-") as folder:
+        log = Path(folder) / "log"
+        try:
+            run([*sudo, "cp", "-a", str(root / "srv" / "empty"), str(home)])
+            with running(command, log) as process:
+                wait_for(process, port, log)
+                yield server
+        finally:
+            run([*sudo, "rm", "-rf", "--one-file-system", str(home)])

@@ -1,0 +1,1 @@
+"""Tests without a server, a JVM or a network."""
