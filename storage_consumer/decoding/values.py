@@ -1,0 +1,210 @@
+"""Values by column type: how TiCDC writes them, and the wire text that they become.
+
+Wire text is what travels to the writer: one string per value, the same for both protocols where the target takes the same
+text, and of one of three kinds where it does not (`WireKind`). One table holds one entry per column type; a type that is
+not in it is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import binascii
+import enum
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn
+
+Converter = Callable[[str], str]
+"""From the text in the file to wire text; raises ValueError, saying why, for text that is no value of the type."""
+BinaryEncoding = Literal["base64", "hex"]
+
+
+class WireKind(enum.Enum):
+    """How the target must take a wire text."""
+
+    TEXT = "text"
+    """As a string, which the column type converts."""
+    HEX = "hex"
+    """Upper-case hexadecimal digits of the bytes, for UNHEX or a hexadecimal literal."""
+    UNSIGNED = "unsigned"
+    """Decimal digits that must arrive as an integer: a string would be taken for bytes or for a member's name."""
+
+
+class CsvForm(enum.Enum):
+    """The form of a value that is not NULL in a CSV row, where quoting is on."""
+
+    BARE = "bare"
+    """Never quoted: numbers."""
+    PLAIN = "plain"
+    """In quotes, and never with a quote inside: what TiCDC formats itself."""
+    FREE = "free"
+    """In quotes, each quote inside doubled: what a user can type."""
+
+
+INTEGER = "-?[0-9]++"
+UNSIGNED_INTEGER = "[0-9]++"
+YEAR = "[0-9]{1,4}+"
+FLOAT = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+"
+"""Go's shortest form with an exponent (CSV) and the plain form without (canal-json)."""
+
+
+def _only(grammar: str, meaning: str) -> Converter:
+    """A converter that lets through what matches `grammar` as it is."""
+    matches = re.compile(grammar).fullmatch
+
+    def check(text: str) -> str:
+        if matches(text):
+            return text
+        raise ValueError(f"{text[:40]!r} is not {meaning}")
+
+    return check
+
+
+_integer = _only(INTEGER, "an integer")
+_unsigned = _only(UNSIGNED_INTEGER, "an unsigned integer")
+_float = _only(FLOAT, "a number")
+_four_digits = _only(YEAR, "a year")
+
+
+def _year(text: str) -> str:
+    """Year zero in four digits: as the string ``0`` it would become 2000."""
+    return "0000" if text == "0" else _four_digits(text)
+
+
+def _bytes_of_base64(text: str) -> str:
+    try:
+        return binascii.a2b_base64(text, strict_mode=True).hex().upper()
+    except ValueError as error:
+        raise ValueError(f"{text[:40]!r} is not base64: {error}") from error
+
+
+def _bytes_of_hex(text: str) -> str:
+    try:
+        binascii.unhexlify(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:40]!r} is not hexadecimal: {error}") from error
+    return text.upper()
+
+
+def _bytes_of_latin1(text: str) -> str:
+    """TiCDC writes each byte as the code point of the same number."""
+    try:
+        return text.encode("latin-1").hex().upper()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{text[:40]!r} holds code points beyond U+00FF, so it is not a binary value") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """How values of one column type are written and what becomes of them."""
+
+    form: CsvForm
+    bare: str = ""
+    """Regular expression of a bare CSV value."""
+    csv_kind: WireKind = WireKind.TEXT
+    canal_kind: WireKind = WireKind.TEXT
+    csv: Converter | None = None
+    canal: Converter | None = None
+
+
+_BINARY = _Rule(
+    form=CsvForm.PLAIN,
+    csv_kind=WireKind.HEX,
+    canal_kind=WireKind.HEX,
+    csv=_bytes_of_base64,
+    canal=_bytes_of_latin1,
+)
+_FREE_TEXT = _Rule(form=CsvForm.FREE)
+_FORMATTED = _Rule(form=CsvForm.PLAIN)
+_MEMBERS = _Rule(form=CsvForm.FREE, canal_kind=WireKind.UNSIGNED, canal=_unsigned)
+"""CSV has the members' names, canal-json their number."""
+_INTEGERS = _Rule(form=CsvForm.BARE, bare=INTEGER, canal=_integer)
+_FLOATS = _Rule(form=CsvForm.BARE, bare=FLOAT, canal=_float)
+
+_RULES: dict[str, _Rule] = {
+    "TINYINT": _INTEGERS,
+    "SMALLINT": _INTEGERS,
+    "MEDIUMINT": _INTEGERS,
+    "INT": _INTEGERS,
+    "BIGINT": _INTEGERS,
+    "BIT": _Rule(
+        form=CsvForm.BARE,
+        bare=UNSIGNED_INTEGER,
+        csv_kind=WireKind.UNSIGNED,
+        canal_kind=WireKind.UNSIGNED,
+        canal=_unsigned,
+    ),
+    "YEAR": _Rule(form=CsvForm.BARE, bare=YEAR, csv=_year, canal=_year),
+    "FLOAT": _FLOATS,
+    "DOUBLE": _FLOATS,
+    "DECIMAL": _FORMATTED,
+    "DATE": _FORMATTED,
+    "DATETIME": _FORMATTED,
+    "TIMESTAMP": _FORMATTED,
+    "TIME": _FORMATTED,
+    "CHAR": _FREE_TEXT,
+    "VARCHAR": _FREE_TEXT,
+    "VAR_STRING": _FREE_TEXT,
+    "TINYTEXT": _FREE_TEXT,
+    "TEXT": _FREE_TEXT,
+    "MEDIUMTEXT": _FREE_TEXT,
+    "LONGTEXT": _FREE_TEXT,
+    "JSON": _FREE_TEXT,
+    "VECTOR": _FREE_TEXT,
+    "BINARY": _BINARY,
+    "VARBINARY": _BINARY,
+    "TINYBLOB": _BINARY,
+    "BLOB": _BINARY,
+    "MEDIUMBLOB": _BINARY,
+    "LONGBLOB": _BINARY,
+    "ENUM": _MEMBERS,
+    "SET": _MEMBERS,
+}
+
+
+def _rule(column: TableColumn) -> _Rule:
+    rule = _RULES.get(column.type)
+    if rule is None:
+        raise NotReplicable(f"column {column.name}: no rule for the column type {column.type}")
+    return rule
+
+
+def is_known(column: TableColumn) -> bool:
+    """Whether there is a rule for the column's type; the other functions raise `NotReplicable` where there is none."""
+    return column.type in _RULES
+
+
+def wire_kind(column: TableColumn, protocol: Protocol) -> WireKind:
+    """How the target must take the column's wire texts."""
+    rule = _rule(column)
+    return rule.csv_kind if protocol == "csv" else rule.canal_kind
+
+
+def converter(
+    column: TableColumn, protocol: Protocol, *, binary_encoding: BinaryEncoding = "base64"
+) -> Converter | None:
+    """From the text in the file to wire text; None where the text stays as it is.
+
+    A CSV text is expected to have matched `csv_bare` before. `binary_encoding` is TiCDC's ``binary-encoding-method``;
+    canal-json has none.
+    """
+    rule = _rule(column)
+    if protocol == "canal-json":
+        return rule.canal
+    if rule is _BINARY and binary_encoding == "hex":
+        return _bytes_of_hex
+    return rule.csv
+
+
+def csv_form(column: TableColumn) -> CsvForm:
+    """How a value of the column stands in a CSV row."""
+    return _rule(column).form
+
+
+def csv_bare(column: TableColumn) -> str:
+    """Regular expression, without groups, of a bare CSV value; empty for the quoted forms."""
+    return _rule(column).bare
