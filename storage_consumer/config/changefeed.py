@@ -1,0 +1,273 @@
+"""A changefeed's TOML file, as TiCDC takes it: which keys it may have, which of them say how the files look, which don't matter.
+
+The key names are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS, OWN_TABLE
+from storage_consumer.config.parsers import boolean, did_you_mean
+from storage_consumer.errors import ConfigError
+
+ANY: Mapping[str, object] = {"*": None}
+"""A table of which every key is taken: it belongs to another kind of sink."""
+
+
+def _keys(*names: str) -> dict[str, object]:
+    return dict.fromkeys(names)
+
+
+_EVENT_FILTER = _keys(
+    *("matcher", "ignore-event", "ignore-sql", "ignore-insert-value-expr", "ignore-update-old-value-expr"),
+    *("ignore-update-new-value-expr", "ignore-delete-value-expr", "ignore-update-only-columns"),
+)
+_DISPATCHER = _keys(
+    *("matcher", "dispatcher", "partition", "index", "columns", "topic", "target-schema", "target-table"),
+)
+_COLUMN_SELECTOR = _keys("matcher", "columns")
+_OLD_TABLE = _keys("db-name", "tbl-name")
+_CSV = _keys(
+    *("delimiter", "quote", "null", "include-commit-ts", "binary-encoding-method", "output-old-value"),
+    *("output-handle-key", "output-field-header"),
+)
+_CLOUD_STORAGE = _keys(
+    *("worker-count", "flush-interval", "file-size", "spool-disk-quota", "spool-base-dir", "output-column-id"),
+    *("file-expiration-days", "file-cleanup-cron-spec", "flush-concurrency", "use-table-id-as-path"),
+    *("output-raw-change-event",),
+)
+_SINK: dict[str, object] = {
+    **_keys(
+        *("protocol", "transaction-atomicity", "schema-registry", "encoder-concurrency"),
+        *("terminator", "date-separator", "enable-partition-separator", "file-index-digit", "enable-kafka-sink-v2"),
+        *("only-output-updated-columns", "delete-only-output-handle-key-columns", "content-compatible", "safe-mode"),
+        *("advance-timeout-in-sec", "send-bootstrap-interval-in-sec", "send-bootstrap-in-msg-count"),
+        *("send-bootstrap-to-all-partition", "send-all-bootstrap-at-start", "debezium-disable-schema"),
+        *("case-sensitive", "force-replicate"),
+    ),
+    "dispatchers": _DISPATCHER,
+    "column-selectors": _COLUMN_SELECTOR,
+    "csv": _CSV,
+    "cloud-storage-config": _CLOUD_STORAGE,
+    **dict.fromkeys(
+        ("kafka-config", "pulsar-config", "mysql-config", "iceberg-config", "open", "debezium", "simple"), ANY
+    ),
+    "integrity": _keys("integrity-check-level", "corruption-handle-level"),
+}
+_FILTER: dict[str, object] = {
+    **_keys("rules", "ignore-txn-start-ts", "ddl-allow-list", "do-dbs", "ignore-dbs"),
+    "event-filters": _EVENT_FILTER,
+    "do-tables": _OLD_TABLE,
+    "ignore-tables": _OLD_TABLE,
+}
+KNOWN: dict[str, object] = {
+    **_keys(
+        *("performance-mode", "memory-quota", "case-sensitive", "force-replicate", "check-gc-safe-point"),
+        *("enable-old-value", "enable-sync-point", "enable-table-monitor", "ignore-ineligible-table", "bdr-mode"),
+        *("sync-point-interval", "sync-point-retention", "changefeed-error-stuck-duration", "sql-mode"),
+        *("enable-active-active", "active-active-progress-interval", "active-active-sync-stats-interval"),
+        *("event-collector-batch-count", "event-collector-batch-bytes"),
+    ),
+    "filter": _FILTER,
+    "mounter": _keys("worker-num"),
+    "sink": _SINK,
+    "consistent": ANY,
+    "cyclic-replication": ANY,
+    "scheduler": _keys(
+        *("type", "polling-time", "enable-table-across-nodes", "region-threshold", "write-key-threshold"),
+        *(
+            "region-per-span",
+            "region-count-per-span",
+            "scheduling-task-count-per-node",
+            "region-count-refresh-interval",
+        ),
+        *("enable-splittable-check", "force-split", "balance-score-threshold", "min-traffic-percentage"),
+        *("max-traffic-percentage", "add-table-batch-size"),
+    ),
+    "integrity": _keys("integrity-check-level", "corruption-handle-level"),
+    "synced-status": _keys("synced-check-interval", "checkpoint-interval"),
+    OWN_TABLE: _keys(
+        *(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"), "sink-uri"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A setting that changes the files in a way that is not read: only `expected` is taken."""
+
+    key: str
+    """Dotted key."""
+    expected: object
+    protocols: tuple[str, ...] = ("csv", "canal-json")
+    """The protocols whose files it changes; for another one it doesn't matter."""
+    parameter: str = ""
+    """The same as a URI parameter, which beats the file."""
+
+
+_CSV_ONLY, _JSON_ONLY = ("csv",), ("canal-json",)
+REFUSALS = (
+    Refusal(key="sink.terminator", expected="\r\n"),
+    Refusal(key="enable-active-active", expected=False),
+    Refusal(key="sink.cloud-storage-config.use-table-id-as-path", expected=False, parameter="use-table-id-as-path"),
+    Refusal(
+        key="sink.cloud-storage-config.output-raw-change-event", expected=False, parameter="output-raw-change-event"
+    ),
+    Refusal(key="sink.csv.delimiter", expected=",", protocols=_CSV_ONLY),
+    Refusal(key="sink.csv.quote", expected='"', protocols=_CSV_ONLY),
+    Refusal(key="sink.csv.null", expected="\\N", protocols=_CSV_ONLY),
+    Refusal(key="sink.csv.binary-encoding-method", expected="base64", protocols=_CSV_ONLY),
+    Refusal(key="sink.csv.output-old-value", expected=False, protocols=_CSV_ONLY),
+    Refusal(key="sink.csv.output-handle-key", expected=False, protocols=_CSV_ONLY),
+    Refusal(key="sink.csv.output-field-header", expected=False, protocols=_CSV_ONLY),
+    Refusal(key="sink.content-compatible", expected=False, protocols=_JSON_ONLY, parameter="content-compatible"),
+    Refusal(
+        key="sink.only-output-updated-columns",
+        expected=False,
+        protocols=_JSON_ONLY,
+        parameter="only-output-updated-columns",
+    ),
+    Refusal(
+        key="sink.delete-only-output-handle-key-columns",
+        expected=False,
+        protocols=_JSON_ONLY,
+        parameter="delete-only-output-handle-key-columns",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One TOML file, or a mapping in its place."""
+
+    source: str
+    """The file's name, for messages."""
+    content: Mapping[str, object]
+
+
+def read_document(config: object) -> Document:
+    """The content of a TOML file, or the mapping itself; raises `ConfigError` if the file can't be read as TOML."""
+    if isinstance(config, Document):
+        return config
+    if isinstance(config, Mapping):
+        return Document(source="config", content=config)
+    try:
+        text = Path(str(config)).expanduser().read_text(encoding="utf-8")
+        return Document(source=str(config), content=tomllib.loads(text))
+    except OSError as error:
+        raise ConfigError(f"--config {config}: the file cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"--config {config}: this is no TOML: {error}") from error
+
+
+def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Dotted key and value of all that is no table; tables in an array give the key of the array."""
+    for key, value in table.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{dotted}.")
+        elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            for item in value:
+                yield from leaves(item, f"{dotted}.")
+        else:
+            yield dotted, value
+
+
+def check_keys(document: Document) -> None:
+    """Raise `ConfigError` for the first key that neither TiCDC nor this program knows."""
+    _check(document.source, document.content, KNOWN, "")
+
+
+def _check(source: str, table: Mapping[str, object], known: Mapping[str, object], where: str) -> None:
+    for key, value in table.items():
+        if key not in known:
+            place = f"[{where}] " if where else ""
+            raise ConfigError(f"{source}: {place}has no key `{key}`{_elsewhere(key, known, where)}")
+        below = known[key]
+        if below is ANY:
+            continue
+        tables = value if isinstance(value, list) else [value]
+        for item in tables:
+            _check_value(source, item, below, f"{where}.{key}" if where else key)
+
+
+def _check_value(source: str, value: object, below: object, where: str) -> None:
+    if isinstance(below, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{source}: `{where}` is a table, written as [{where}]")
+        _check(source, value, below, where)
+    elif isinstance(value, Mapping):
+        raise ConfigError(f"{source}: `{where}` is a single value, not a table")
+
+
+def _elsewhere(key: str, known: Mapping[str, object], where: str) -> str:
+    """The nearest key of the same table; else say in which table the key itself would be right."""
+    near = did_you_mean(key, known)
+    if near:
+        return near
+    if where != OWN_TABLE and key.replace("-", "_") in BY_KEYWORD:
+        return f"; it belongs into [{OWN_TABLE}]"
+    homes = [dotted.rpartition(".")[0] for dotted in _dotted(KNOWN) if dotted.rpartition(".")[2] == key]
+    return f"; it belongs into [{homes[0]}]" if homes and homes[0] else ""
+
+
+def _dotted(known: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    for key, below in known.items():
+        yield f"{prefix}{key}"
+        if isinstance(below, Mapping):
+            yield from _dotted(below, f"{prefix}{key}.")
+
+
+def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
+    """Dotted key → (value, source) over all documents; a later document overrides an earlier one."""
+    found: dict[str, tuple[object, str]] = {}
+    for document in documents:
+        found.update({key: (value, document.source) for key, value in leaves(document.content)})
+    return found
+
+
+def refuse(settings: Mapping[str, tuple[object, str]], parameters: Mapping[str, str], protocol: str) -> None:
+    """Raise `ConfigError` for a setting with which these files would be read wrongly."""
+    for refusal in REFUSALS:
+        if protocol not in refusal.protocols:
+            continue
+        value, source = settings.get(refusal.key, (refusal.expected, ""))
+        shown = f"{source}: `{refusal.key} = {toml_text(value)}`"
+        if parameters.get(refusal.parameter):
+            value = _plain(parameters[refusal.parameter])
+            shown = f"--upstream-uri: `{refusal.parameter}={parameters[refusal.parameter]}`"
+        if value != refusal.expected:
+            raise ConfigError(
+                f"{shown} is not supported with protocol {protocol}; only {toml_text(refusal.expected)} is"
+            )
+
+
+def refuse_routing(document: Document) -> None:
+    """Raise `ConfigError` where tables get other names or lose columns on the way into the bucket."""
+    for key, value in leaves(document.content):
+        table, _, name = key.rpartition(".")
+        if table == "sink.dispatchers" and name in {"target-schema", "target-table"} and value:
+            raise ConfigError(
+                f"{document.source}: `{name} = {toml_text(value)}` in [[sink.dispatchers]] is not supported; tables keep their names"
+            )
+        if table == "sink.column-selectors":
+            raise ConfigError(
+                f"{document.source}: [[sink.column-selectors]] is not supported; rows must carry all columns"
+            )
+
+
+def toml_text(value: object) -> str:
+    """A value as it stands in a TOML file."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _plain(parameter: str) -> object:
+    try:
+        return boolean(parameter)
+    except ValueError:
+        return parameter

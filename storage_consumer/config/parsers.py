@@ -1,0 +1,183 @@
+"""Texts to values: each function takes what a flag, an environment variable, a TOML file or a keyword gave, or raises ValueError.
+
+The message of the ValueError says what was expected; who gave the value is added by the caller, who knows it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import zoneinfo
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+Parser = Callable[[object], object]
+
+_TRUE = frozenset({"1", "t", "true", "yes", "on"})
+_FALSE = frozenset({"0", "f", "false", "no", "off"})
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
+_SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
+_SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
+_MAX_OFFSET_MINUTES = 14 * 60
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean `x`?"`` for the nearest of the known names, or an empty text if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def text(value: object) -> str:
+    """A text without control characters."""
+    if not isinstance(value, str):
+        raise ValueError(f"a text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
+    if any(ord(char) < ord(" ") for char in value):
+        raise ValueError("a text without control characters is expected")
+    return value
+
+
+def path(value: object) -> str:
+    """A path, as text; ``~`` is the home directory."""
+    given = text(str(value) if isinstance(value, Path) else value)
+    return str(Path(given).expanduser()) if given else ""
+
+
+def boolean(value: object) -> bool:
+    """True or false, also as the words that Go and people write."""
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise ValueError(f"true or false is expected, not {value!r}")
+
+
+def integer(*, low: int, high: int) -> Parser:
+    """A parser of whole numbers from `low` to `high`, both inclusive."""
+
+    def parse(value: object) -> int:
+        digits = str(value).strip()
+        if isinstance(value, bool) or not re.fullmatch(r"[+-]?\d{1,18}", digits) or not low <= int(digits) <= high:
+            raise ValueError(f"a whole number from {low} to {high} is expected, not {value!r}")
+        return int(digits)
+
+    return parse
+
+
+def seconds_of(value: object) -> float:
+    """Seconds of a duration like ``2s``, ``1h30m`` or ``100ms``; a bare number (not a text) counts seconds."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value < 0 or not math.isfinite(value):
+            raise ValueError(f"a duration is not negative and not endless: {value!r}")
+        return float(value)
+    given = value.strip() if isinstance(value, str) else ""
+    if given == "0":
+        return 0.0
+    parts = _DURATION_PART.findall(given)
+    if not parts or "".join(number + unit for number, unit in parts) != given:
+        raise ValueError(f"a duration like 2s, 1h30m or 100ms is expected, not {value!r}")
+    return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def duration(*, low: float = 0.0) -> Parser:
+    """A parser of durations of at least `low` seconds; gives seconds."""
+
+    def parse(value: object) -> float:
+        seconds = seconds_of(value)
+        if seconds < low:
+            raise ValueError(f"at least {low:g}s is expected, not {value!r}")
+        return seconds
+
+    return parse
+
+
+def whole_seconds(value: object) -> int:
+    """A duration rounded up to whole seconds, at least one."""
+    return max(1, math.ceil(seconds_of(value)))
+
+
+def choice(*words: str) -> Parser:
+    """A parser that takes one of `words`, in upper or lower case."""
+
+    def parse(value: object) -> str:
+        given = value.strip().lower() if isinstance(value, str) else ""
+        if given not in words:
+            raise ValueError(f"one of {', '.join(words)} is expected, not {value!r}")
+        return given
+
+    return parse
+
+
+def schema_name(value: object) -> str:
+    """The name of a schema of our own: letters, digits, ``_`` and ``$``, and none of the server's schemas."""
+    given = text(value)
+    if not _IDENTIFIER.fullmatch(given) or given.lower() in _SYSTEM_SCHEMAS:
+        raise ValueError(
+            f"a schema name of 1 to 64 letters, digits, _ or $ that is not the server's own is expected, not {given!r}"
+        )
+    return given
+
+
+def spark_master(value: object) -> str:
+    """A Spark master URL, or an empty text."""
+    given = text(value)
+    if given and not _SPARK_MASTER.fullmatch(given):
+        raise ValueError(f"a Spark master like local[*], spark://host:7077, yarn or k8s://… is expected, not {given!r}")
+    return given
+
+
+def config_paths(value: object) -> object:
+    """What ``config`` may be: a path, a mapping, or several of these (a later one adds to and overrides the earlier)."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    for item in items:
+        if not isinstance(item, (str, Path, Mapping)) or item == "":
+            raise ValueError(f"a path of a TOML file or a mapping is expected, not {type(item).__name__} {item!r:.80}")
+    return list(items)
+
+
+def time_zone(value: object) -> str:
+    """A zone as ``Area/City``, ``UTC`` or ``+08:00``; ``System`` comes back as ``System``, for the caller to resolve."""
+    given = text(value).strip()
+    if given.lower() == "system":
+        return "System"
+    offset = _OFFSET.fullmatch(given)
+    if offset:
+        return _offset(offset, given)
+    try:
+        zoneinfo.ZoneInfo(given)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        hint = did_you_mean(given, zoneinfo.available_timezones())
+        raise ValueError(
+            f"a time zone like UTC, Asia/Shanghai, +08:00 or System is expected, not {given!r}{hint}"
+        ) from None
+    return given
+
+
+def _offset(match: re.Match[str], given: str) -> str:
+    sign, hours, minutes = match.groups()
+    total = int(hours) * 60 + int(minutes)
+    low = -_MAX_OFFSET_MINUTES + 1 if sign == "-" else 0
+    if int(minutes) >= 60 or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES:  # noqa: PLR2004 - minutes in an hour
+        raise ValueError(f"a time zone offset lies between -13:59 and +14:00, not {given!r}")
+    return f"{sign}{int(hours):02d}:{minutes}"
+
+
+def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
+    """The host's time zone by name: from ``TZ``, ``/etc/timezone`` or the target of ``/etc/localtime``; ValueError if unnamed."""
+    candidates = [environ.get("TZ", "").lstrip(":")]
+    named = etc / "timezone"
+    if named.is_file():
+        candidates.append(named.read_text(encoding="utf-8", errors="replace").strip())
+    local = etc / "localtime"
+    if local.exists():
+        candidates.append(str(local.resolve()).rpartition("zoneinfo/")[2])
+    else:
+        candidates.append("UTC")
+    for candidate in candidates:
+        if candidate and not candidate.startswith("/"):
+            return time_zone(candidate)
+    raise ValueError("this host's time zone has no name; give one, like --tz UTC or --tz Asia/Shanghai")

@@ -1,0 +1,255 @@
+"""The two URIs: taken apart, checked, and never shown with their secrets."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.errors import ConfigError
+
+_SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "credential", "pwd")
+_NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
+_PARAMETER = re.compile(r"([?&;])([^=&;#?]*)=([^&;#]*)")
+_USER_AND_PASSWORD = re.compile(r"(?s)^(\s*[A-Za-z][A-Za-z0-9+.-]*://[^:/?#]*):.*@")
+
+_SOURCE_SIDE = frozenset(
+    {
+        *("acl", "content-compatible", "delete-only-output-handle-key-columns", "enable-table-across-nodes"),
+        *("file-cleanup-cron-spec", "file-expiration-days", "file-size", "flush-concurrency", "flush-interval"),
+        *("max-batch-size", "max-message-bytes", "only-output-updated-columns", "output-column-id"),
+        *("output-raw-change-event", "output-row-key", "provider", "spool-base-dir", "spool-disk-quota", "sse"),
+        *("sse-kms-key-id", "storage-class", "transaction-atomicity", "use-accelerate-endpoint"),
+        *("use-table-id-as-path", "worker-count"),
+    }
+)
+"""Upstream parameters of TiCDC that only steer how it writes; some of them are checked in `changefeed`."""
+
+UPSTREAM_PARAMETERS = _SOURCE_SIDE | {
+    *("access-key", "secret-access-key", "session-token", "endpoint", "region", "force-path-style", "role-arn"),
+    *("external-id", "protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator"),
+    *("file-index-digit",),
+}
+
+_OTHER_SINK = frozenset(
+    {
+        *("async-ddl-timeout", "batch-dml-enable", "cache-prep-stmts", "dry-run-delay", "enable-ddl-ts"),
+        *("has-vector-type", "max-multi-update-row", "max-multi-update-row-size", "max-txn-row", "multi-stmt-enable"),
+        *("read-timeout", "safe-mode", "tidb-txn-mode", "transaction-atomicity", "where-clause", "worker-count"),
+        *("write-timeout",),
+    }
+)
+"""Downstream parameters of TiCDC's own MySQL sink that have no counterpart here."""
+
+DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
+    *("dry-run", "ssl-ca", "ssl-cert", "ssl-key", "state-schema", "time-zone", "timeout", "unix-socket"),
+}
+
+UNNEEDED = {"upstream": _SOURCE_SIDE, "downstream": _OTHER_SINK}
+
+_STORAGE_SCHEMES = ("file", "s3")
+_UNSUPPORTED_STORAGE = {"gcs", "gs", "azure", "azblob", "hdfs", "local", "noop"}
+_TARGET_SCHEMES = ("mysql", "tidb", "mariadb")
+_DEFAULT_PORT = {"mysql": 3306, "mariadb": 3306, "tidb": 4000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Uri:
+    """A URI taken apart; it holds secrets, so its repr is masked."""
+
+    side: str
+    """``upstream`` or ``downstream``."""
+    masked: str
+    """For messages."""
+    scheme: str
+    """In lower case, without ``+ssl``."""
+    ssl: bool = False
+    host: str = ""
+    port: int = 0
+    """0 where the URI has none."""
+    user: str = ""
+    password: str | None = None
+    """None where the URI has none; an empty password is a password."""
+    path: str = ""
+    """Percent-decoded, normalised, without a slash at its end."""
+    parameters: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """The masked URI."""
+        return f"Uri({self.masked})"
+
+    def error(self, message: str) -> ConfigError:
+        """A `ConfigError` about this URI."""
+        return _error(self.side, self.masked, message)
+
+
+def _error(side: str, masked: str, message: str) -> ConfigError:
+    return ConfigError(f"--{side}-uri {masked}: {message}")
+
+
+def mask_uri(uri: str) -> str:
+    """The URI with ``***`` for its password and for each parameter that may be a secret; any text is fit.
+
+    A password is taken to reach to the last ``@`` of the text: one that was not percent-encoded as it should be is
+    hidden too, even if that hides more than the password.
+    """
+
+    def hide(match: re.Match[str]) -> str:
+        lead, name, value = match.groups()
+        plain = unquote(name).lower().replace("_", "-")
+        secret = plain not in _NOT_SECRET and any(word in plain for word in _SECRET_WORDS)
+        secret = secret or "@" in unquote(value)
+        return f"{lead}{name}=***" if secret else match.group(0)
+
+    return _PARAMETER.sub(hide, _USER_AND_PASSWORD.sub(r"\1:***@", uri))
+
+
+def parse_upstream(text: str) -> Uri:
+    """Take the bucket's URI apart; raises `ConfigError` for anything that is no bucket that can be read."""
+    split = _split("upstream", text)
+    masked, scheme = mask_uri(text), split.scheme.lower()
+    if scheme in _UNSUPPORTED_STORAGE:
+        raise _error("upstream", masked, f"the storage {scheme}:// is not supported; file:// and s3:// are")
+    if scheme not in _STORAGE_SCHEMES:
+        raise _error(
+            "upstream",
+            masked,
+            f"{scheme}:// is no storage; give file:///dir or s3://bucket/prefix{did_you_mean(scheme, _STORAGE_SCHEMES)}",
+        )
+    uri = Uri(
+        side="upstream",
+        masked=masked,
+        scheme=scheme,
+        host=split.netloc,
+        path=posixpath.normpath("/" + unquote(split.path).strip("/")).rstrip("/"),
+        parameters=_parameters("upstream", split.query, masked, UPSTREAM_PARAMETERS),
+    )
+    if uri.scheme == "file":
+        _check_directory(uri)
+    else:
+        _check_bucket(uri)
+    return uri
+
+
+def _check_directory(uri: Uri) -> None:
+    if uri.host not in {"", "localhost"}:
+        raise uri.error(
+            f"`{uri.host}` stands where a host would; a directory is written with three slashes: file:///dir"
+        )
+    if not uri.path:
+        raise uri.error("no directory is named; give file:///dir")
+
+
+def _check_bucket(uri: Uri) -> None:
+    if not uri.host:
+        raise uri.error("no bucket is named; give s3://bucket/prefix")
+    if "@" in uri.host or ":" in uri.host:
+        raise uri.error(
+            "only the bucket's name stands between s3:// and the next slash; keys go into access-key= and secret-access-key="
+        )
+    keys = [name for name in ("access-key", "secret-access-key") if uri.parameters.get(name)]
+    if len(keys) == 1:
+        raise uri.error(
+            f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
+        )
+    for name in ("role-arn", "external-id"):
+        if uri.parameters.get(name):
+            raise uri.error(
+                f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
+            )
+    endpoint = uri.parameters.get("endpoint", "")
+    if endpoint and not re.fullmatch(r"https?://[^/@?#]+/?", endpoint):
+        raise uri.error("`endpoint` is written as http://host:port or https://host:port, with no user or password")
+
+
+def parse_downstream(text: str) -> Uri:
+    """Take the target's URI apart; raises `ConfigError` for anything that is no server that can be written to."""
+    split = _split("downstream", text)
+    masked = mask_uri(text)
+    scheme, _, extra = split.scheme.lower().partition("+")
+    if scheme not in _TARGET_SCHEMES or extra not in {"", "ssl"}:
+        raise _error(
+            "downstream",
+            masked,
+            f"{split.scheme}:// is no target; give mysql://, tidb:// or mariadb://, with +ssl for TLS{did_you_mean(scheme, _TARGET_SCHEMES)}",
+        )
+    userinfo, _, _ = split.netloc.rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    uri = Uri(
+        side="downstream",
+        masked=masked,
+        scheme=scheme,
+        ssl=extra == "ssl",
+        host=split.hostname or "",
+        port=_port(split, masked),
+        user=unquote(user),
+        password=unquote(password) if colon else None,
+        path=unquote(split.path),
+        parameters=_parameters("downstream", split.query, masked, DOWNSTREAM_PARAMETERS),
+    )
+    _check_server(uri)
+    return uri
+
+
+def _check_server(uri: Uri) -> None:
+    if uri.path not in {"", "/"}:
+        raise uri.error(
+            "no database is named here, since tables keep the databases they have at the source; end the URI with `/` (a `/` inside the password is written %2F)"
+        )
+    socket = uri.parameters.get("unix-socket", "")
+    if socket and not socket.startswith("/"):
+        raise uri.error("`unix-socket` is an absolute path")
+    if not uri.host and not socket:
+        raise uri.error("no host is named; give mysql://user@host:3306/ or unix-socket=/path")
+    if uri.parameters.get("dry-run", "false").lower() not in {"false", "0", "f", ""}:
+        raise uri.error("`dry-run` is not supported")
+
+
+def default_port(uri: Uri) -> int:
+    """The port of a server whose URI names none: TiDB's 4000, MySQL's 3306."""
+    return _DEFAULT_PORT[uri.scheme]
+
+
+def _port(split: SplitResult, masked: str) -> int:
+    try:
+        return split.port or 0
+    except ValueError:
+        raise _error(
+            "downstream",
+            masked,
+            "the port is no number from 1 to 65535; in a password, write / as %2F, @ as %40, : as %3A, ? as %3F, # as %23",
+        ) from None
+
+
+def _split(side: str, text: str) -> SplitResult:
+    masked = mask_uri(text)
+    example = "file:///dir?protocol=csv" if side == "upstream" else "mysql://user@host:3306/"
+    if "://" not in text:
+        raise _error(side, masked, f"a URI is expected, like {example}")
+    try:
+        split = urlsplit(text.strip())
+    except ValueError:
+        raise _error(side, masked, "this is not a well-formed URI") from None
+    if split.fragment or text.strip().endswith("#"):
+        raise _error(side, masked, "a `#` ends a URI; inside a password, path or parameter it is written %23")
+    return split
+
+
+def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Mapping[str, str]:
+    """Names and values of a query; ``+`` stays a plus, as it is in AWS keys and time zones, and ``_`` in a name is ``-``."""
+    parameters: dict[str, str] = {}
+    for item in query.split("&"):
+        if not item:
+            continue
+        raw, equals, value = item.partition("=")
+        name = unquote(raw).lower().replace("_", "-")
+        if name not in known or not equals:
+            shown = name if equals else "(without a `=`)"
+            hint = did_you_mean(name, sorted(known)) if equals else "; a `&` inside a value is written %26"
+            raise _error(side, masked, f"unknown parameter `{shown}`{hint}")
+        if parameters.setdefault(name, unquote(value)) != unquote(value):
+            raise _error(side, masked, f"parameter `{name}` is given twice, with different values")
+    return parameters
