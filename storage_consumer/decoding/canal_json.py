@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,7 +13,7 @@ import msgspec
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange, RowLayout, Tally, Values
 from storage_consumer.decoding.faults import MAX_ROW_BYTES, RowPlace
 from storage_consumer.decoding.layout import is_hidden
-from storage_consumer.decoding.values import Converter, converter
+from storage_consumer.decoding.values import Converter, converter, grammar
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.model import Window
 
@@ -45,6 +46,8 @@ class _Shape:
     names: tuple[str, ...]
     pick: Callable[[_Image], Values]
     """The values in layout order; KeyError for a missing column."""
+    checks: tuple[tuple[int, Callable[[str], object]], ...]
+    """Full matches of the columns whose texts have a grammar."""
     conversions: tuple[tuple[int, Converter], ...]
 
     def values(self, image: _Image) -> Values:
@@ -55,6 +58,11 @@ class _Shape:
             picked = self.pick(image)
         except KeyError as error:
             raise ValueError(self._mismatch(image)) from error
+        for index, matches in self.checks:
+            text = picked[index]
+            if text is not None and not matches(text):
+                column = self.layout.columns[index]
+                raise ValueError(f"column {column.name} ({column.type}): {text[:40]!r} is not the form of such a value")
         return self._converted(picked) if self.conversions else picked
 
     def old_values(self, data: _Image, old: _Image) -> Values:
@@ -102,12 +110,15 @@ def _picker(names: tuple[str, ...]) -> Callable[[_Image], Values]:
 
 @lru_cache(maxsize=1024)
 def _shape(layout: RowLayout) -> _Shape:
-    names = tuple(column.name for column in layout.columns)
-    conversions = ((index, converter(column, "canal-json")) for index, column in enumerate(layout.columns))
+    columns = layout.columns
+    names = tuple(column.name for column in columns)
+    grammars = ((index, grammar(column, "canal-json")) for index, column in enumerate(columns))
+    conversions = ((index, converter(column, "canal-json")) for index, column in enumerate(columns))
     return _Shape(
         layout=layout,
         names=names,
         pick=_picker(names),
+        checks=tuple((index, re.compile(form).fullmatch) for index, form in grammars if form),
         conversions=tuple((index, convert) for index, convert in conversions if convert is not None),
     )
 

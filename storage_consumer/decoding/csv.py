@@ -16,7 +16,7 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect, check_options
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange, RowLayout, Tally, Values
 from storage_consumer.decoding.faults import MAX_ROW_BYTES, RowPlace
-from storage_consumer.decoding.values import Converter, CsvForm, converter, csv_bare, csv_form
+from storage_consumer.decoding.values import Converter, CsvForm, converter, csv_form, grammar
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
 
@@ -87,7 +87,7 @@ def _shape(options: CsvOptions, layout: RowLayout) -> _Shape:
         CsvForm.FREE: f"(?:{dialect.quoted('(', ')')}|{null})",
         CsvForm.PLAIN: f"(?:{quote}([^{quote}]*+){quote}|{null})",
     }
-    patterns = [forms.get(csv_form(column), f"(?:({csv_bare(column)})|{null})") for column in layout.columns]
+    patterns = [forms.get(csv_form(column), f"(?:({grammar(column, 'csv')})|{null})") for column in layout.columns]
     delimiter, terminator = re.escape(options.delimiter), re.escape(options.terminator)
     expected = "".join(delimiter + pattern for pattern in patterns)
     converters = (

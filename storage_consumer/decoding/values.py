@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import binascii
 import enum
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -52,27 +51,9 @@ FLOAT = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+"
 """Go's shortest form with an exponent (CSV) and the plain form without (canal-json)."""
 
 
-def _only(grammar: str, meaning: str) -> Converter:
-    """A converter that lets through what matches `grammar` as it is."""
-    matches = re.compile(grammar).fullmatch
-
-    def check(text: str) -> str:
-        if matches(text):
-            return text
-        raise ValueError(f"{text[:40]!r} is not {meaning}")
-
-    return check
-
-
-_integer = _only(INTEGER, "an integer")
-_unsigned = _only(UNSIGNED_INTEGER, "an unsigned integer")
-_float = _only(FLOAT, "a number")
-_four_digits = _only(YEAR, "a year")
-
-
 def _year(text: str) -> str:
     """Year zero in four digits: as the string ``0`` it would become 2000."""
-    return "0000" if text == "0" else _four_digits(text)
+    return "0000" if text == "0" else text
 
 
 def _bytes_of_base64(text: str) -> str:
@@ -103,8 +84,8 @@ class _Rule:
     """How values of one column type are written and what becomes of them."""
 
     form: CsvForm
-    bare: str = ""
-    """Regular expression of a bare CSV value."""
+    csv_grammar: str = ""
+    canal_grammar: str = ""
     csv_kind: WireKind = WireKind.TEXT
     canal_kind: WireKind = WireKind.TEXT
     csv: Converter | None = None
@@ -120,10 +101,10 @@ _BINARY = _Rule(
 )
 _FREE_TEXT = _Rule(form=CsvForm.FREE)
 _FORMATTED = _Rule(form=CsvForm.PLAIN)
-_MEMBERS = _Rule(form=CsvForm.FREE, canal_kind=WireKind.UNSIGNED, canal=_unsigned)
+_MEMBERS = _Rule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
 """CSV has the members' names, canal-json their number."""
-_INTEGERS = _Rule(form=CsvForm.BARE, bare=INTEGER, canal=_integer)
-_FLOATS = _Rule(form=CsvForm.BARE, bare=FLOAT, canal=_float)
+_INTEGERS = _Rule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)
+_FLOATS = _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT)
 
 _RULES: dict[str, _Rule] = {
     "TINYINT": _INTEGERS,
@@ -133,12 +114,12 @@ _RULES: dict[str, _Rule] = {
     "BIGINT": _INTEGERS,
     "BIT": _Rule(
         form=CsvForm.BARE,
-        bare=UNSIGNED_INTEGER,
+        csv_grammar=UNSIGNED_INTEGER,
+        canal_grammar=UNSIGNED_INTEGER,
         csv_kind=WireKind.UNSIGNED,
         canal_kind=WireKind.UNSIGNED,
-        canal=_unsigned,
     ),
-    "YEAR": _Rule(form=CsvForm.BARE, bare=YEAR, csv=_year, canal=_year),
+    "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=_year, canal=_year),
     "FLOAT": _FLOATS,
     "DOUBLE": _FLOATS,
     "DECIMAL": _FORMATTED,
@@ -189,8 +170,7 @@ def converter(
 ) -> Converter | None:
     """From the text in the file to wire text; None where the text stays as it is.
 
-    A CSV text is expected to have matched `csv_bare` before. `binary_encoding` is TiCDC's ``binary-encoding-method``;
-    canal-json has none.
+    The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has none.
     """
     rule = _rule(column)
     if protocol == "canal-json":
@@ -200,11 +180,12 @@ def converter(
     return rule.csv
 
 
+def grammar(column: TableColumn, protocol: Protocol) -> str:
+    """Regular expression, without groups, that a value's text must match before it is converted; empty: any text."""
+    rule = _rule(column)
+    return rule.csv_grammar if protocol == "csv" else rule.canal_grammar
+
+
 def csv_form(column: TableColumn) -> CsvForm:
     """How a value of the column stands in a CSV row."""
     return _rule(column).form
-
-
-def csv_bare(column: TableColumn) -> str:
-    """Regular expression, without groups, of a bare CSV value; empty for the quoted forms."""
-    return _rule(column).bare
