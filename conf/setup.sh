@@ -85,7 +85,7 @@ install_venv() {
   say "making $venv (Spark alone is a download of 450 MB)"
   rm -f "$venv"/.setup-*
   "$python" -m venv "$venv"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here${extra:+[$extra]}" ||
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --editable "$here${extra:+[$extra]}" ||
     fail "pip could not install the program into $venv"
   echo "$wanted" >"$venv/.setup-$extra"
 }

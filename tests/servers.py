@@ -65,6 +65,11 @@ class DatabaseServer:
             cursor.execute(sql)
             return tuple(cursor.fetchall())
 
+    @property
+    def version(self) -> str:
+        """As the server says it."""
+        return str(self.query("SELECT VERSION()")[0][0])
+
     def databases(self) -> tuple[str, ...]:
         """The databases that the server did not make itself."""
         return tuple(name for (name,) in self.query("SHOW DATABASES") if name.lower() not in SYSTEM_SCHEMAS)
@@ -118,7 +123,9 @@ def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.05)
-    raise ServerDidNotStart(f"{process.args!r}: exit code {process.returncode}\n{log.read_text(errors='replace')[-4000:]}")
+    raise ServerDidNotStart(
+        f"{process.args!r}: exit code {process.returncode}\n{log.read_text(errors='replace')[-4000:]}"
+    )
 
 
 def run(command: Sequence[str]) -> None:

@@ -1,0 +1,224 @@
+"""Is a server's content what the source held? Rows are compared as multisets, each value by its column's type.
+
+Source and target render the same value differently: TiDB shows FLOAT with six digits beyond 1e15, MariaDB keeps JSON as it
+was typed, a server may pad ZEROFILL numbers. So both sides are brought to one form, per type of the source's column.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from tests.corpora import GoldenTable
+from tests.servers import DatabaseServer, quoted
+
+STATE_SCHEMA = "storage_consumer"
+FLOAT_IS_EXACT_BELOW = 1e15
+SHOWN_ROWS = 5
+SHOWN_CHARACTERS = 300
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where one table of the target is not as it was at the source."""
+
+    table: str
+    what: str
+
+    def __str__(self) -> str:
+        """Both in one line or more."""
+        return f"{self.table}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTable:
+    """A base table of the target."""
+
+    columns: tuple[str, ...]
+    primary_key: tuple[str, ...]
+
+
+def differences(
+    server: DatabaseServer,
+    golden: Iterable[GoldenTable],
+    *,
+    time_zone: str = "+00:00",
+    state_schema: str = STATE_SCHEMA,
+) -> tuple[Difference, ...]:
+    """All differences, by table; empty when the server holds exactly what the source held.
+
+    Tables that only the target has count as differences, those of `state_schema` excepted. `time_zone` is the zone in
+    which the golden renders TIMESTAMP values.
+    """
+    expected = {table.name: table for table in golden}
+    found = _target_tables(server, state_schema)
+    result = [Difference(table=name, what="is not at the source") for name in found.keys() - expected.keys()]
+    for name, table in expected.items():
+        what = _table_difference(server, table, found.get(name), time_zone)
+        if what:
+            result.append(Difference(table=name, what=what))
+    return tuple(sorted(result, key=str))
+
+
+def _target_tables(server: DatabaseServer, state_schema: str) -> dict[str, TargetTable]:
+    schemas = [name for name in server.databases() if name.lower() != state_schema.lower()]
+    columns: dict[str, list[str]] = {}
+    keys: dict[str, list[str]] = {}
+    for schema, table, column in server.query(
+        "SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME FROM information_schema.COLUMNS c"
+        " JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME) WHERE t.TABLE_TYPE = 'BASE TABLE'"
+        " ORDER BY c.ORDINAL_POSITION"
+    ):
+        if schema in schemas:
+            columns.setdefault(f"{schema}.{table}", []).append(column)
+    for schema, table, column in server.query(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS"
+        " WHERE INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX"
+    ):
+        keys.setdefault(f"{schema}.{table}", []).append(column)
+    return {name: TargetTable(columns=tuple(columns[name]), primary_key=tuple(keys.get(name, ()))) for name in columns}
+
+
+def _table_difference(server: DatabaseServer, golden: GoldenTable, found: TargetTable | None, time_zone: str) -> str:
+    if found is None:
+        return "is not at the target"
+    if found.columns != tuple(golden.types):
+        return f"columns are {', '.join(found.columns)}; the source has {', '.join(golden.types)}"
+    if found.primary_key != golden.primary_key:
+        return f"primary key is ({', '.join(found.primary_key)}); the source has ({', '.join(golden.primary_key)})"
+    forms = [form_of(kind) for kind in golden.types.values()]
+    expected = Counter(_row(forms, _unwrapped(row)) for row in golden.rows())
+    actual = Counter(_row(forms, row) for row in _target_rows(server, golden, time_zone))
+    if expected == actual:
+        return ""
+    return _explain(golden, expected - actual, actual - expected)
+
+
+def _target_rows(server: DatabaseServer, golden: GoldenTable, time_zone: str) -> Sequence[Sequence[Any]]:
+    """All rows with every value as the text or bytes that the server sends."""
+    names = ", ".join(_selected(name, kind) for name, kind in golden.types.items())
+    with server.connect(conv={}) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET time_zone = '{time_zone}'")
+        cursor.execute(f"SELECT {names} FROM {quoted(golden.schema)}.{quoted(golden.table)}")
+        return cursor.fetchall()
+
+
+def _selected(name: str, kind: str) -> str:
+    """A server shows six digits of a FLOAT; added to a double it shows them all."""
+    return f"{quoted(name)} + 0e0" if base_type(kind) == "float" else quoted(name)
+
+
+def _unwrapped(row: Sequence[Any]) -> list[Any]:
+    return [base64.b64decode(value["b64"]) if isinstance(value, dict) else value for value in row]
+
+
+def _row(forms: Sequence[Callable[[Any], Any]], values: Sequence[Any]) -> Row:
+    return tuple(None if value is None else form(value) for form, value in zip(forms, values, strict=True))
+
+
+def base_type(kind: str) -> str:
+    """``decimal`` of ``decimal(12,2) unsigned``."""
+    return re.split(r"[ (]", kind.lower(), maxsplit=1)[0]
+
+
+def form_of(kind: str) -> Callable[[Any], Any]:
+    """How values of a column type are brought to the form in which they are compared."""
+    return FORMS.get(base_type(kind), _text)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8")
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode("utf-8") if isinstance(value, str) else value
+
+
+def _fixed_bytes(value: str | bytes) -> bytes:
+    return _bytes(value).rstrip(b"\0")
+
+
+def _bits(value: str | bytes) -> int:
+    return int.from_bytes(_bytes(value), "big")
+
+
+def _double(value: str) -> float:
+    return float(value) + 0.0
+
+
+def _float(value: str) -> float | str:
+    """The nearest float32; where TiDB writes only six digits, those six."""
+    number = float(value)
+    if number and not 1 / FLOAT_IS_EXACT_BELOW < abs(number) < FLOAT_IS_EXACT_BELOW:
+        return f"{number:.5e}"
+    nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    return nearest + 0.0
+
+
+def _json(value: str | bytes) -> str:
+    return json.dumps(_plain(json.loads(value)), sort_keys=True, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has one kind of number: 1.0 is 1."""
+    match value:
+        case dict():
+            return {key: _plain(member) for key, member in value.items()}
+        case list():
+            return [_plain(member) for member in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
+
+
+FORMS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), int),
+    **dict.fromkeys(("varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _bytes),
+    "binary": _fixed_bytes,
+    "bit": _bits,
+    "decimal": Decimal,
+    "double": _double,
+    "float": _float,
+    "json": _json,
+    "vector": _json,
+}
+
+
+def _explain(golden: GoldenTable, missing: Counter[Row], extra: Counter[Row]) -> str:
+    """The first rows of each side; two rows with one key are shown by the columns in which they differ."""
+    names = list(golden.types)
+    by_key = {_key(golden, row): row for row in extra}
+    changed = {row: by_key[_key(golden, row)] for row in missing if golden.primary_key and _key(golden, row) in by_key}
+    shown = [
+        f"row {dict(zip(golden.primary_key, _key(golden, row), strict=True))}: "
+        + "; ".join(
+            f"{name} is {_short(is_)}, at the source {_short(was)}"
+            for name, was, is_ in zip(names, row, other, strict=True)
+            if was != is_
+        )
+        for row, other in list(changed.items())[:SHOWN_ROWS]
+    ]
+    only_source = [(row, count) for row, count in missing.items() if row not in changed]
+    only_target = [(row, count) for row, count in extra.items() if row not in changed.values()]
+    shown += [f"{count} x only at the source: {_short(row)}" for row, count in only_source[:SHOWN_ROWS]]
+    shown += [f"{count} x only at the target: {_short(row)}" for row, count in only_target[:SHOWN_ROWS]]
+    counts = f"{missing.total()} rows of the source are missing, {extra.total()} rows are not at the source"
+    return "\n  ".join([counts, *shown])
+
+
+def _key(golden: GoldenTable, row: Row) -> Row:
+    return tuple(row[list(golden.types).index(name)] for name in golden.primary_key)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}… ({len(text)} characters)"

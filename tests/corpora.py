@@ -1,0 +1,201 @@
+"""Corpora: recorded buckets with the true content of the source beside them.
+
+A corpus is a folder (or a ``.tar.xz`` of one) with ``corpus.json``, ``tree/`` (the bucket after the last cut),
+``golden/CHECKPOINT_TS/`` (what the source held at each cut) and ``workload.sql``. A *cut* is a moment at which the
+recording was stopped: the files that existed then, and the checkpoint that ``metadata`` said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """One moment of a recording."""
+
+    number: int
+    """From 0."""
+    checkpoint_ts: int
+    files: Mapping[str, int]
+    """Path in the bucket → size in bytes, of every object that existed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenTable:
+    """What the source held in one table."""
+
+    schema: str
+    table: str
+    types: Mapping[str, str]
+    """Column name → type as SHOW COLUMNS says it, in table order."""
+    primary_key: tuple[str, ...]
+    path: Path
+    """One JSON array a line and row: null, text, or ``{"b64": …}`` for bytes."""
+
+    @property
+    def name(self) -> str:
+        """``schema.table``."""
+        return f"{self.schema}.{self.table}"
+
+    def rows(self) -> Iterator[list[Any]]:
+        """The rows as the file has them."""
+        with self.path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+class Corpus:
+    """One recorded bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` holds ``corpus.json``."""
+        self.folder = folder
+        self._facts: dict[str, Any] = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+
+    def __str__(self) -> str:
+        """Like ``new/shop__csv``."""
+        return f"{self.arch}/{self.workload}__{self.variant}"
+
+    @property
+    def workload(self) -> str:
+        """What the source did: ``shop``, ``types`` …"""
+        return str(self._facts["workload"])
+
+    @property
+    def variant(self) -> str:
+        """How TiCDC was told to write it: ``csv``, ``json`` …"""
+        return str(self._facts["variant"])
+
+    @property
+    def arch(self) -> str:
+        """Which TiCDC wrote it: ``classic`` or ``new``."""
+        return str(self._facts["arch"])
+
+    @property
+    def timezone(self) -> str:
+        """TiCDC's ``--tz``."""
+        return str(self._facts["timezone"])
+
+    @property
+    def changefeed_toml(self) -> str:
+        """The changefeed's configuration."""
+        return str(self._facts["changefeed_toml"])
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """In order."""
+        return tuple(
+            Cut(number=number, checkpoint_ts=cut["checkpoint_ts"], files=cut["files"])
+            for number, cut in enumerate(self._facts["cuts"])
+        )
+
+    def sink_uri(self, bucket: Path) -> str:
+        """TiCDC's ``--sink-uri`` for this corpus, with `bucket` as the place."""
+        return str(self._facts["sink_uri"]).replace("file:///TREE", bucket.resolve().as_uri(), 1)
+
+    def write_config(self, folder: Path) -> Path:
+        """The changefeed's configuration as a file in `folder`."""
+        path = folder / "changefeed.toml"
+        path.write_text(self.changefeed_toml, encoding="utf-8")
+        return path
+
+    def materialise(self, cut: Cut, bucket: Path) -> None:
+        """Make `bucket` hold what existed at `cut`; files that are there already stay untouched.
+
+        All files but ``metadata`` and the index files are written once and never change; those two kinds are as they
+        were at that cut.
+        """
+        for path in cut.files:
+            target = bucket / path
+            if path.endswith(".index"):
+                write_at_once(target, _index_content(path, cut))
+            elif path != METADATA and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self.folder / "tree" / path, target)
+        self.set_checkpoint(bucket, cut)
+
+    def set_checkpoint(self, bucket: Path, cut: Cut) -> None:
+        """Make the bucket's ``metadata`` say the checkpoint of `cut`."""
+        write_at_once(bucket / METADATA, json.dumps({"checkpoint-ts": cut.checkpoint_ts}, separators=(",", ":")))
+
+    def golden(self, cut: Cut) -> tuple[GoldenTable, ...]:
+        """What the source held at `cut`."""
+        folder = self.folder / "golden" / str(cut.checkpoint_ts)
+        return tuple(
+            GoldenTable(
+                schema=table["schema"],
+                table=table["table"],
+                types={column["name"]: column["type"] for column in table["columns"]},
+                primary_key=tuple(table["primary_key"] or ()),
+                path=folder / table["file"],
+            )
+            for table in json.loads((folder / "tables.json").read_text(encoding="utf-8"))
+        )
+
+
+def write_at_once(path: Path, text: str) -> None:
+    """Write a small file so that a reader sees the old content or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
+
+
+def _index_content(index: str, cut: Cut) -> str:
+    """An index file names the last data file of its directory and dispatcher, and ends with a newline.
+
+    It lies in ``meta/`` below the data files; TiCDC 6.5.2 and 7.0.0 put it beside them.
+    """
+    path = PurePosixPath(index)
+    folder, stem = str(path.parent.parent if path.parent.name == "meta" else path.parent), path.stem
+    names = [PurePosixPath(name).name for name in cut.files if str(PurePosixPath(name).parent) == folder]
+    digits = {name: name.removeprefix(stem).lstrip("_").partition(".")[0] for name in names if name.startswith(stem)}
+    return max((int(number), name) for name, number in digits.items() if number.isdigit())[1] + "\n"
+
+
+def unpacked(archive: Path, scratch: Path) -> Path:
+    """The folder of a corpus that is stored as ``NAME.tar.xz``, unpacked below `scratch` once."""
+    folder = scratch / archive.parent.name / archive.name.removesuffix(".tar.xz")
+    if not (folder / "corpus.json").exists():
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder.parent, filter="data")
+    return folder
+
+
+def root() -> Path:
+    """Where corpora are: ``$STORAGE_CONSUMER_CORPORA``, else ``fixtures/``."""
+    return Path(os.environ.get("STORAGE_CONSUMER_CORPORA") or FIXTURES)
+
+
+def available(scratch: Path, folder: Path | None = None) -> tuple[Corpus, ...]:
+    """All corpora below `folder` (default: `root`), by name; archives are unpacked below `scratch`."""
+    below = folder or root()
+    folders = [path.parent for path in below.rglob("corpus.json")]
+    folders += [unpacked(path, scratch) for path in below.rglob("*.tar.xz")]
+    return tuple(sorted(map(Corpus, folders), key=str))
+
+
+def chosen(
+    corpora: tuple[Corpus, ...],
+    *,
+    workloads: tuple[str, ...] = (),
+    variants: tuple[str, ...] = (),
+    archs: tuple[str, ...] = (),
+) -> tuple[Corpus, ...]:
+    """Those of the given workloads, variants and architectures; an empty tuple means any."""
+    wanted = ((workloads, "workload"), (variants, "variant"), (archs, "arch"))
+    return tuple(
+        corpus for corpus in corpora if all(not names or getattr(corpus, what) in names for names, what in wanted)
+    )
