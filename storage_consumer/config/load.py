@@ -145,8 +145,9 @@ def load(options: Mapping[str, object], environ: Mapping[str, str]) -> Loaded:
 
 
 def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:
-    """The same options with the TOML and password files read in, so that each is read once (it may be a pipe).
+    """The same options with the files that ``config`` and ``downstream_password_file`` name read in.
 
+    A caller that loads the same options twice reads these once, since they may be pipes.
     `load` of the result gives what `load` of `options` gives. Raises `ConfigError`.
     """
     known = _known_options(options)

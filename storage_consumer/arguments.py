@@ -1,0 +1,176 @@
+"""The command line: flags made from the table of options, and help that teaches."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import platform
+import re
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import NoReturn
+
+from storage_consumer.config.options import GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.errors import ConfigError
+
+PROGRAM = "storage-consumer"
+VERBS = ("run",)
+
+_DESCRIPTION = """\
+Reads the change files that TiCDC's storage sink writes (CSV or canal-json, on a file system or S3) and keeps a
+MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's `metadata`, through
+Spark. It only reads the bucket; its state lives in the target. It may be killed at any moment and started again."""
+
+_EXAMPLES = f"""\
+first commands:
+  A bucket in a directory (TiCDC's --sink-uri and changefeed.toml fit unchanged); one round, then end:
+    {PROGRAM} run --upstream-uri 'file:///data/bucket?protocol=csv' \\
+        --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/ --once
+
+  A bucket in S3, followed until a signal comes:
+    export STORAGE_CONSUMER_DOWNSTREAM_PASSWORD=…
+    {PROGRAM} run --upstream-uri 's3://bucket/prefix?protocol=canal-json&enable-tidb-extension=true&region=eu-west-1' \\
+        --downstream-uri mysql://app@db.example.com:3306/ --tz Asia/Shanghai
+
+the password of the target:
+  --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others of the machine), or
+  STORAGE_CONSUMER_DOWNSTREAM_PASSWORD. AWS keys come from the URI (access-key=, secret-access-key=, session-token=) or
+  from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
+
+exit codes:
+  0  done                         3  another process is, or became, the writer of this target
+  1  failed while running         4  one or more tables stopped (the message says why); the others went on
+  2  wrong settings; nothing was touched
+
+signals:
+  SIGTERM or SIGINT: finish the transaction and end; a second one: abandon it and end. Both are safe.
+
+where a setting comes from, first wins:
+  {PRECEDENCE}.
+  In the TOML file, all keys of TiCDC are taken as they are; our own stand in a table [{OWN_TABLE}]. Environment variables
+  are named below each option. Unknown flags, URI parameters and keys are errors."""
+
+_GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal (120 at most), which keeps line breaks and does not break names at their hyphens."""
+
+    def __init__(self, prog: str) -> None:
+        """`prog` is the program's name."""
+        super().__init__(prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 122) - 2)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return [line for part in text.splitlines() for line in textwrap.wrap(part, width, break_on_hyphens=False)]
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose errors are `ConfigError`s."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage and exiting."""
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """Verb and options (by keyword, as texts) of a command line without its program name.
+
+    Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises `ConfigError` for what
+    is unknown, naming the nearest; ``--help`` and ``--version`` print and raise SystemExit(0).
+    """
+    words = _normalised(argv)
+    if words and not words[0].startswith("-") and words[0] not in VERBS:
+        raise ConfigError(f"there is no command `{words[0]}`{did_you_mean(words[0], VERBS)}; see {PROGRAM} --help")
+    if not words or (words[0] not in VERBS and words[0] not in {"--help", "-h", "--version"}):
+        words.insert(0, "run")
+    parsed, rest = _parser().parse_known_args(words)
+    for word in rest:
+        name = word.partition("=")[0]
+        flags = [flag for option in OPTIONS for flag in _flags(option)]
+        what = "flag" if word.startswith("-") else "argument"
+        raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} run --help")
+    options = {key: value for key, value in vars(parsed).items() if value is not None}
+    return str(options.pop("verb")), options
+
+
+def version_text() -> str:
+    """Name, version, and the versions of what it stands on."""
+    return f"{PROGRAM} {_version(PROGRAM)} (Python {platform.python_version()}, PySpark {_version('pyspark')})"
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _normalised(argv: Sequence[str]) -> list[str]:
+    """Two dashes for each flag, and a value that begins with a dash (a time zone) bound to its flag by ``=``."""
+    takes_value = {flag for option in OPTIONS if not option.switch for flag in _flags(option)}
+    words: list[str] = []
+    for word in argv:
+        long = f"-{word}" if _GO_FLAG.fullmatch(word) and word != "-h" else word
+        if words and words[-1] in takes_value and re.match(r"-\d", word):
+            words[-1] = f"{words[-1]}={word}"
+        else:
+            words.append(long)
+    return words
+
+
+def _flags(option: Option) -> tuple[str, ...]:
+    return tuple(f"--{name}" for name in (option.name, *option.aliases)) if option.flag else ()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        description=_DESCRIPTION,
+        epilog=f"{_EXAMPLES}\n\nall options: {PROGRAM} run --help",
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=version_text())
+    verbs = parser.add_subparsers(dest="verb", metavar="command")
+    run = verbs.add_parser(
+        "run",
+        help="apply what is in the bucket, and go on until a signal comes (or, with --once, one round)",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=_Help,
+        usage=f"{PROGRAM} run --upstream-uri URI --downstream-uri URI [option …]",
+        allow_abbrev=False,
+    )
+    run.add_argument("--version", action="version", version=version_text())
+    for name in GROUPS:
+        group = run.add_argument_group(name)
+        for option in OPTIONS:
+            if option.group == name and option.flag:
+                _add(group, option)
+            elif option.group == name:
+                group.description = f"{option.environment}: {option.help}"
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, option: Option) -> None:
+    flags, text = _flags(option), help_text(option).replace("%", "%%")
+    if option.repeatable:
+        group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, action="append")
+    elif option.switch:
+        group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, nargs="?", const="true")
+    else:
+        group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text)
+
+
+def help_text(option: Option) -> str:
+    """What help says of an option: its meaning, then its default and its other names."""
+    shown = option.shown_default or (option.default if option.default != "" else "none")
+    others = [f"default: {str(shown).lower() if isinstance(shown, bool) else shown}", option.environment]
+    if option.toml_key:
+        table, _, key = option.toml_key.rpartition(".")
+        others.append(f"[{table}] {key}")
+    if option.uri:
+        others.append(f"{option.uri[0]} URI {option.uri[1]}=")
+    return f"{option.help}\n({'; '.join(others)})"

@@ -1,0 +1,119 @@
+"""The program: command line in, exit code out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from enum import IntEnum
+from typing import Protocol
+
+from storage_consumer import arguments, display, telemetry
+from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, TableError
+from storage_consumer.signals import Stop
+from storage_consumer.summary import RoundSummary
+
+_log = telemetry.Log("cli")
+
+
+class ExitCode(IntEnum):
+    """What the program's end says to the one who started it."""
+
+    DONE = 0
+    FAILED = 1
+    """Something did not answer for too long, or something unexpected happened."""
+    MISCONFIGURED = 2
+    """Nothing was touched."""
+    NOT_THE_WRITER = 3
+    TABLES_STOPPED = 4
+    """One or more tables halted, or (with --once) could not reach the bucket's checkpoint; the others did."""
+
+
+class Runnable(Protocol):
+    """What the program needs of a consumer."""
+
+    def run_once(self) -> RoundSummary:
+        """One round."""
+
+    def run(self, stop: Stop) -> RoundSummary:
+        """Rounds until `stop` is requested; the last one's summary."""
+
+
+ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program with these arguments (None: those of the process); gives its `ExitCode`."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _, options = arguments.parse(given)
+        options = with_files_read(options, os.environ)
+        loaded = load(options, os.environ)
+        for secret in _secrets(loaded):
+            telemetry.register_secret(secret)
+        program = loaded.program
+        telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
+    except ConfigError as error:
+        return _misconfigured(error)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return run(loaded, options, _consumer)
+
+
+def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
+    """Run a consumer to its end under these settings; every error becomes a line and an `ExitCode`."""
+    progress = display.progress_for(wanted=loaded.program.progress)
+    try:
+        with Stop() as stop, consumer(**options, progress=progress) as running:
+            stop.install()  # Spark takes SIGINT for itself when it starts
+            summary = running.run_once() if loaded.program.once else running.run(stop)
+    except ConfigError as error:
+        return _misconfigured(error)
+    except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
+        return _failed(error)
+    code = exit_code(summary, once=loaded.program.once)
+    _log.info("stopped", exit_code=int(code), reason=code.name.lower())
+    return code
+
+
+def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
+    """What the last round's summary means for the one who started the program."""
+    stopped = summary.halted or (once and summary.waiting)
+    return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
+
+
+def _consumer(**options: object) -> AbstractContextManager[Runnable]:
+    from storage_consumer.api import Consumer  # noqa: PLC0415 - help and wrong settings need not wait for Spark's import
+
+    return Consumer(**options)
+
+
+def _secrets(loaded: Loaded) -> tuple[str, ...]:
+    secrets = loaded.secrets
+    every = (secrets.password, secrets.access_key, secrets.secret_access_key, secrets.session_token)
+    return tuple(secret for secret in every if secret)
+
+
+def _misconfigured(error: ConfigError) -> int:
+    sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.redact(str(error))}\n")
+    return ExitCode.MISCONFIGURED
+
+
+def _failed(error: Exception) -> int:
+    code = ExitCode.FAILED
+    if isinstance(error, LeaseLost):
+        code = ExitCode.NOT_THE_WRITER
+    elif isinstance(error, TableError):
+        code = ExitCode.TABLES_STOPPED
+    kind = type(error).__name__
+    text = str(error) if isinstance(error, StorageConsumerError) else f"unexpected {kind}: {_first_line(error)}"
+    _log.error("failed", kind=kind, error=text, exit_code=int(code))
+    return code
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else traceback.format_exception_only(error)[-1].strip()

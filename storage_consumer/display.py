@@ -1,0 +1,148 @@
+"""How a round looks: as a progress bar while a backlog is worked off, and as the one line of log when it is over."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Never, TextIO
+
+from tqdm import tqdm
+
+from storage_consumer import telemetry
+from storage_consumer.model import physical_ms
+from storage_consumer.summary import Progress, RoundSummary, Silent
+
+MANY_FILES = 50
+"""A round with as many files has its bar at once."""
+PATIENCE = 3.0
+"""Seconds after which a round with fewer files has its bar too."""
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} files [{elapsed}<{remaining}{postfix}]"
+
+
+def lag_seconds(checkpoint: int, now: float) -> float | None:
+    """Seconds of wall clock since the time of a TSO, at least 0; None for TSO 0, which says that there is none."""
+    return max(0.0, round(now - physical_ms(checkpoint) / 1000, 3)) if checkpoint else None
+
+
+def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
+    """The fields of a round's `round_finished` event; `now` is the wall clock in seconds since 1970."""
+    return {
+        "rows": summary.rows,
+        "written": summary.written,
+        "files": summary.files,
+        "ddls": summary.ddls,
+        "seconds": round(summary.seconds, 3),
+        "rows_per_second": round(summary.rows / summary.seconds) if summary.seconds > 0 else 0,
+        "checkpoint": summary.checkpoint,
+        "storage_checkpoint": summary.storage_checkpoint,
+        "lag_seconds": lag_seconds(summary.checkpoint, now),
+        "source_lag_seconds": lag_seconds(summary.storage_checkpoint, now),
+        "pending_files": summary.pending_files,
+        "finished_files": summary.finished_files,
+        "halted": len(summary.halted),
+        "waiting": len(summary.waiting),
+        "skipped": summary.skipped,
+    }
+
+
+def span(seconds: float) -> str:
+    """A duration for the eye: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
+    whole = int(seconds)
+    for unit, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02d}{below}"
+    return f"{whole}s"
+
+
+def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
+    """A bar on standard error if it is wanted and that is a terminal which can show one; else `Silent`."""
+    where = sys.stderr if stream is None else stream
+    if wanted and where.isatty() and os.environ.get("TERM") != "dumb":
+        return Bar(stream=where)
+    return Silent()
+
+
+class Bar:
+    """A `Progress` on a terminal: files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
+
+    It is there only while a round takes long, and leaves nothing behind. Calls may come from any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: TextIO,
+        now: Callable[[], float] = time.time,
+        many_files: int = MANY_FILES,
+        patience: float = PATIENCE,
+    ) -> None:
+        """`now` gives the wall clock in seconds since 1970."""
+        self._stream = stream
+        self._now = now
+        self._many_files = many_files
+        self._patience = patience
+        self._lock = threading.RLock()
+        self._bar: tqdm[Never] | None = None
+        self._started = 0.0
+        self._rows = 0
+        self._checkpoint = 0
+        self._storage_checkpoint = 0
+
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:  # noqa: ARG002 - files are the scale
+        """Prepare a bar, if there is anything to do."""
+        with self._lock:
+            self._close()
+            self._rows, self._started, self._storage_checkpoint = 0, time.monotonic(), storage_checkpoint
+            if not files:
+                return
+            self._bar = tqdm(
+                total=files,
+                desc="catching up",
+                file=self._stream,
+                leave=False,
+                dynamic_ncols=True,
+                bar_format=_BAR,
+                delay=0 if files >= self._many_files else self._patience,
+                postfix=self._words(),
+            )
+            telemetry.around_writes(lambda: tqdm.external_write_mode(file=self._stream))
+
+    def advanced(self, *, files: int, rows: int) -> None:
+        """Move the bar."""
+        with self._lock:
+            self._rows += rows
+            if self._bar is not None:
+                self._bar.set_postfix_str(self._words(), refresh=False)
+                self._bar.update(files)
+
+    def ddl(self, *, table: str, query: str) -> None:  # noqa: ARG002 - a statement can be longer than a line
+        """Name the table whose statement runs."""
+        with self._lock:
+            if self._bar is not None:
+                self._bar.set_postfix_str(f"DDL on {table}, {self._words()}", refresh=False)
+                self._bar.update(0)
+
+    def round_finished(self, summary: RoundSummary) -> None:
+        """Take the bar away."""
+        with self._lock:
+            self._checkpoint = max(self._checkpoint, summary.checkpoint)
+            self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            telemetry.around_writes(None)
+            self._bar.close()
+            self._bar = None
+
+    def _words(self) -> str:
+        """Rows, rows/s and lag; before the checkpoint is known, the lag is more than that of the bucket."""
+        rate = self._rows / max(time.monotonic() - self._started, 0.001)
+        words = f"{self._rows:,} rows, {rate:,.0f} rows/s"
+        known = lag_seconds(self._checkpoint, self._now())
+        least = lag_seconds(self._storage_checkpoint, self._now())
+        if known is not None:
+            return f"{words}, lag {span(known)}"
+        return f"{words}, lag >{span(least)}" if least is not None else words

@@ -1,0 +1,119 @@
+"""SIGTERM and SIGINT: the first asks the program to finish its transaction and end, the second to abandon it.
+
+Both are safe, since a mark never runs ahead of its rows. A third signal has its usual effect: the process dies at once,
+which is safe for the same reason.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Self
+
+from storage_consumer.telemetry import Log
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_log = Log("signals")
+
+
+class Stop:
+    """Tells a running program that it should end.
+
+    As a context manager it takes the process's SIGTERM and SIGINT and gives them back at the end; without it, `request`
+    and `abandon` do the same from any thread. The handlers themselves only put the signal into a queue, which is allowed
+    at any instruction; a thread reads it, logs, and runs the callbacks.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is requested yet."""
+        self.requested = threading.Event()
+        """Set when the program should finish its transaction and end; wait on it instead of sleeping."""
+        self.abandoned = threading.Event()
+        """Set when it should not even finish its transaction."""
+        self._callbacks: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
+        self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._before: dict[int, object] = {}
+        self._watcher: threading.Thread | None = None
+        self._received = 0
+
+    def on_abandon(self, callback: Callable[[], object]) -> None:
+        """Call `callback`, in another thread, when the transaction is to be abandoned; at once if it already is."""
+        with self._lock:
+            if not self.abandoned.is_set():
+                self._callbacks.append(callback)
+                return
+        self._call(callback)
+
+    def request(self, reason: str = "request") -> None:
+        """Finish the transaction, then end. Asking again changes nothing."""
+        if not self.requested.is_set():
+            self.requested.set()
+            _log.info("stop_requested", reason=reason)
+
+    def abandon(self, reason: str = "request") -> None:
+        """End without finishing the transaction. Asking again changes nothing."""
+        self.request(reason)
+        with self._lock:
+            if self.abandoned.is_set():
+                return
+            self.abandoned.set()
+            callbacks = tuple(self._callbacks)
+        _log.warning("stop_abandoned", reason=reason)
+        for callback in callbacks:
+            self._call(callback)
+
+    def install(self) -> None:
+        """Take SIGTERM and SIGINT; from the main thread only. Calling it again takes them back from whoever took them since."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="signals", daemon=True)
+            self._watcher.start()
+        for number in _SIGNALS:
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def restore(self) -> None:
+        """Give the signals back to the handlers that were there before."""
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type]  # what signal.signal itself returned
+        self._before.clear()
+        if self._watcher is not None:
+            self._arrived.put(0)
+            self._watcher.join()
+            self._watcher = None
+
+    def __enter__(self) -> Self:
+        """Take the signals."""
+        self.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give them back."""
+        self.restore()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        """Runs in the main thread at any instruction, so it takes no lock and writes nothing."""
+        self._received += 1
+        self._arrived.put(number)
+        if self._received > 1:
+            for each in _SIGNALS:
+                signal.signal(each, signal.SIG_DFL)
+
+    def _watch(self) -> None:
+        while number := self._arrived.get():
+            name = signal.Signals(number).name
+            if self.requested.is_set():
+                self.abandon(name)
+            else:
+                self.request(name)
+
+    def _call(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - the other callbacks must run whatever one of them does
+            _log.warning("abandon_callback_failed", error=str(error))

@@ -1,0 +1,300 @@
+"""What the program says while it runs: every event with its meaning and fields, and how it becomes a line of text or JSON.
+
+Secrets that were registered are blanked in all values, messages and tracebacks, of foreign loggers too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import logging.handlers
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from urllib.parse import quote, quote_plus
+
+from storage_consumer.errors import ConfigError
+
+ROOT = "storage_consumer"
+HIDDEN = "***"
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+}
+_LEVEL_NAMES = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
+_NOISY = ("py4j", "pyspark", "fsspec", "s3fs", "aiobotocore", "botocore", "urllib3", "asyncio")
+_SHORT_SECRET = 4
+_TSO_SHIFT = 18
+_USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/?#@\"']*):[^\s/@\"']+@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One kind of line."""
+
+    meaning: str
+    """When it is said; what to do, where something is to be done."""
+    fields: tuple[str, ...] = ()
+    """The names that its line may carry."""
+
+
+EVENTS: dict[str, Event] = {
+    "started": Event(
+        meaning="The settings are good; work begins.",
+        fields=("version", "upstream", "downstream", "protocol", "time_zone", "once", "state_schema"),
+    ),
+    "notice": Event(meaning="A setting was accepted without effect, or assumed; read it once.", fields=("text",)),
+    "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason")),
+    "stop_requested": Event(
+        meaning="First signal: the transaction is finished, then the program ends.", fields=("reason",)
+    ),
+    "stop_abandoned": Event(
+        meaning="Second signal: the transaction is given up; the next start repeats it.", fields=("reason",)
+    ),
+    "abandon_callback_failed": Event(meaning="Something could not be called off; harmless.", fields=("error",)),
+    "failed": Event(meaning="The program ends because of this error.", fields=("error", "kind", "exit_code")),
+    "spark_started": Event(meaning="A Spark session is there.", fields=("version", "master", "seconds", "reused")),
+    "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
+    "lease_waiting": Event(
+        meaning="Another process is the writer; this one stands by.", fields=("holder", "epoch", "expires_in")
+    ),
+    "lease_lost": Event(meaning="Another process became the writer; this one stops.", fields=("holder", "epoch")),
+    "storage_polled": Event(
+        meaning="The bucket was looked at.",
+        fields=("storage_checkpoint", "schema_files", "data_files", "vanished", "changed", "full", "seconds"),
+    ),
+    "storage_warning": Event(meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path")),
+    "checkpoint_missing": Event(meaning="The bucket has no checkpoint yet: nothing can be applied.", fields=("path",)),
+    "schema_warning": Event(
+        meaning="Something in a schema file is odd, but stops nothing.", fields=("text", "path", "table", "version")
+    ),
+    "wave_started": Event(
+        meaning="Rows of several tables are being applied.", fields=("tables", "files", "size", "low", "high")
+    ),
+    "wave_finished": Event(
+        meaning="Rows of several tables were applied.", fields=("tables", "files", "rows", "written", "seconds")
+    ),
+    "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
+    "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds")),
+    "ddl_settled": Event(
+        meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
+    ),
+    "ddl_skipped": Event(
+        meaning="A statement is not run, for a reason.", fields=("table", "version", "query", "reason")
+    ),
+    "table_halted": Event(
+        meaning="This table stops, the others go on; the error says what to do.",
+        fields=("table", "checkpoint", "version", "error"),
+    ),
+    "table_waiting": Event(
+        meaning="This table waits for something that should come.", fields=("table", "checkpoint", "error")
+    ),
+    "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
+    "retry": Event(
+        meaning="Storage or target did not answer; the same is tried again.",
+        fields=("what", "attempt", "wait", "error"),
+    ),
+    "round_finished": Event(
+        meaning="One look at the bucket and all that could be applied; the line to watch.",
+        fields=(
+            *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
+            *("lag_seconds", "source_lag_seconds", "pending_files", "finished_files", "halted", "waiting", "skipped"),
+        ),
+    ),
+}
+"""All events. A test compares this table with the calls in the package."""
+
+TSO_FIELDS = frozenset({"checkpoint", "storage_checkpoint", "commit_ts", "low", "high", "version"})
+"""Fields that hold a TSO where they hold a number: shown as number and time."""
+
+_secrets: list[re.Pattern[str]] = []
+_around_write: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+def register_secret(secret: str) -> None:
+    """Blank `secret` wherever it would appear, also percent-encoded; one shorter than 4 characters only as a whole word."""
+    spellings = sorted({secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""}, key=len)
+    for spelling in reversed(spellings):
+        found = re.escape(spelling)
+        if len(spelling) < _SHORT_SECRET:
+            found = rf"(?<!\w){found}(?!\w)"
+        _secrets.append(re.compile(found))
+
+
+def forget_secrets() -> None:
+    """Blank nothing any more."""
+    _secrets.clear()
+
+
+def redact(text: str) -> str:
+    """The text without any registered secret and without passwords in URIs."""
+    for secret in tuple(_secrets):
+        text = secret.sub(HIDDEN, text)
+    return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
+
+
+def tso_time(ts: int) -> str:
+    """The time of a TSO, in UTC to the millisecond: ``2026-01-31T10:00:00.123Z``."""
+    return _utc((ts >> _TSO_SHIFT) / 1000)
+
+
+def _utc(seconds: float) -> str:
+    moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Log:
+    """Says events of one component. Fields bound with `bind` are on each of its lines."""
+
+    def __init__(self, component: str, **bound: object) -> None:
+        """`component` is the module or part that speaks."""
+        self._logger = logging.getLogger(f"{ROOT}.{component}")
+        self._bound = bound
+
+    def bind(self, **fields: object) -> Log:
+        """The same component with more fields on each line."""
+        return Log(self._logger.name.removeprefix(f"{ROOT}."), **{**self._bound, **fields})
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Say it to one who looks for a fault."""
+        self._say(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """Say it in normal running."""
+        self._say(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Say that something is odd."""
+        self._say(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Say that something stopped; inside an `except`, level debug adds the traceback."""
+        self._say(logging.ERROR, event, fields)
+
+    def _say(self, level: int, event: str, fields: dict[str, object]) -> None:
+        if not self._logger.isEnabledFor(level):
+            return
+        trace = level >= logging.ERROR and self._logger.isEnabledFor(logging.DEBUG) and sys.exc_info()[0] is not None
+        self._logger.log(level, "%s", _Said(event, {**self._bound, **fields}), exc_info=trace)
+
+
+class _Said:
+    """An event with its fields; its text is the line without time and level, for the formatters of others."""
+
+    def __init__(self, event: str, fields: dict[str, object]) -> None:
+        self.event = event
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return " ".join([self.event, *(f"{name}={_as_text(name, value)}" for name, value in self.fields.items())])
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-31T10:00:00.123Z INFO round_finished rows=3 …``, one line per event (a traceback follows on its own lines)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        level = _LEVEL_NAMES.get(record.levelno, record.levelname)
+        trace = _trace(record)
+        return f"{_utc(record.created)} {level} {_said(record)}" + (f"\n{trace}" if trace else "")
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per event; a TSO has a second field with its time beside it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        said = _said(record)
+        level = _LEVEL_NAMES.get(record.levelno, record.levelname)
+        line: dict[str, object] = {"time": _utc(record.created), "level": level, "event": said.event}
+        line["component"] = record.name.removeprefix(f"{ROOT}.")
+        for name, value in said.fields.items():
+            line[name] = _plain(value)
+            if _is_tso(name, value):
+                line[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # _is_tso has looked
+        trace = _trace(record)
+        if trace:
+            line["traceback"] = trace
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _said(record: logging.LogRecord) -> _Said:
+    """Event and fields; the message of a foreign logger is the text of a `log` event."""
+    said = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    return said if isinstance(said, _Said) else _Said("log", {"logger": record.name, "text": record.getMessage()})
+
+
+def _is_tso(name: str, value: object) -> bool:
+    return name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 64
+
+
+def _plain(value: object) -> object:
+    """A value as JSON takes it, without secrets; floats to the millisecond."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {redact(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    return redact(str(value))
+
+
+def _as_text(name: str, value: object) -> str:
+    if _is_tso(name, value):
+        return f"{value} ({tso_time(value)})"  # type: ignore[arg-type]  # _is_tso has looked
+    plain = _plain(value)
+    if isinstance(plain, str):
+        return plain if re.fullmatch(r"[^\s\"=\x00-\x1f\x7f]+", plain) else json.dumps(plain, ensure_ascii=False)
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def _trace(record: logging.LogRecord) -> str:
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    return redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+
+
+class _Stream(logging.StreamHandler):  # type: ignore[type-arg]  # generic in the stubs only
+    """Standard error as it is at each line; a progress bar there steps aside meanwhile."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        with _around_write():
+            super().emit(record)
+
+
+def around_writes(context: Callable[[], AbstractContextManager[object]] | None) -> None:
+    """Open `context()` around each line written to standard error; None: no more."""
+    global _around_write  # noqa: PLW0603 - there is one standard error
+    _around_write = context or nullcontext
+
+
+def configure(*, level: str = "info", file: str = "", style: str = "text") -> None:
+    """Log to standard error, or to `file`; replaces what an earlier call set up. Raises `ConfigError` for a file that won't open."""
+    handler: logging.Handler = _Stream()
+    if file:
+        try:
+            handler = logging.handlers.WatchedFileHandler(file, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--log-file {file}: it cannot be written: {error.strerror}") from error
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.set_name(ROOT)
+    root = logging.getLogger()
+    for old in [each for each in root.handlers if each.get_name() == ROOT]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    logging.getLogger(ROOT).setLevel(LEVELS[level])
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.captureWarnings(capture=True)
