@@ -19,6 +19,8 @@ from typing import Any
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 METADATA = "metadata"
+ARCHIVE = ".tar.xz"
+ARCHITECTURES = ("classic", "new")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,13 +167,46 @@ def _index_content(index: str, cut: Cut) -> str:
     return max((int(number), name) for name, number in digits.items() if number.isdigit())[1] + "\n"
 
 
-def unpacked(archive: Path, scratch: Path) -> Path:
-    """The folder of a corpus that is stored as ``NAME.tar.xz``, unpacked below `scratch` once."""
-    folder = scratch / archive.parent.name / archive.name.removesuffix(".tar.xz")
-    if not (folder / "corpus.json").exists():
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder.parent, filter="data")
-    return folder
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusSource:
+    """Where a corpus is kept: a folder, or an archive of one. Its names are told by the path alone."""
+
+    path: Path
+    """``…/ARCH/…/WORKLOAD__VARIANT`` or the same with ``.tar.xz``."""
+
+    @property
+    def folder_name(self) -> str:
+        """``WORKLOAD__VARIANT``."""
+        return self.path.name.removesuffix(ARCHIVE)
+
+    @property
+    def arch(self) -> str:
+        """``classic`` or ``new``."""
+        return next(part for part in reversed(self.path.parts) if part in ARCHITECTURES)
+
+    @property
+    def workload(self) -> str:
+        """What the source did."""
+        return self.folder_name.partition("__")[0]
+
+    @property
+    def variant(self) -> str:
+        """How TiCDC was told to write it."""
+        return self.folder_name.partition("__")[2]
+
+    def __str__(self) -> str:
+        """Like ``new/shop__csv``."""
+        return f"{self.arch}/{self.folder_name}"
+
+    def open(self, scratch: Path) -> Corpus:
+        """The corpus; an archive is unpacked below `scratch` first, once."""
+        if not self.path.name.endswith(ARCHIVE):
+            return Corpus(self.path)
+        folder = scratch / self.arch / self.folder_name
+        if not (folder / "corpus.json").exists():
+            with tarfile.open(self.path) as tar:
+                tar.extractall(folder.parent, filter="data")
+        return Corpus(folder)
 
 
 def root() -> Path:
@@ -179,21 +214,20 @@ def root() -> Path:
     return Path(os.environ.get("STORAGE_CONSUMER_CORPORA") or FIXTURES)
 
 
-def available(scratch: Path, folder: Path | None = None) -> tuple[Corpus, ...]:
-    """All corpora below `folder` (default: `root`), by name; archives are unpacked below `scratch`."""
+def available(folder: Path | None = None) -> tuple[CorpusSource, ...]:
+    """All corpora below `folder` (default: `root`), by name."""
     below = folder or root()
-    folders = [path.parent for path in below.rglob("corpus.json")]
-    folders += [unpacked(path, scratch) for path in below.rglob("*.tar.xz")]
-    return tuple(sorted(map(Corpus, folders), key=str))
+    paths = [path.parent for path in below.rglob("corpus.json")] + list(below.rglob(f"*{ARCHIVE}"))
+    return tuple(sorted((CorpusSource(path=path) for path in paths), key=str))
 
 
 def chosen(
-    corpora: tuple[Corpus, ...],
+    corpora: tuple[CorpusSource, ...],
     *,
     workloads: tuple[str, ...] = (),
     variants: tuple[str, ...] = (),
     archs: tuple[str, ...] = (),
-) -> tuple[Corpus, ...]:
+) -> tuple[CorpusSource, ...]:
     """Those of the given workloads, variants and architectures; an empty tuple means any."""
     wanted = ((workloads, "workload"), (variants, "variant"), (archs, "arch"))
     return tuple(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from storage_consumer.summary import RoundSummary
 from tests import servers
-from tests.corpora import Corpus, available, chosen
+from tests.corpora import Corpus, CorpusSource, available, chosen
 from tests.local_spark import local_spark
 from tests.replay import MODES, replayed
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="corpora-") as name:
         scratch = Path(name)
         corpora = chosen(
-            available(scratch),
+            available(),
             workloads=_list(asked.workloads),
             variants=_list(asked.variants),
             archs=_list(asked.arch),
@@ -54,12 +54,13 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _table(corpora: Sequence[Corpus], modes: Sequence[str], server: servers.DatabaseServer, scratch: Path) -> int:
+def _table(corpora: Sequence[CorpusSource], modes: Sequence[str], server: servers.DatabaseServer, scratch: Path) -> int:
     """Print one line for each corpus as it is done, and what differed at the end."""
     started = time.monotonic()
     print(f"| corpus | {' | '.join(modes)} |\n|---|{'---|' * len(modes)}", flush=True)
     problems: list[str] = []
-    for corpus in corpora:
+    for source in corpora:
+        corpus = source.open(scratch)
         cells = []
         for mode in modes:
             cell, problem = _cell(corpus, mode, server, scratch / "replay")

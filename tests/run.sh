@@ -17,6 +17,12 @@ mirrors() {
   echo http://deb.debian.org/debian
 }
 
+# A fresh server lets root in through the socket only.
+allow_loopback() {
+  echo "CREATE USER root@'127.0.0.1';"
+  echo "GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;"
+}
+
 # MySQL is in Debian's unstable release only. It gets a root folder of its own, so that nothing here changes.
 install_mysql() {
   local root=$STORAGE_CONSUMER_MYSQL mirror
@@ -27,7 +33,9 @@ install_mysql() {
     as_root rm -rf --one-file-system "$root"
     as_root mkdir -p "$root"
     if as_root debootstrap --variant=minbase --include=mysql-server-core,libaio1t64 sid "$root" "$mirror" >"$root.log" 2>&1 &&
-      as_root chroot "$root" mysqld --no-defaults --user=root --initialize-insecure --datadir=/srv/empty >>"$root.log" 2>&1; then
+      allow_loopback | as_root tee "$root/srv/users.sql" >/dev/null &&
+      as_root chroot "$root" mysqld --no-defaults --user=root --initialize-insecure --datadir=/srv/empty \
+        --init-file=/srv/users.sql >>"$root.log" 2>&1; then
       as_root touch "$root/srv/ready"
       return
     fi
@@ -37,6 +45,7 @@ install_mysql() {
 }
 
 mkdir -p "$cache" "$(dirname "$STORAGE_CONSUMER_MYSQL")"
+has git || apt_install git # the guards ask it which files belong to the repository
 set_up test
 install_mysql
 say "set up in $((SECONDS - started)) s"

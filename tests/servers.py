@@ -205,6 +205,7 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
         "--bind-address=127.0.0.1",
         "--skip-name-resolve",
         "--mysqlx=OFF",
+        "--secure-file-priv=NULL",
         "--skip-log-bin",
         "--innodb-redo-log-capacity=64M",
         "--max-allowed-packet=64M",

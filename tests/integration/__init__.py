@@ -1,0 +1,1 @@
+"""Parts of the program against real servers, each private to the tests."""

@@ -1,0 +1,61 @@
+"""The main promise: after every round the target equals the source, for each recording and way of delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.corpora import CorpusSource, available, chosen
+from tests.corpus_table import WORKLOADS
+from tests.local_spark import local_spark
+from tests.replay import MODES, replayed
+from tests.servers import DatabaseServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json"))
+ON_MYSQL = chosen(SOURCES, workloads=("shop", "types", "text_traps", "keys"), archs=("new",))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all replays; each `Consumer` finds it active."""
+    with local_spark() as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where archived recordings are unpacked."""
+    return tmp_path_factory.mktemp("corpora")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_equal_on_mariadb(
+    source: CorpusSource, mode: str, mariadb: DatabaseServer, spark: SparkSession, scratch: Path, tmp_path: Path
+) -> None:
+    """On MariaDB every table equals the source at each checkpoint that was reached."""
+    replayed(source.open(scratch), mode, mariadb, tmp_path / "replay")
+
+
+@pytest.mark.parametrize("source", ON_MYSQL, ids=str)
+def test_equal_on_mysql(
+    source: CorpusSource, mysql: DatabaseServer, spark: SparkSession, scratch: Path, tmp_path: Path
+) -> None:
+    """On MySQL every table equals the source at each cut."""
+    replayed(source.open(scratch), "steps", mysql, tmp_path / "replay")
+
+
+@pytest.mark.parametrize("source", chosen(SOURCES, workloads=("shop",), archs=("new",)), ids=str)
+def test_equal_without_local_infile(
+    source: CorpusSource,
+    mariadb_without_infile: DatabaseServer,
+    spark: SparkSession,
+    scratch: Path,
+    tmp_path: Path,
+) -> None:
+    """A server that refuses LOAD DATA LOCAL ends with the same rows."""
+    replayed(source.open(scratch), "steps", mariadb_without_infile, tmp_path / "replay")
