@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from storage_consumer.model import DataFile, SchemaFile, StoredObject
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import FilesMissing, StorageUnavailable
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition
+from storage_consumer.storage.inventory import Findings, Inventory
+from storage_consumer.storage.metadata import Metadata
+from storage_consumer.storage.schema_file import parse_schema_file
+
+_LISTINGS = 3
+"""At most so many listings in one poll."""
 
 
 class Storage(Protocol):
@@ -23,7 +32,8 @@ class Storage(Protocol):
         """All objects below the root, in any order, except what the caller knows already.
 
         `closed`: directories whose content need not be listed. `after`: directory → file name; files of that directory
-        itself whose name sorts at or below that one may be left out. An adapter may return more than asked for.
+        itself whose name sorts at or below that one may be left out. An adapter may return more than asked for. Of one
+        table directory, ``meta`` is listed after the others: then the schema file of each data file shown is shown too.
         """
         ...
 
@@ -57,3 +67,111 @@ class Poll:
     warnings: tuple[str, ...] = ()
     full: bool = True
     """Whether everything was listed."""
+    contradictions: tuple[str, ...] = ()
+    """Paths that show that the settings are not those TiCDC wrote with, each with the setting: nothing may be applied."""
+    unreadable_metadata: int = 0
+    """How often ``metadata`` was there but held no checkpoint-ts, since the start."""
+
+
+class StorageReader:
+    """Reads the storage, and hands out each file once: ReadFiles and ExposeNewFiles of TiDB's guide in one `poll`."""
+
+    def __init__(
+        self, storage: Storage, upstream: Upstream, clock: Clock, *, full_listing_interval: float = 600.0
+    ) -> None:
+        """For what `upstream` says was written to `storage`; `full_listing_interval` in seconds of `clock`."""
+        self._storage = storage
+        self._upstream = upstream
+        self._clock = clock
+        self._interval = full_listing_interval
+        self._metadata = Metadata()
+        self._inventory = Inventory(
+            upstream.date_separator,
+            partition_separator=upstream.partition_separator,
+            extension="csv" if upstream.protocol == "csv" else "json",
+        )
+        self._last_full: float | None = None
+        self._returned = 0
+
+    def poll(self) -> Poll:
+        """What is new since the last poll.
+
+        ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
+        Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found.
+        """
+        warnings = self._metadata.update(self._read_metadata())
+        checkpoint = self._metadata.checkpoint
+        looks, full = self._read_files(checkpoint)
+        poll = Poll(
+            checkpoint=checkpoint,
+            checkpoint_is_new=checkpoint > self._returned,
+            schema_files=tuple(file for look in looks for file in look.schema_files),
+            data_files=tuple(file for look in looks for file in look.data_files),
+            vanished=tuple(file for look in looks for file in look.vanished),
+            changed=sum(look.changed for look in looks),
+            ignored=looks[-1].ignored,
+            warnings=(*warnings, *(text for look in looks for text in look.warnings), *self._advice(looks[-1])),
+            full=full,
+            contradictions=looks[-1].contradictions,
+            unreadable_metadata=self._metadata.unreadable,
+        )
+        self._returned = checkpoint
+        return poll
+
+    def definition(self, schema_file: SchemaFile) -> TableDefinition:
+        """The content of a schema file.
+
+        Raises `MalformedSchemaFile` where it can't be read as one, `FilesMissing` where it is no longer there.
+        """
+        path = schema_file.stored.path
+        try:
+            content = self._storage.read(path)
+        except FileNotFoundError:
+            raise FilesMissing(
+                f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
+                f"in {schema_file.table_dir}/{schema_file.version} can't be read"
+            ) from None
+        return parse_schema_file(
+            content, path, schema_file.version, schema_file.checksum, table_dir=schema_file.table_dir
+        )
+
+    def _read_metadata(self) -> bytes | None:
+        try:
+            return self._storage.read("metadata")
+        except FileNotFoundError:
+            return None
+
+    def _read_files(self, checkpoint: int) -> tuple[list[Findings], bool]:
+        """List until every file stands under its table: once, and again only where a schema file moved files."""
+        began = self._clock.monotonic()
+        full = self._last_full is None or began - self._last_full >= self._interval
+        looks: list[Findings] = []
+        while not looks or (looks[-1].moved and len(looks) < _LISTINGS):
+            inventory = self._inventory
+            listing = self._storage.listing(*((frozenset[str](), {}) if full else (inventory.closed, inventory.after)))
+            looks.append(inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint))
+        if full:
+            self._last_full = began
+        return looks, full
+
+    def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
+        """The listing; a storage that shows nothing where there were files is taken for absent, not for emptied."""
+        empty = True
+        for stored in listing:
+            empty = False
+            yield stored
+        if full and empty and len(self._inventory):
+            raise StorageUnavailable(
+                f"{self._upstream.identity} shows no object at all, where there were {len(self._inventory)} schema and "
+                "data files. Is the file system mounted, is the prefix still the same?"
+            )
+
+    def _advice(self, look: Findings) -> Iterator[str]:
+        if look.contradictions:
+            upstream = self._upstream
+            yield (
+                f"the paths do not go with the settings protocol={upstream.protocol}, "
+                f"date-separator={upstream.date_separator}, "
+                f"enable-partition-separator={str(upstream.partition_separator).lower()}: "
+                f"{'; '.join(look.contradictions)}. Set them as the changefeed has them"
+            )

@@ -1,0 +1,236 @@
+"""The real storages, opened from settings and secrets; the only module that knows fsspec and s3fs."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.local_storage import LocalStorage
+from storage_consumer.storage.reader import Storage
+
+_CONNECT_TIMEOUT = 10
+_READ_TIMEOUT = 60
+"""Seconds."""
+_DOWNLOADS = 5
+"""So often one object is asked for; each time for what was not received yet."""
+_REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
+_ABSENT = {"NoSuchKey", "404"}
+
+
+def open_storage(upstream: Upstream, secrets: Secrets) -> Storage:
+    """The storage that `upstream` names. Cheap, and nothing is asked of the storage yet."""
+    if upstream.scheme == "file":
+        return LocalStorage(upstream.root)
+    return S3Storage(upstream, secrets)
+
+
+class S3Storage:
+    """Everything below one prefix of a bucket.
+
+    It never caches what the bucket holds. Each process that uses it makes its own connections, so it survives a fork; it does
+    not pickle, since it knows the secrets: build it in the worker.
+    """
+
+    page_size = 1000
+    """Keys per page of a listing; S3 gives no more."""
+
+    def __init__(self, upstream: Upstream, secrets: Secrets) -> None:
+        """For the bucket and prefix of `upstream`; without keys in `secrets`, AWS's usual places are asked for them."""
+        self._upstream = upstream
+        self._secrets = secrets
+        self._bucket, _, prefix = upstream.root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._file_systems: dict[int, Any] = {}
+        self.requests = 0
+        """Calls to the server so far, without repetitions after errors."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an S3Storage knows secrets and does not pickle: call open_storage in the worker")
+
+    def check(self) -> None:
+        """Raise `ConfigError` when the bucket does not exist or may not be listed."""
+        self._call("list_objects_v2", "", Prefix=self._prefix, MaxKeys=1)
+
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """All objects in key order, except below `closed` and up to the names in `after`.
+
+        Pages go through the keys in order; where a page ends inside what may be left out, the next one starts behind it. So
+        the number of calls follows what is open, not what is stored.
+        """
+        ordered = sorted(closed)
+        start, token = "", ""
+        while True:
+            page = self._page(start, token)
+            for entry in page.get("Contents", ()):
+                start = entry["Key"].removeprefix(self._prefix)
+                if start and not _closed_above(start, closed) and not _up_to_mark(start, after):
+                    yield StoredObject(path=start, size=entry["Size"], tag=entry["ETag"].strip('"'))
+            if not page.get("IsTruncated"):
+                return
+            # A server may send an empty page that is not the last one: then only its token leads on.
+            token = "" if page.get("Contents") else page["NextContinuationToken"]
+            start = self._skip(start, ordered, closed, after)
+
+    def read(self, path: str) -> bytes:
+        """The whole content of an object."""
+        return b"".join(self.blocks(path, 1 << 20))
+
+    def blocks(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of an object in pieces of up to `size` bytes, streamed from one request.
+
+        A download that breaks off goes on from there, as long as the object is still the same.
+        """
+        offset, tag, failure = 0, "", None
+        for _ in range(_DOWNLOADS):
+            rest = {"Range": f"bytes={offset}-", "IfMatch": tag} if offset else {}
+            answer = self._call("get_object", path, Key=self._prefix + path, **rest)
+            tag, end, body = answer["ETag"], offset + answer["ContentLength"], answer["Body"]
+            try:
+                while block := self._wait_for(body.read, size):
+                    offset += len(block)
+                    yield block
+            except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
+                failure = error
+            finally:
+                self._file_system().loop.call_soon_threadsafe(body.close)
+            if offset == end:
+                return
+        raise self._translated(failure or EOFError("the download ended early"), path) from None
+
+    def _page(self, start: str, token: str) -> Any:
+        where = {"ContinuationToken": token} if token else {"StartAfter": self._prefix + start} if start else {}
+        return self._call("list_objects_v2", "", Prefix=self._prefix, MaxKeys=self.page_size, **where)
+
+    def _skip(self, last: str, ordered: list[str], closed: frozenset[str], after: Mapping[str, str]) -> str:
+        """Where to go on behind the path `last`: behind it, or behind all around it that may be left out."""
+        if directory := _closed_above(last, closed):
+            parent = directory.rpartition("/")[0]
+            place = bisect_right(ordered, directory)
+            has_sibling = place < len(ordered) and ordered[place].rpartition("/")[0] == parent
+            return _behind(self._last_closed(parent, directory, closed) if has_sibling else directory)
+        return _up_to_mark(last, after) or last
+
+    def _last_closed(self, parent: str, directory: str, closed: frozenset[str]) -> str:
+        """The last of the closed directories that follow one another in `parent` from `directory` on.
+
+        The server says what lies between them: nothing unknown is jumped over.
+        """
+        prefix = f"{self._prefix}{parent}/" if parent else self._prefix
+        while True:
+            page = self._call(
+                "list_objects_v2",
+                "",
+                Prefix=prefix,
+                Delimiter="/",
+                StartAfter=self._prefix + _behind(directory),
+                MaxKeys=self.page_size,
+            )
+            names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
+            names += [entry["Key"] for entry in page.get("Contents", ())]
+            before = directory
+            for name in sorted(names):
+                if (path := name.removeprefix(self._prefix).removesuffix("/")) not in closed:
+                    return directory
+                directory = path
+            if not page.get("IsTruncated") or directory == before:
+                return directory
+
+    def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        self.requests += 1
+        try:
+            return self._file_system().call_s3(method, Bucket=self._bucket, **arguments)
+        except StorageConsumerError:
+            raise
+        except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
+            raise self._translated(error, path) from None
+
+    def _wait_for(self, function: Any, *arguments: Any) -> Any:
+        from fsspec.asyn import sync  # noqa: PLC0415 - see _file_system
+
+        return sync(self._file_system().loop, function, *arguments, timeout=2 * _READ_TIMEOUT)
+
+    def _file_system(self) -> Any:
+        """This process's s3fs; one that came through a fork has no running event loop."""
+        if os.getpid() not in self._file_systems:
+            from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait
+
+            upstream, secrets = self._upstream, self._secrets
+            self._file_systems[os.getpid()] = S3FileSystem(
+                anon=False,
+                key=secrets.access_key or None,
+                secret=secrets.secret_access_key or None,
+                token=secrets.session_token or None,
+                endpoint_url=upstream.endpoint or None,
+                client_kwargs={"region_name": upstream.region} if upstream.region else {},
+                config_kwargs={
+                    "connect_timeout": _CONNECT_TIMEOUT,
+                    "read_timeout": _READ_TIMEOUT,
+                    "retries": {"mode": "standard", "max_attempts": 2},
+                    "s3": {"addressing_style": "path" if upstream.force_path_style else "virtual"},
+                },
+                use_listings_cache=False,
+                skip_instance_cache=True,
+            )
+        return self._file_systems[os.getpid()]
+
+    def _translated(self, error: Exception, path: str) -> Exception:
+        """What `error`, met at `path`, means to the caller; without any secret."""
+        cause = error.__cause__ or error
+        code = str(getattr(cause, "response", {}).get("Error", {}).get("Code", type(cause).__name__))
+        where = f"s3://{self._bucket}/{self._prefix}{path}"
+        if code in _ABSENT:
+            return FileNotFoundError(f"{where} does not exist")
+        if code in _REFUSED:
+            return ConfigError(
+                f"access to {where} is refused ({code}): check the access key, and that it may s3:ListBucket and "
+                "s3:GetObject"
+            )
+        if code in _WRONG:
+            return ConfigError(
+                f"there is no bucket for {where} at {self._upstream.endpoint or 'AWS'} ({code}): check the bucket's "
+                "name, the endpoint and the region in the upstream URI"
+            )
+        if code in {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}:
+            return ConfigError(
+                f"no credentials for {where} ({code}): give access-key and secret-access-key in the upstream URI, or set "
+                "them where AWS's tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, the instance's role)"
+            )
+        if code in {"ParamValidationError", "InvalidEndpointError", "NoRegionError"} or isinstance(error, ValueError):
+            return ConfigError(
+                f"{where} can't be asked for ({code}): check the bucket's name, the endpoint, the region"
+            )
+        return StorageUnavailable(f"{where} did not answer as it should ({code}): {self._redacted(str(error))}")
+
+    def _redacted(self, text: str) -> str:
+        secrets = self._secrets
+        for secret in filter(None, (secrets.access_key, secrets.secret_access_key, secrets.session_token)):
+            text = text.replace(secret, "…")
+        return text
+
+
+def _closed_above(path: str, closed: frozenset[str]) -> str:
+    """The closed directory that `path` lies in, or empty."""
+    end = path.find("/")
+    while end >= 0:
+        if path[:end] in closed:
+            return path[:end]
+        end = path.find("/", end + 1)
+    return ""
+
+
+def _up_to_mark(path: str, after: Mapping[str, str]) -> str:
+    """The last path of its directory that may be left out, if `path` may be; else empty."""
+    folder, _, name = path.rpartition("/")
+    mark = after.get(folder, "")
+    return f"{folder}/{mark}" if folder and name <= mark else ""
+
+
+def _behind(directory: str) -> str:
+    """The smallest text that sorts behind all paths in `directory`: the character after the slash is the zero."""
+    return f"{directory}0"

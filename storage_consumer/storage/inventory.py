@@ -1,0 +1,308 @@
+"""Known files then against now: which are new, changed or gone, and what the next listing need not show.
+
+Pure: it takes listings and remembers; it reads nothing. Each file is found once, however often a listing is repeated or
+broken off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from storage_consumer.config.settings import DateSeparator
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion
+from storage_consumer.storage.closing import Closing, closing
+from storage_consumer.storage.paths import (
+    DataDirectory,
+    DataName,
+    Ignored,
+    SchemaPath,
+    format_data_name,
+    parse_data_name,
+    parse_other,
+    place_directory,
+)
+from storage_consumer.storage.streams import Directory
+
+EMPTY = "empty object"
+CONTRADICTS_PROTOCOL = "contradicts protocol"
+_SHOWN = 10
+"""So many paths are named in a message; of the others there is a count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What one listing showed."""
+
+    schema_files: tuple[SchemaFile, ...]
+    """New, or with other content under a known name."""
+    data_files: tuple[DataFile, ...]
+    """New, or with other content under a known name."""
+    vanished: tuple[DataFile, ...]
+    """Found before, no longer there; after a full listing only. Their size is 0 and their tag empty."""
+    changed: int
+    """How many of `data_files` had other content before."""
+    ignored: dict[str, int]
+    """Objects passed over, by reason; as of the last full listing."""
+    contradictions: tuple[str, ...]
+    """``path: reason`` for paths that do not go with the settings."""
+    warnings: tuple[str, ...]
+    moved: bool
+    """Whether files were taken for another table's before its schema file was found; list again to find them anew."""
+
+
+class Inventory:
+    """All files that were found so far."""
+
+    def __init__(self, date_separator: DateSeparator, *, partition_separator: bool, extension: str) -> None:
+        """For paths written with these settings; `extension` is that of the protocol, ``csv`` or ``json``."""
+        self._date_separator: DateSeparator = date_separator
+        self._partition_separator = partition_separator
+        self._extension = extension
+        self._tables: dict[str, dict[int, set[int]]] = {}
+        self._folders: dict[str, set[str]] = {}
+        self._directories: dict[str, Directory] = {}
+        self._schema_tags: dict[str, tuple[str, int]] = {}
+        self._generation = 0
+        self._ignored: Counter[str] = Counter()
+        self._new_tables: set[str] = set()
+        self._found_schema: dict[str, SchemaFile] = {}
+        self._found: dict[str, DataFile] = {}
+        self._changed: set[str] = set()
+        self._dirty: set[str] = set()
+        self._closings: dict[str, Closing] = {}
+        self.closed: frozenset[str] = frozenset()
+        """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
+        self.after: dict[str, str] = {}
+        """Directory → file name up to which all files were found and none can come: likewise."""
+
+    def __len__(self) -> int:
+        """How many schema and data files are known."""
+        streams = (stream for directory in self._directories.values() for stream in directory.streams.values())
+        return len(self._schema_tags) + sum(stream.count for stream in streams)
+
+    def observe(self, listing: Iterable[StoredObject], *, full: bool, checkpoint: int) -> Findings:
+        """Take in a listing that began after `checkpoint` was read; what it shows that was not known.
+
+        `full`: nothing was left out of it, so what it lacks is gone. Where `listing` raises, what it had shown is not lost:
+        a later call returns it.
+        """
+        look = _Look(late=full and self._generation > 0)
+        if full:
+            self._generation += 1
+        for stored in listing:
+            self._see(stored, look)
+        self._place(look)
+        moved = self._move()
+        vanished = self._sweep(look) if full else ()
+        if full:
+            self._ignored = look.ignored
+        self._close(checkpoint)
+        return self._findings(look, vanished, moved=moved)
+
+    def _see(self, stored: StoredObject, look: _Look) -> None:
+        folder, _, name = stored.path.rpartition("/")
+        data = parse_data_name(name)
+        if data is None:
+            self._see_other(stored, look)
+        elif not stored.size:
+            look.ignored[EMPTY] += 1
+        elif directory := self._directories.get(folder):
+            self._see_data(directory, folder, data, stored, look)
+        else:
+            look.unplaced.append((folder, data, stored))
+
+    def _see_other(self, stored: StoredObject, look: _Look) -> None:
+        if stored.path == "metadata":
+            return
+        parsed = parse_other(stored.path)
+        if isinstance(parsed, SchemaPath):
+            self._see_schema(parsed, stored, look)
+        elif isinstance(parsed, Ignored) and parsed.contradicts:
+            look.contradictions.append(f"{stored.path}: {parsed.reason}")
+        elif isinstance(parsed, Ignored):
+            look.ignored[parsed.reason if stored.size else EMPTY] += 1
+
+    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: _Look) -> None:
+        if parsed.table_dir not in self._tables:
+            self._tables[parsed.table_dir] = {}
+            self._new_tables.add(parsed.table_dir)
+        self._tables[parsed.table_dir].setdefault(parsed.version, set()).add(parsed.checksum)
+        if not stored.size:
+            look.ignored[EMPTY] += 1
+            return
+        look.schema_paths.add(stored.path)
+        if self._schema_tags.get(stored.path) == (stored.tag, stored.size):
+            return
+        self._schema_tags[stored.path] = (stored.tag, stored.size)
+        self._dirty.add(parsed.table_dir)
+        self._found_schema[stored.path] = SchemaFile(
+            stored=stored,
+            table_dir=parsed.table_dir,
+            version=TableVersion(parsed.version),
+            checksum=parsed.checksum,
+        )
+
+    def _see_data(self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: _Look) -> None:
+        if data.extension != self._extension:
+            look.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
+            return
+        width = directory.width(data)
+        stream = directory.stream(data.dispatcher, width)
+        tag = _compact(stored)
+        before = stream.put(data.number, tag, self._generation)
+        if before == tag:
+            return
+        if before:
+            self._changed.add(stored.path)
+        elif look.late and self._hidden(folder, stored.path):
+            look.came_late.append(stored.path)
+        self._dirty.add(directory.placed.table_dir)
+        self._found[stored.path] = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
+
+    def _hidden(self, folder: str, path: str) -> bool:
+        """Whether the latest listing that was not full could have left this file out."""
+        parts = folder.split("/")
+        above = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
+        return path.rpartition("/")[2] <= self.after.get(folder, "") or not self.closed.isdisjoint(above)
+
+    def _place(self, look: _Look) -> None:
+        """Place data files of directories that were not known, now that all schema files of the listing are."""
+        places: dict[str, DataDirectory | Ignored] = {}
+        for folder, data, stored in look.unplaced:
+            placed = places.get(folder) or places.setdefault(folder, self._read_folder(folder))
+            if isinstance(placed, Ignored):
+                look.ignore(stored.path, placed)
+                continue
+            if folder not in self._directories:
+                self._directories[folder] = Directory(placed)
+                self._folders.setdefault(placed.table_dir, set()).add(folder)
+            self._see_data(self._directories[folder], folder, data, stored, look)
+
+    def _read_folder(self, folder: str) -> DataDirectory | Ignored:
+        return place_directory(
+            folder, self._tables, self._date_separator, partition_separator=self._partition_separator
+        )
+
+    def _move(self) -> bool:
+        """Forget directories that belong to another table, now that its schema file was found; whether there are any."""
+        new, self._new_tables = self._new_tables, set()
+        moved = False
+        for folder, directory in list(self._directories.items()) if new else ():
+            placed = directory.placed
+            if placed.known and not any(folder.startswith(f"{table_dir}/") for table_dir in new):
+                continue
+            now = self._read_folder(folder)
+            if isinstance(now, DataDirectory) and replace(now, known=placed.known) == placed:
+                directory.placed = now
+                continue
+            self._forget(folder, placed.table_dir)
+            self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
+            moved = True
+        return moved
+
+    def _forget(self, folder: str, table_dir: str) -> None:
+        del self._directories[folder]
+        self._folders[table_dir].discard(folder)
+        self._dirty.add(table_dir)
+
+    def _sweep(self, look: _Look) -> tuple[DataFile, ...]:
+        """Forget what a full listing did not show; the data files among it that were handed out."""
+        gone: list[DataFile] = []
+        for folder, directory in list(self._directories.items()):
+            for dispatcher, number, width in directory.sweep(self._generation):
+                name = DataName(dispatcher=dispatcher, number=number, width=width, extension=self._extension)
+                stored = StoredObject(path=f"{folder}/{format_data_name(name)}", size=0, tag="")
+                self._dirty.add(directory.placed.table_dir)
+                gone.append(_data_file(directory.placed, dispatcher, number, width, stored))
+            if not directory.streams:
+                self._forget(folder, directory.placed.table_dir)
+        look.schemas_gone.extend(path for path in self._schema_tags if path not in look.schema_paths)
+        for path in look.schemas_gone:
+            del self._schema_tags[path]
+        # What was found but not handed out yet stays so: the reader of the file will say that it is gone.
+        return tuple(file for file in gone if file.stored.path not in self._found)
+
+    def _close(self, checkpoint: int) -> None:
+        """Work out `closed` and `after` anew for the tables in which something changed."""
+        dirty, self._dirty = self._dirty, set()
+        for table_dir in dirty:
+            folders = {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
+            versions = self._tables.get(table_dir, {})
+            judged = closing(table_dir, versions, folders, checkpoint=checkpoint, extension=self._extension)
+            self._closings[table_dir] = judged
+            if judged.waiting:
+                self._dirty.add(table_dir)
+        if dirty:
+            self.closed = frozenset().union(*(judged.closed for judged in self._closings.values()))
+            self.after = {folder: mark for judged in self._closings.values() for folder, mark in judged.after.items()}
+
+    def _findings(self, look: _Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
+        findings = Findings(
+            schema_files=tuple(self._found_schema.values()),
+            data_files=tuple(self._found.values()),
+            vanished=vanished,
+            changed=len(self._changed & self._found.keys()),
+            ignored=dict(self._ignored),
+            contradictions=_shortened(look.contradictions),
+            warnings=tuple(look.warnings()),
+            moved=moved,
+        )
+        self._found_schema, self._found, self._changed = {}, {}, set()
+        return findings
+
+
+@dataclass(slots=True)
+class _Look:
+    """What comes up while one listing is taken in."""
+
+    late: bool
+    """Whether files may turn up that the listings before left out."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    contradictions: list[str] = field(default_factory=list)
+    unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)
+    schema_paths: set[str] = field(default_factory=set)
+    schemas_gone: list[str] = field(default_factory=list)
+    came_late: list[str] = field(default_factory=list)
+
+    def ignore(self, path: str, why: Ignored) -> None:
+        """Count a path that is passed over, or note that it contradicts the settings."""
+        if why.contradicts:
+            self.contradictions.append(f"{path}: {why.reason}")
+        else:
+            self.ignored[why.reason] += 1
+
+    def warnings(self) -> Iterator[str]:
+        """What an operator should hear."""
+        for path in _shortened(self.came_late):
+            yield (
+                f"{path} turned up where TiCDC was done writing; rows in it at or below the checkpoint are taken for "
+                "repeats. If TiCDC did not just restart, compare the table with its source"
+            )
+        for path in _shortened(self.schemas_gone):
+            yield f"schema file {path} is gone from the storage; what was read from it stays in force"
+
+
+def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, stored: StoredObject) -> DataFile:
+    return DataFile(
+        stored=stored,
+        table_dir=placed.table_dir,
+        version=TableVersion(placed.version),
+        partition=placed.partition,
+        date=placed.date,
+        dispatcher=dispatcher,
+        number=number,
+        width=width,
+    )
+
+
+def _compact(stored: StoredObject) -> int:
+    """Size and tag as 64 bits, never 0."""
+    return hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1
+
+
+def _shortened(paths: list[str]) -> tuple[str, ...]:
+    """The first few, and how many more there are."""
+    more = len(paths) - _SHOWN
+    return (*paths[:_SHOWN], f"and {more} more") if more > 0 else tuple(paths)

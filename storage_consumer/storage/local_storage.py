@@ -1,0 +1,105 @@
+"""A folder on a local disk or a mounted file system as a `Storage`.
+
+On NFS mount with ``actimeo=0``: a client that caches folders can show a new ``metadata`` before the files that it covers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.model import StoredObject
+
+
+class LocalStorage:
+    """Everything below one folder."""
+
+    def __init__(self, root: str) -> None:
+        """For the folder `root`; it is not looked at yet."""
+        self._root = root
+        self.requests = 0
+        """Folders listed so far."""
+
+    def check(self) -> None:
+        """Raise `ConfigError` when the folder does not exist or may not be listed."""
+        if not Path(self._root).is_dir():
+            raise ConfigError(
+                f"the folder {self._root} does not exist: give the folder of the changefeed's sink URI as upstream URI, "
+                "and check that its file system is mounted"
+            )
+        try:
+            os.scandir(self._root).close()
+        except OSError as error:
+            raise self._translated(error, self._root) from error
+
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """All files, except below `closed` and up to the names in `after`; ``meta`` folders after their siblings."""
+        pending = [""]
+        while pending:
+            folder = pending.pop()
+            files, folders = self._scan(folder, after.get(folder, ""))
+            yield from files
+            names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
+            pending.extend(path for path in names if path not in closed)
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+        return b"".join(self.blocks(path, 1 << 20))
+
+    def blocks(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of a file in pieces of `size` bytes."""
+        try:
+            with Path(self._root, path).open("rb", buffering=0) as file:
+                while block := file.read(size):
+                    yield block
+        except OSError as error:
+            raise self._translated(error, path) from error
+
+    def _scan(self, folder: str, after: str) -> tuple[list[StoredObject], list[str]]:
+        """Files of a folder whose name sorts above `after`, and the names of its folders."""
+        self.requests += 1
+        files: list[StoredObject] = []
+        folders: list[str] = []
+        prefix = f"{folder}/" if folder else ""
+        try:
+            with os.scandir(f"{self._root}/{folder}") as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        folders.append(entry.name)
+                    elif entry.name > after and (found := _stored(entry, prefix)):
+                        files.append(found)
+        except FileNotFoundError as error:
+            if not folder:
+                raise StorageUnavailable(f"the folder {self._root} is gone") from error
+        except OSError as error:
+            raise self._translated(error, folder) from error
+        files.sort(key=lambda stored: stored.path)
+        return files, folders
+
+    def _translated(self, error: OSError, path: str) -> Exception:
+        """What `error`, met at `path`, means to the caller."""
+        if isinstance(error, FileNotFoundError):
+            return FileNotFoundError(f"{path} does not exist below {self._root}")
+        if isinstance(error, PermissionError):
+            return ConfigError(
+                f"{path} below {self._root} may not be read: give this process's user read access to all files and "
+                "folders there"
+            )
+        return StorageUnavailable(f"{path} below {self._root} can't be read: {error.strerror or error}")
+
+
+def _stored(entry: os.DirEntry[str], prefix: str) -> StoredObject | None:
+    """The file as it is now; None where it vanished meanwhile, or is no file."""
+    try:
+        status = entry.stat()
+    except FileNotFoundError:
+        return None
+    if not entry.is_file():
+        return None
+    return StoredObject(path=prefix + entry.name, size=status.st_size, tag=f"{status.st_mtime_ns}-{status.st_size}")
+
+
+def _meta_last(name: str) -> tuple[bool, str]:
+    return name == "meta", name
