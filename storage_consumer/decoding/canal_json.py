@@ -149,8 +149,8 @@ class _Scan:
             tally.rows += 1
             try:
                 message = decode(line)
-            except msgspec.MsgspecError as error:
-                raise self.error(line, f"no canal-json row change: {error}") from error
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise self.error(line, f"no canal-json row change that can be read: {error}") from error
             ts = 0 if message.tidb is None else message.tidb.commit_ts
             if ts <= 0:
                 raise self.error(line, _NO_COMMIT_TS)

@@ -64,8 +64,10 @@ class _Shape:
 
     def mismatch(self, row: str) -> str:
         """Why a whole row does not have the layout's form."""
-        texts = self.dialect.split(row).fields[4:]
-        columns = self.layout.columns
+        split = self.dialect.split(row)
+        if split.problem:
+            return split.problem
+        texts, columns = split.fields[4:], self.layout.columns
         if len(texts) != len(columns):
             return (
                 f"it has {len(texts)} values, but {self.layout.table} should have {len(columns)} "

@@ -1,0 +1,220 @@
+"""canal-json files: messages, window, refusals."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from storage_consumer.decoding.canal_json import CanalJsonDecoder
+from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Tally
+from storage_consumer.errors import ConfigError, UndecodableRow
+from storage_consumer.model import TableName, Window
+from tests.unit.decoding.encoders import (
+    EVERYTHING,
+    SOURCE,
+    TS,
+    Row,
+    canal_line,
+    canal_message,
+    decoded,
+    from_canal,
+    layout,
+)
+
+KINDS = ("BIGINT", "VARCHAR", "BLOB")
+ROW = Row(operation="I", values=(7, "seven", b"\xff"))
+GOOD = canal_line(canal_message(KINDS, ROW))
+
+
+def update(old: object) -> str:
+    """An UPDATE of the row with this `old`."""
+    return canal_line(canal_message(KINDS, ROW, type="UPDATE", old=old))
+
+
+def test_operations() -> None:
+    """INSERT, UPDATE and DELETE keep row number, commit ts and values; only an update has old values."""
+    rows = [
+        ROW,
+        Row(operation="U", values=(7, None, b""), old=(7, "seven", b"\xff"), ts=TS + 1),
+        Row(operation="D", values=(7, None, b""), ts=TS + 2),
+    ]
+    assert from_canal("".join(canal_line(canal_message(KINDS, row)) for row in rows), *KINDS) == [
+        (1, TS, INSERT, ("7", "seven", "FF"), None),
+        (2, TS + 1, UPDATE, ("7", None, ""), ("7", "seven", "FF")),
+        (3, TS + 2, DELETE, ("7", None, ""), None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "expected"),
+    [
+        ([{"c1": "six"}], ("7", "six", "FF")),
+        ([{"c1": None, "c2": "\x00"}], ("7", None, "00")),
+        ([{}], ("7", "seven", "FF")),
+        (None, None),
+    ],
+)
+def test_partial_old(old: object, expected: object) -> None:
+    """What a partial `old` leaves out is what `data` says; without `old` there are no old values."""
+    assert from_canal(update(old), *KINDS)[0][4] == expected
+
+
+def test_values_go_by_name() -> None:
+    """Values are taken by column name, whatever their order in the message."""
+    line = canal_line(canal_message(KINDS, ROW, data=[{"c2": "\xff", "c0": "7", "c1": "seven"}]))
+    assert from_canal(line, *KINDS)[0][3] == ("7", "seven", "FF")
+
+
+def test_hidden_columns_are_no_matter() -> None:
+    """A hidden column of an expression index in a message is passed over."""
+    line = canal_line(canal_message(KINDS, ROW, data=[{"c0": "7", "_V$_ei_0": "x", "c1": "seven", "c2": "\xff"}]))
+    assert from_canal(line, *KINDS)[0][3] == ("7", "seven", "FF")
+
+
+@pytest.mark.parametrize("kinds", [(), ("INT",)])
+def test_few_columns(kinds: tuple[str, ...]) -> None:
+    """Rows of one column, or none, are tuples too."""
+    line = canal_line(canal_message(kinds, Row(operation="I", values=(1,) * len(kinds))))
+    assert from_canal(line, *kinds)[0][3] == ("1",) * len(kinds)
+
+
+def test_names_in_another_case() -> None:
+    """Table and schema are compared as TiDB compares names: without case."""
+    line = canal_line(canal_message(KINDS, ROW, database="Shop", table="ORDERS"))
+    assert len(from_canal(line + GOOD, *KINDS)) == 2
+
+
+@pytest.mark.parametrize("terminator", ["\r\n", "\n"])
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_blocks(size: int, terminator: str) -> None:
+    """Lines are found wherever blocks are cut, with CRLF and with LF."""
+    data = canal_line(canal_message(KINDS, ROW), terminator) * 3
+    found = decoded(CanalJsonDecoder(terminator), data, layout(*KINDS), size=size)
+    assert [number for number, *_ in found] == [1, 2, 3]
+
+
+def test_window() -> None:
+    """Low is exclusive and high inclusive; what lies outside is counted, and may be of another version or table."""
+    tally = Tally()
+    other = {"data": [{"before": "1"}], "table": "before"}
+    data = "".join(
+        canal_line(canal_message(KINDS, ROW, _tidb={"commitTs": TS + index}, **(other if index in (0, 3, 5) else {})))
+        for index in (5, 0, 2, 3, 1)
+    )
+    found = from_canal(data, *KINDS, window=Window(low=TS, high=TS + 2), tally=tally)
+    assert [(number, ts - TS) for number, ts, *_ in found] == [(3, 2), (5, 1)]
+    assert tally == Tally(rows=5, duplicates=1, later=2, max_ts=TS + 5, next_ts=TS + 3)
+
+
+def test_largest_commit_ts() -> None:
+    """A commit ts keeps all its 64 bits."""
+    line = canal_line(canal_message(KINDS, ROW, _tidb={"commitTs": 2**64 - 1}))
+    assert from_canal(line, *KINDS)[0][1] == 2**64 - 1
+
+
+def message(**changed: object) -> str:
+    """The good message with other fields, as a line."""
+    return canal_line(canal_message(KINDS, ROW, **changed))
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (message(_tidb=...), "enable-tidb-extension=true"),
+        (message(_tidb=None), "enable-tidb-extension=true"),
+        (message(_tidb={}), "enable-tidb-extension=true"),
+        (message(_tidb={"commitTs": 0}), "enable-tidb-extension=true"),
+        (message(_tidb={"commitTs": -1}), "enable-tidb-extension=true"),
+        (message(_tidb={"commitTs": "9"}), r"Expected `int`, got `str` - at `\$\._tidb\.commitTs`"),
+        (message(_tidb={"commitTs": 9.5}), "Expected `int`, got `float`"),
+        (message(type="QUERY"), r"the type 'QUERY' \(isDdl False\) is no row change"),
+        (message(isDdl=True), r"the type 'INSERT' \(isDdl True\) is no row change"),
+        (message(type=...), "missing required field `type`"),
+        (message(data=None), r"Expected `array`, got `null` - at `\$\.data`"),
+        (message(data=[]), "Expected `array` of length 1"),
+        (message(data=[{}, {}]), "Expected `array` of length 1"),
+        (message(data=[{"c0": 7, "c1": "x", "c2": ""}]), r"Expected `str \| null`, got `int`"),
+        (message(data=[{"c0": "7", "c1": "x"}]), r"lacks the column c2; shop\.orders should have c0, c1, c2"),
+        (
+            message(type="DELETE", data=[{"c0": "7"}]),
+            "lacks the column c1, c2; .*delete-only-output-handle-key-columns",
+        ),
+        (
+            message(data=[{"c0": "7", "c1": "x", "new": "", "c3": "\n"}]),
+            "lacks the column c2 and has the unknown column new, c3",
+        ),
+        (message(data=[{"c0": "7", "c1": "x", "new": ""}]), "lacks the column c2 and has the unknown column new"),
+        (message(data=[{"c0": "7", "c1": "x", "c2": "", "c3": ""}]), "has the unknown column c3"),
+        (message(type="UPDATE", old=[{"gone": "1"}]), "has the unknown column gone"),
+        (message(type="UPDATE", old=[{"c0": "x"}]), "column c0"),
+        (message(table="items"), r"belongs to shop\.items, .* files of shop\.orders"),
+        (message(database="other"), r"belongs to other\.orders, .* files of shop\.orders"),
+        ("\r\n", "no canal-json row change"),
+        ("[]\r\n", "Expected `object`, got `array`"),
+        (GOOD.replace("}\r\n", "}}\r\n"), "no canal-json row change"),
+        ('{"id":0\r\n', "no canal-json row change"),
+        (GOOD.replace('"sql":""', '"sql":' + "[" * 10_000 + "]" * 10_000), "recursion"),
+        (GOOD.replace("seven", "\\ud800"), "no canal-json row change"),
+        ("\x00" * 20 + "\r\n", "no canal-json row change"),
+    ],
+)
+def test_bad_row(bad: str, reason: str, size: int) -> None:
+    """A line that is no row change of this table stops it after the rows before it; at_end only when it is the last."""
+    for data, at_end in ((GOOD + bad + GOOD, False), (GOOD + bad, True)):
+        content = data.encode()
+        pieces = (content[start : start + size] for start in range(0, len(content), size))
+        found = CanalJsonDecoder().rows(pieces, layout(*KINDS), EVERYTHING, Tally(), SOURCE)
+        assert next(found)[0] == 1
+        with pytest.raises(
+            UndecodableRow, match=f"{SOURCE}: row 2 at byte {len(GOOD.encode())}.*: .*{reason}"
+        ) as caught:
+            next(found)
+        assert caught.value.at_end is at_end
+
+
+def test_error_has_the_commit_ts() -> None:
+    """Once the commit ts is read, an error about the row names it."""
+    with pytest.raises(UndecodableRow, match=f"row 1 at byte 0, commit ts {TS}: column c0"):
+        from_canal(message(data=[{"c0": "x", "c1": "x", "c2": ""}]), *KINDS)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_invalid_utf8(size: int) -> None:
+    """Bytes that are not UTF-8 in a value stop the table."""
+    with pytest.raises(UndecodableRow, match=r"row 2 .*utf-8"):
+        from_canal((GOOD * 2).encode().replace(b"seven", b"\xff").replace(b"\xff", b"seven", 1), *KINDS, size=size)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize("cut", [1, 2, 3, 10, len(GOOD) - 1])
+def test_torn_file(cut: int, size: int) -> None:
+    """A file that ends before its last line end is torn there, complete JSON or not."""
+    with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(GOOD.encode())}: the file ends inside") as caught:
+        from_canal((GOOD + GOOD)[:-cut], *KINDS, size=size)
+    assert caught.value.at_end
+
+
+def test_line_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line beyond the size limit is refused instead of being held in memory."""
+    monkeypatch.setattr("storage_consumer.decoding.canal_json.MAX_ROW_BYTES", 1000)
+    pieces = iter([GOOD.encode(), *[b"x" * 500] * 100])
+    with pytest.raises(UndecodableRow, match=r"row 2 .* longer than 1000 bytes"):
+        list(CanalJsonDecoder().rows(pieces, layout(*KINDS), EVERYTHING, Tally(), SOURCE))
+    assert len(list(pieces)) > 90
+
+
+@pytest.mark.parametrize("terminator", ["", "|", "\r", "\n\n"])
+def test_refused_terminator(terminator: str) -> None:
+    """A terminator other than CRLF and LF is refused by its name."""
+    with pytest.raises(ConfigError, match="terminator"):
+        CanalJsonDecoder(terminator)
+
+
+def test_travels_to_tasks() -> None:
+    """A decoder can be pickled."""
+    decoder = pickle.loads(pickle.dumps(CanalJsonDecoder()))  # noqa: S301 - our own bytes
+    found = list(decoder.rows([GOOD.encode()], layout(*KINDS), EVERYTHING, Tally(), SOURCE))
+    assert len(found) == 1
+    assert layout(*KINDS).table == TableName(schema="shop", table="orders")

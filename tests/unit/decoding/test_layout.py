@@ -1,0 +1,39 @@
+"""Which columns rows carry."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.decoding.layout import row_layout
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
+from tests.unit.decoding.encoders import column
+
+
+def definition(*columns: TableColumn) -> TableDefinition:
+    """A definition of shop.orders with these columns."""
+    return TableDefinition(
+        name=TableName(schema="shop", table="orders"),
+        version=TableVersion(449_000_000_000_000_001),
+        query="",
+        ddl_type=0,
+        columns=columns,
+        path="shop/orders/meta/schema_449000000000000001_3161939509.json",
+        checksum=3161939509,
+    )
+
+
+def test_hidden_and_virtual_columns_are_left_out() -> None:
+    """Hidden columns of expression indexes and the target's virtual ones drop out; the others keep their order."""
+    table = definition(column("id"), column("_V$_ei_0", "GEOMETRY"), column("Twice", "POINT"), column("note"))
+    layout = row_layout(table, frozenset({"twice", "elsewhere"}))
+    assert layout.table == table.name
+    assert [column.name for column in layout.columns] == ["id", "note"]
+
+
+def test_unknown_type_names_table_column_and_type() -> None:
+    """A type that cannot be carried over is refused before any row is read, with table, column, type and schema file."""
+    with pytest.raises(NotReplicable) as caught:
+        row_layout(definition(column("id"), column("place", "GEOMETRY")), frozenset())
+    for part in ("shop.orders", "place", "GEOMETRY", "schema_449000000000000001_3161939509.json"):
+        assert part in str(caught.value)
