@@ -91,8 +91,9 @@ def coarse_image(text: str) -> str:
     if text.isascii():
         return "".join(filter(str.isdigit, text))
     return "".join(
-        f"{unicodedata.numeric(sign):g}" for sign in unicodedata.normalize("NFKD", text) if unicodedata.numeric(sign, None)
-        is not None
+        f"{unicodedata.numeric(sign):g}"
+        for sign in unicodedata.normalize("NFKD", text)
+        if unicodedata.numeric(sign, None) is not None
     )
 
 
@@ -125,7 +126,8 @@ def fold(states: dict[Key, tuple[int, int, Any]], key: Key, commit_ts: int, orde
 
 def runs(changes: Iterable[tuple[int, int, Any]]) -> Iterator[tuple[bool, list[Any]]]:
     """Changes in sequence, cut into runs of upserts (True) and deletes (False)."""
-    upsert, run = False, []
+    upsert = False
+    run: list[Any] = []
     for _, order, row in sorted(changes, key=lambda change: change[:2]):
         if run and is_upsert(order) != upsert:
             yield upsert, run
@@ -136,16 +138,16 @@ def runs(changes: Iterable[tuple[int, int, Any]]) -> Iterator[tuple[bool, list[A
         yield upsert, run
 
 
-def delivered_once(changes: Sequence[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
+def delivered_once(changes: Sequence[tuple[int, str]]) -> list[tuple[bool, str]]:
     """The events of one commit ts of a table without a key, each as often as the source made it: deletes, then inserts.
 
     `changes`: (order, row). A repeated delivery writes the transaction again into another file, so an equal event counts as
     often as it is in the file that has it most often, not as often as it is in all files together.
     """
-    per_file: Counter[tuple[bool, bytes, int]] = Counter()
+    per_file: Counter[tuple[bool, str, int]] = Counter()
     for order, row in changes:
         per_file[is_upsert(order), row, rank_of(order)] += 1
-    most: dict[tuple[bool, bytes], int] = {}
+    most: dict[tuple[bool, str], int] = {}
     for (upsert, row, _), count in per_file.items():
         most[upsert, row] = max(most.get((upsert, row), 0), count)
     ordered = sorted(most.items(), key=lambda item: item[0][0])

@@ -196,7 +196,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, protocol: Protoco
         serial=len(target.unique_keys) > 1,
         written=written,
         key=key,
-        versions={d.version: _version(d, step.window, target, written, key) for d in step.definitions},
+        versions={int(d.version): _version(d, step.window, target, written, key) for d in step.definitions},
     )
 
 
@@ -204,7 +204,7 @@ def unread_work(index: int, step: RowStep) -> TableWork:
     """The work for files of a table that does not exist (any more): they may hold repeated deliveries only."""
     reason = f"the table {step.name} does not exist in the target at this time"
     versions = {
-        d.version: VersionWork(
+        int(d.version): VersionWork(
             layout=row_layout(d, frozenset()), low=_low(d, step.window), written=(), key=(), misfit=reason
         )
         for d in step.definitions
@@ -271,12 +271,16 @@ def _key(newest: TableDefinition, target: TargetTable) -> list[tuple[str, int | 
         if declared and columns != declared:
             continue
         if not declared and unique.name == "PRIMARY":
-            message = f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), the source none"
+            message = (
+                f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), the source none"
+            )
             raise NotReplicable(message)
         if columns <= certain & carried:
             return list(zip(unique.columns, unique.prefixes, strict=True))
     if declared:
-        message = f"{newest.name}: the target's table has no unique key over the primary key ({', '.join(sorted(declared))})"
+        message = (
+            f"{newest.name}: the target's table has no unique key over the primary key ({', '.join(sorted(declared))})"
+        )
         raise NotReplicable(message)
     return []
 

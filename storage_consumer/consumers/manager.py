@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 
 from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
@@ -11,7 +12,7 @@ from storage_consumer.consumers.table import DROPPED, HALTED, RUNNING, WAITING, 
 from storage_consumer.model import DataFile, TableDefinition, TableName
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave
-from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, renamed, touched_dirs
+from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, renamed, touched_dirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,13 @@ class ConsumerManager:
         self.tables: dict[str, TableConsumer] = {}
         self.finished_files = 0
         self._restart = restart
-        self._base = restart.checkpoint
+        self.stored_checkpoint = restart.checkpoint
         self._gap_timeout = gap_timeout
         self._done = dict(restart.done)
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)
         self._dispatched = False
+        self._created_schemas: set[str] = set()
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
 
     # (2) dispatch: new files to their tables
@@ -56,6 +58,8 @@ class ConsumerManager:
             table = self._table(table_dirs[definition.path])
             table.define(definition)
             self._enlist(table, definition)
+            if definition.ddl_type == CREATE_SCHEMA:
+                self._created_schemas.add(definition.name.schema.casefold())
         for file in files:
             if not self._table(file.table_dir).offer(file, again=self._dispatched):
                 self.finished_files += 1
@@ -65,7 +69,7 @@ class ConsumerManager:
         """The one consumer of a table directory."""
         if table_dir not in self.tables:
             own = self._restart.tables.get(table_dir, 0)
-            follows = 0 if table_dir in self._restart.halted else self._base
+            follows = 0 if table_dir in self._restart.halted else self.stored_checkpoint
             table = TableConsumer(table_dir, max(own, follows), self._done)
             table.dropped = table_dir in self._restart.dropped
             self.tables[table_dir] = table
@@ -136,32 +140,36 @@ class ConsumerManager:
         """All rows of the step's window are in the target."""
         self.tables[step.table_dir].advance(step.window.high)
 
+    def moved_by(self, step: DdlStep) -> list[TableConsumer]:
+        """The tables that a statement moves on, as they will be once it is done."""
+        moved = []
+        for table_dir in sorted(self.touched(step)):
+            table = copy(self.tables[table_dir])
+            table.advance(step.version)
+            table.dropped = self._dropped_after(step, table)
+            moved.append(table)
+        return moved
+
     def ddl_done(self, step: DdlStep) -> None:
         """A statement took effect, or was found to have done so, or is not needed."""
-        for table_dir in self.touched(step):
-            self.tables[table_dir].advance(step.version)
-        table = self.tables[step.table_dir]
-        if step.definition.ddl_type == DROP_SCHEMA:
-            for other in self.tables.values():
-                if other.name.table and other.name.schema.casefold() == step.name.schema.casefold():
-                    other.dropped = True
-        elif step.definition.ddl_type == DROP_TABLE:
-            table.dropped = True
-        else:
-            table.dropped = False
-            self._old_name_is_gone(step)
+        for moved in self.moved_by(step):
+            table = self.tables[moved.table_dir]
+            table.checkpoint, table.dropped = moved.checkpoint, moved.dropped
         self._ran.add(step.identity)
         self._touches.pop(step.identity, None)
         del self._pending[step.identity]
 
-    def _old_name_is_gone(self, step: DdlStep) -> None:
-        """After a rename the table under the old name exists no more."""
+    def _dropped_after(self, step: DdlStep, table: TableConsumer) -> bool:
+        """Whether a table that the statement touches does not exist after it."""
+        own = table.table_dir == step.table_dir
+        if step.definition.ddl_type == DROP_SCHEMA:
+            return bool(table.name.table)
+        if step.definition.ddl_type == DROP_TABLE:
+            return own or table.dropped
+        if own:
+            return False
         pair = renamed(step.definition)
-        if pair is None or pair[0] == pair[1]:
-            return
-        for table_dir in self.touched(step) - {step.table_dir}:
-            if self.tables[table_dir].name.folded() == pair[0]:
-                self.tables[table_dir].dropped = True
+        return table.dropped or (pair is not None and pair[0] != pair[1] and table.name.folded() == pair[0])
 
     def halt(self, table_dir: str, error: str) -> None:
         """Stop one table; the others go on."""
@@ -209,6 +217,22 @@ class ConsumerManager:
             for ddl in self._with_touches()
             if ddl_is_stored(ddl.step.version, storage_checkpoint, settled=False)
         ]
+
+    def creates_database(self, schema: str) -> bool:
+        """Whether the bucket has the statement that made the database."""
+        return schema.casefold() in self._created_schemas
+
+    def has_earlier(self, step: DdlStep) -> bool:
+        """Whether the bucket has an earlier structure of the statement's table."""
+        return any(
+            version.definition is not None and number < step.version
+            for number, version in self.tables[step.table_dir].versions.items()
+        )
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the listed files that are not finished."""
+        return sum(table.pending_bytes for table in self.tables.values())
 
     @property
     def pending_files(self) -> int:

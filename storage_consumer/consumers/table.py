@@ -102,6 +102,13 @@ class TableConsumer:
         """How many files are not finished."""
         return sum(version.pending for version in self.versions.values())
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the files that are not finished."""
+        return sum(
+            file.stored.size for v in self.versions.values() for s in v.streams.values() for file in s.pending.values()
+        )
+
     def look_for_gaps(self, storage_checkpoint: int, now: float, timeout: float) -> str:
         """Wait while a file or schema file is missing that the storage checkpoint covers; the reason once it is too long.
 

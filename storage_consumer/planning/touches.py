@@ -38,6 +38,14 @@ def touched_names(definition: TableDefinition) -> set[TableName]:
     return touched
 
 
+def mentioned_names(definition: TableDefinition) -> set[TableName]:
+    """As `touched_names`, with the statement's own spelling."""
+    own = definition.name
+    return {own} | {
+        TableName(schema=schema or own.schema, table=table) for schema, table, _ in names(names_others(definition))
+    }
+
+
 def touched_dirs(definition: TableDefinition, dirs_by_name: Mapping[TableName, Iterable[str]]) -> set[str]:
     """The known table directories that a DDL is a barrier for.
 

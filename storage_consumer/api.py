@@ -1,0 +1,130 @@
+"""The library entry: `Consumer` puts the parts together. The only module besides cli.py that names adapters."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+
+from storage_consumer.clock import SystemClock
+from storage_consumer.config.load import Loaded, load
+from storage_consumer.config.secrets_file import remove_secrets, write_secrets
+from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.round import Parts
+from storage_consumer.service import ConsumerService, StopSignal
+from storage_consumer.signals import Stop
+from storage_consumer.spark.job import SparkPipeline
+from storage_consumer.storage.fsspec_storage import open_storage
+from storage_consumer.storage.reader import StorageReader
+from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.target.state import StateStore
+from storage_consumer.telemetry import register_secret
+
+
+class Consumer:
+    """Keeps a target database equal to what a TiCDC bucket tells.
+
+    ::
+
+        with Consumer(upstream_uri="file:///bucket?protocol=csv", downstream_uri="mysql://root@127.0.0.1:3306/",
+                      config="changefeed.toml") as consumer:
+            summary = consumer.run_once()
+
+    Every option of ``storage-consumer run`` is a keyword of the same name with underscores; `config` is a path or a mapping.
+    An active SparkSession is used and left running; without one a local session is made and stopped at the end. Several
+    consumers can follow one another in a process. Settings are checked when it is made (`ConfigError`), nothing outside is
+    touched before the first round.
+    """
+
+    def __init__(self, *, progress: Progress | None = None, **options: object) -> None:
+        """`progress` is told how rounds go on. Raises `ConfigError`."""
+        self._loaded: Loaded = load(options, os.environ)
+        self._progress: Progress = progress or Silent()
+        self._clock = SystemClock()
+        self._stop = Stop()
+        self._secrets_file = ""
+        self._pipeline: SparkPipeline | None = None
+        self._service: ConsumerService | None = None
+        for secret in (self._loaded.secrets.password, self._loaded.secrets.secret_access_key, self._loaded.secrets.session_token):
+            register_secret(secret)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Settings that were accepted but have no effect, or that were assumed."""
+        return self._loaded.notices
+
+    def __enter__(self) -> Self:
+        """Nothing is opened before the first round."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def run_once(self) -> RoundSummary:
+        """One round up to the bucket's checkpoint, a DDL at exactly that ts included.
+
+        Halted tables are in the summary with their errors; raised is only what stops the whole run: `ConfigError`,
+        `LeaseLost`, `TransientError` after all tries.
+        """
+        return self._started().run_once(self._stop)
+
+    def run(self, stop: StopSignal | None = None) -> RoundSummary:
+        """Round after round until `stop` is requested; the last round's summary."""
+        return self._started().run(stop or self._stop)
+
+    def abandon(self) -> None:
+        """End without finishing the running transactions; what they wrote is taken back by the target."""
+        if self._pipeline is not None:
+            self._pipeline.cancel()
+
+    def close(self) -> None:
+        """Give the lease back, close connections, stop the Spark session if it is ours. Safe to call again."""
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+        if self._secrets_file:
+            remove_secrets(self._secrets_file)
+            self._secrets_file = ""
+        if self._pipeline is not None:
+            self._pipeline.close()
+            self._pipeline = None
+
+    def _started(self) -> ConsumerService:
+        """The service, made at first use: the bucket and the target are looked at before Spark is started."""
+        if self._service is None:
+            config, secrets = self._loaded.config, self._loaded.secrets
+            open_storage(config.upstream, secrets).check()
+            TargetDatabase(config.downstream, secrets.password).check()
+            self._secrets_file = write_secrets(secrets)
+            state = StateStore(config.downstream, secrets.password)
+            self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)
+        return self._service
+
+    def _parts(self, manager: ConsumerManager, state: StateStore) -> Parts:
+        """All parts, afresh."""
+        config, secrets = self._loaded.config, self._loaded.secrets
+        target = TargetDatabase(config.downstream, secrets.password)
+        facts = target.facts()
+        if self._pipeline is None:
+            self._pipeline = SparkPipeline.open(config.tuning)
+        storage = open_storage(config.upstream, secrets)
+        return Parts(
+            config=config,
+            reader=StorageReader(
+                storage, config.upstream, self._clock, full_listing_interval=config.tuning.full_listing_interval
+            ),
+            manager=manager,
+            state=state,
+            target=target,
+            ddl=DdlRunner(target, state, facts.flavor),
+            pipeline=self._pipeline,
+            facts=facts,
+            progress=self._progress,
+            clock=self._clock,
+            secrets_file=self._secrets_file,
+        )

@@ -1,0 +1,324 @@
+"""What happens inside a task: (3) decode, (4) order, (5) apply. Pure but for the storage and the writer that are handed in.
+
+A round's job has two halves. The first reads files, drops what is outside the window, keeps the last state per key and
+sends each bucket its changes as opaque blocks of encoded lines. The second folds each bucket to the last state per key and
+writes it. `spark/job.py` puts a shuffle between them and contains no rule of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+import marshal
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any, Protocol
+
+from storage_consumer.decoding.decoder import DELETE, UPDATE, Decoder, RowChange, Tally, Values
+from storage_consumer.decoding.wire import LineEncoder
+from storage_consumer.errors import NotReplicable, TableError, UndecodableRow
+from storage_consumer.ordering import (
+    Key,
+    bucket_function,
+    delivered_once,
+    fold,
+    is_upsert,
+    key_function,
+    one_bucket,
+    order_of,
+    runs,
+)
+from storage_consumer.work import FileWork, Mode, TableWork, VersionWork
+
+NOTICE, CHANGES, REPORT = 0, 1, 2
+"""Kinds of shuffled items, in the order in which a bucket must see them."""
+FLUSH_BYTES = 32 << 20
+"""File bytes after which the first half sends on what it holds of one table."""
+FLUSH_ROWS = 100_000
+"""Row changes after which it does so."""
+BLOCK_ROWS = 5_000
+"""Changes in one shuffled block."""
+READ_BLOCK = 4 << 20
+"""Bytes asked of the storage at once."""
+
+Place = tuple[int, int, int, int]
+"""(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """What became of one file."""
+
+    table: int
+    path: str
+    tag: str
+    rows: int = 0
+    duplicates: int = 0
+    later: int = 0
+    applied: int = 0
+    max_ts: int = 0
+    next_ts: int = 0
+    error: str = ""
+    """Why the file's table cannot go on; empty if it can."""
+    torn: bool = False
+    """The error may go away by itself: the last row of the newest file, which may still be in writing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReport:
+    """What became of one table in one bucket."""
+
+    table: int
+    written: int = 0
+    """Rows written and deleted."""
+    error: str = ""
+    """Why the target did not take a row; empty if it took all."""
+
+
+class RowWriter(Protocol):
+    """Writes to the target. Every transaction checks the open window and the owner's epoch before it changes a row.
+
+    All methods return the number of rows written or deleted, raise `RowRefused` when the target refuses a value, and
+    `TransientError` or `LeaseLost` when nothing more may be written.
+    """
+
+    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+        """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
+        ...
+
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+        """Write runs of upserts (True) and deletes (False) one after another."""
+        ...
+
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+        """Write a keyless table's events by commit ts; the table's checkpoint is moved in the same transactions."""
+        ...
+
+
+# first half: files to blocks
+
+
+class _Buffer:
+    """The changes of one version of one table that have not been sent on."""
+
+    def __init__(self, work: TableWork, version: VersionWork, partitions: int) -> None:
+        self._work = work
+        self._partitions = partitions
+        self._key = key_function(work.key, version.key) if work.key else None
+        self._row = LineEncoder(version.layout, version.written) if version.written else None
+        self._key_row = LineEncoder(version.layout, version.key) if version.key else None
+        self._states: dict[Key, tuple[int, int, Any]] = {}
+        self._events: list[tuple[int, int, Any]] = []
+        self.rows = 0
+
+    def add(self, change: RowChange, rank: int) -> None:
+        """Take one row change. Raises `NotReplicable` for an update whose old row the file does not tell, on a keyless table."""
+        number, commit_ts, operation, values, old = change
+        self.rows += 1
+        if self._key is None:
+            self._add_event(number, commit_ts, operation, values, old, rank)
+            return
+        key = self._key(values)
+        fold(self._states, key, commit_ts, order_of(rank, number, upsert=operation != DELETE), values)
+        if old is not None and (old_key := self._key(old)) != key:
+            fold(self._states, old_key, commit_ts, order_of(rank, number, upsert=False), old)
+
+    def _add_event(
+        self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
+    ) -> None:
+        """Every event of a keyless table counts."""
+        if operation == UPDATE:
+            if old is None:
+                message = (
+                    f"an update of {self._work.name}, which has no primary key or not-null unique key, does not say which row it "
+                    "changed; set `[sink.csv] output-old-value = true` in the changefeed, or give the table a primary key"
+                )
+                raise NotReplicable(message)
+            self._events.append((commit_ts, order_of(rank, number, upsert=False), old))
+        self._events.append((commit_ts, order_of(rank, number, upsert=operation != DELETE), values))
+
+    def blocks(self) -> Iterator[tuple[Place, bytes]]:
+        """All that is held, encoded, by bucket; the buffer is empty afterwards."""
+        buckets = self._by_bucket()
+        self._states, self._events, self.rows = {}, [], 0
+        for bucket, changes in buckets.items():
+            for first in range(0, len(changes), BLOCK_ROWS):
+                block = changes[first : first + BLOCK_ROWS]
+                lowest = min(change[0] for change in block)
+                yield (bucket, CHANGES, self._work.index, lowest), marshal.dumps(block)
+
+    def _by_bucket(self) -> dict[int, list[tuple[Any, ...]]]:
+        """Encoded changes per bucket: (commit ts, order, line, key), without the key for a keyless table."""
+        buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        if self._row and self._events:
+            encode = self._row.encode_line
+            ordered = sorted(self._events, key=lambda event: event[:2])
+            buckets[one_bucket(self._work.index, self._partitions)] = [(t, o, encode(row)) for t, o, row in ordered]
+        elif self._row and self._key_row and self._states:
+            bucket_of = bucket_function(self._work.key, self._partitions)
+            whole, key_only = self._row.encode_line, self._key_row.encode_line
+            for key, (ts, order, row) in self._states.items():
+                buckets[bucket_of(key)].append((ts, order, whole(row) if is_upsert(order) else key_only(row), key))
+        return buckets
+
+
+def read_files(
+    files: Iterable[FileWork],
+    tables: dict[int, TableWork],
+    partitions: int,
+    open_blocks: Callable[[str], Iterator[bytes]],
+    decoder: Decoder,
+) -> Iterator[tuple[Place, Any]]:
+    """Read files; give blocks of changes for every bucket, a report per file, and a notice to all buckets of a table's error."""
+    in_order = sorted(files, key=lambda work: (work.table, work.file.version, work.rank))
+    for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version)):
+        table = tables[index]
+        buffer = _Buffer(table, table.versions[version], partitions)
+        held = 0
+        for work in group:
+            report = yield from _read_file(work, table, buffer, open_blocks, decoder)
+            yield (0, REPORT, index, 0), report
+            if report.error:
+                yield from (((bucket, NOTICE, index, 0), None) for bucket in range(partitions))
+                break
+            held += work.file.stored.size
+            if held >= FLUSH_BYTES:
+                yield from buffer.blocks()
+                held = 0
+        yield from buffer.blocks()
+
+
+def _read_file(
+    work: FileWork,
+    table: TableWork,
+    buffer: _Buffer,
+    open_blocks: Callable[[str], Iterator[bytes]],
+    decoder: Decoder,
+) -> Generator[tuple[Place, Any], None, FileReport]:
+    """Decode one file into the buffer, sending on what grows too large; returns its report."""
+    version = table.versions[work.file.version]
+    path = work.file.stored.path
+    tally = Tally()
+    window = type(table.window)(low=version.low, high=table.window.high)
+    applied, error, torn = 0, "", False
+    try:
+        blocks = open_blocks(path)
+        for change in decoder.rows(blocks, version.layout, window, tally, path):
+            if version.misfit:
+                raise NotReplicable(f"{version.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")  # noqa: EM102, TRY003, TRY301 - told once per file
+            _add(buffer, change, work, path)
+            applied += 1
+            if buffer.rows >= FLUSH_ROWS:
+                yield from buffer.blocks()
+    except FileNotFoundError:
+        error = f"{path} vanished before it was read: data was lost at the source"
+    except UndecodableRow as fault:
+        error, torn = str(fault), fault.at_end and work.newest
+    except TableError as fault:
+        error = str(fault)
+    return FileReport(
+        table=work.table,
+        path=path,
+        tag=work.file.stored.tag,
+        rows=tally.rows,
+        duplicates=tally.duplicates,
+        later=tally.later,
+        applied=applied,
+        max_ts=tally.max_ts,
+        next_ts=tally.next_ts,
+        error=error,
+        torn=torn,
+    )
+
+
+def _add(buffer: _Buffer, change: RowChange, work: FileWork, path: str) -> None:
+    """Buffer a change, telling file and row where it cannot be applied."""
+    try:
+        buffer.add(change, work.rank)
+    except (ValueError, NotReplicable) as fault:
+        message = f"{path}, row {change[0]}, commit ts {change[1]}: {fault}"
+        raise NotReplicable(message) from fault
+
+
+# second half: blocks to the target
+
+
+def write_bucket(
+    items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
+) -> Iterator[FileReport | WriteReport]:
+    """Write one bucket, table by table; `items` are sorted by `Place`. Passes file reports on.
+
+    A table of which some file could not be read is left alone: nothing of this window is written.
+    """
+    stopped: set[int] = set()
+    for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
+        if kind == NOTICE:
+            stopped.add(index)
+        elif kind == REPORT:
+            yield from (report for _, report in group)
+        elif index not in stopped:
+            yield _write_table(tables[index], group, writer)
+
+
+def _write_table(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> WriteReport:
+    """Write what one bucket has of one table."""
+    try:
+        if work.mode is Mode.KEYLESS:
+            written = writer.write_events(work, _by_commit_ts(blocks))
+        else:
+            written = _write_states(work, blocks, writer)
+    except TableError as fault:
+        return WriteReport(table=work.index, error=str(fault))
+    return WriteReport(table=work.index, written=written)
+
+
+def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> int:
+    """Fold to the last state per key and write."""
+    states: dict[Key, tuple[int, int, Any]] = {}
+    for _, block in blocks:
+        for ts, order, row, key in marshal.loads(block):  # noqa: S302 - made by the first half of this very job
+            fold(states, key, ts, order, row)
+    if work.mode is Mode.ORDERED:
+        return writer.write_runs(work, runs(states.values()))
+    ordered = sorted(states, key=_sort_key(work))
+    deletes = [states[key][2] for key in ordered if not is_upsert(states[key][1])]
+    upserts = [states[key][2] for key in ordered if is_upsert(states[key][1])]
+    return writer.write_states(work, deletes, upserts)
+
+
+_INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "BIT", "YEAR"))
+
+
+def _sort_key(work: TableWork) -> Callable[[Key], Any] | None:
+    """Keys in about the order of the target's index, so that neighbours are written together; only speed depends on it."""
+    if len(work.key) == 1 and work.key[0].column.type in _INTEGERS:
+        return lambda key: int(str(key))
+    return None
+
+
+def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, str]]]]:
+    """A keyless table's events, one group per commit ts, in order; blocks come sorted by their lowest commit ts."""
+    for ts, group in groupby(_merged(blocks), key=lambda event: event[0]):
+        yield ts, delivered_once([(order, row) for _, order, row in group])
+
+
+def _merged(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, int, str]]:
+    """Events of all blocks in sequence; a block is opened only when the sequence has come to its lowest commit ts."""
+    heap: list[tuple[int, int, str, int, Iterator[tuple[int, int, str]]]] = []
+    ahead: Iterator[tuple[int, bytes] | None] = chain(((place[3], block) for place, block in blocks), [None])
+    upcoming = next(ahead)
+    opened = 0
+    while heap or upcoming:
+        while upcoming and (not heap or upcoming[0] <= heap[0][0]):
+            events = iter(marshal.loads(upcoming[1]))  # noqa: S302 - made by the first half of this very job
+            opened += 1
+            heapq.heappush(heap, (*next(events), opened, events))
+            upcoming = next(ahead)
+        ts, order, row, number, events = heap[0]
+        yield ts, order, row
+        following = next(events, None)
+        if following is None:
+            heapq.heappop(heap)
+        else:
+            heapq.heapreplace(heap, (*following, number, events))

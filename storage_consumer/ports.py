@@ -1,0 +1,124 @@
+"""What the driver asks of the outside: the target's state, its structure, its DDL, and the job that writes rows.
+
+The real ones are in `target` and `spark`; `api.py` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage_consumer.consumers.manager import Restart
+from storage_consumer.model import TableName
+from storage_consumer.pipeline import FileReport, WriteReport
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.summary import Progress
+from storage_consumer.work import FileWork, JobSpec, TargetTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProgress:
+    """What is stored of one table."""
+
+    table_dir: str
+    schema: str
+    table: str
+    checkpoint: int
+    """Inclusive; what is stored never gets smaller."""
+    state: str
+    """``running``, ``waiting``, ``halted`` or ``dropped``."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What the target server is and allows."""
+
+    flavor: str
+    """``mariadb``, ``mysql`` or ``tidb``."""
+    version: str
+    max_packet: int
+    """Bytes."""
+    load_data: bool
+    """LOAD DATA LOCAL is allowed."""
+
+
+class State(Protocol):
+    """Lease and progress; see target/state.py."""
+
+    epoch: int
+
+    def open(self, upstream: str) -> None:
+        """Create what is not there; `ConfigError` for another bucket's state."""
+
+    def acquire(self, holder: str, ttl: float, *, previous_is_dead: bool = False) -> str:
+        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text."""
+        ...
+
+    def renew(self, ttl: float) -> bool:
+        """Hold the lease for `ttl` seconds from now; False if it is no longer ours."""
+        ...
+
+    def release(self) -> None:
+        """Give the lease back."""
+
+    def load(self) -> tuple[Restart, int]:
+        """What an earlier run left, and the highest storage checkpoint that it saw."""
+        ...
+
+    def open_window(self, partitions: int, storage_checkpoint: int) -> int:
+        """Fence off everything older; the id of the new window."""
+        ...
+
+    def save(
+        self, *, tables: Iterable[TableProgress], streams: Mapping[str, int], checkpoint: int, storage_checkpoint: int
+    ) -> None:
+        """Store what moved."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class Target(Protocol):
+    """Structure of the target; see target/database.py."""
+
+    def facts(self) -> ServerFacts:
+        """What the server is."""
+        ...
+
+    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """The tables that exist, by folded name."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Ddl(Protocol):
+    """Runs one statement once; see target/ddl_runner.py."""
+
+    def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
+        """Run, or find out that it ran; `moved` is stored in the transaction that says so. Returns a note, or ``""``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlContext:
+    """What the files tell about a statement's surroundings."""
+
+    database_is_ours: bool
+    """The bucket has the CREATE DATABASE of the statement's database, so its defaults are the source's."""
+    table_was_seen: bool
+    """The bucket has an earlier structure of the table, so it should be there."""
+
+
+class RowPipeline(Protocol):
+    """Runs one wave's rows; see spark/job.py."""
+
+    cores: int
+    """Tasks that run at once."""
+
+    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+        """Read, decode, order and write; `TransientError` or `LeaseLost` where the job as a whole failed."""
+        ...

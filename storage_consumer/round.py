@@ -1,0 +1,321 @@
+"""One round: poll, plan, then wave after wave of rows and DDL, each followed by its progress."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Config
+from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.consumers.table import HALTED, TableConsumer
+from storage_consumer.errors import TableError
+from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.pipeline import FileReport, WriteReport
+from storage_consumer.planning.steps import DdlStep, RowStep
+from storage_consumer.planning.touches import touched_names
+from storage_consumer.ports import Ddl, DdlContext, RowPipeline, ServerFacts, State, TableProgress, Target
+from storage_consumer.storage.reader import Poll, StorageReader
+from storage_consumer.summary import Progress, RoundSummary, TableSummary
+from storage_consumer.telemetry import Log
+from storage_consumer.work import FileWork, JobSpec, TableWork, TargetTable, table_work, unread_work
+
+_log = Log("round")
+BUCKET_BYTES = 24 << 20
+"""File bytes that go through one write partition."""
+MOST_PARTITIONS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a round works with; put together in api.py."""
+
+    config: Config
+    reader: StorageReader
+    manager: ConsumerManager
+    state: State
+    target: Target
+    ddl: Ddl
+    pipeline: RowPipeline
+    facts: ServerFacts
+    progress: Progress
+    clock: Clock
+    secrets_file: str
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What one table did in a round."""
+
+    rows: int = 0
+    files: int = 0
+    ddls: int = 0
+
+
+@dataclass(slots=True)
+class Round:
+    """One round over all tables; `run` once, then throw away."""
+
+    parts: Parts
+    storage_floor: int
+    """Highest storage checkpoint that any run has seen, so that a step back changes nothing."""
+    take_last_ddl: bool
+    """Run a DDL at exactly the storage checkpoint too."""
+    settled_at: int
+    """A storage checkpoint that has stood still long enough for the same, -1 for none."""
+    keep_on: Callable[[], bool]
+    """Asked between steps; raises `LeaseLost`, or returns False to end the round early."""
+    written: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
+    streams: dict[str, int] = field(default_factory=dict)
+    known: dict[TableName, TargetTable] = field(default_factory=dict)
+    storage_checkpoint: int = 0
+
+    def run(self) -> RoundSummary:
+        """Apply what the storage checkpoint covers. Raises only what stops the whole run."""
+        parts, began = self.parts, self.parts.clock.monotonic()
+        poll = parts.reader.poll()
+        self.storage_checkpoint = max(poll.checkpoint, self.storage_floor)
+        self._take(poll)
+        files = parts.manager.pending_files
+        parts.progress.round_started(files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint)
+        settled = self.take_last_ddl or self.settled_at == self.storage_checkpoint
+        while self.keep_on() and (wave := parts.manager.next_wave(self.storage_checkpoint, settled=settled)):
+            if wave.rows:
+                self._write_rows(wave.rows)
+            for step in (step for group in wave.ddls for step in group):
+                if not self.keep_on():
+                    break
+                self._run_ddl(step)
+        checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
+        if checkpoint > parts.manager.stored_checkpoint or self.streams:
+            parts.state.save(
+                tables=(), streams=self.streams, checkpoint=checkpoint, storage_checkpoint=self.storage_checkpoint
+            )
+            parts.manager.stored_checkpoint = max(checkpoint, parts.manager.stored_checkpoint)
+        summary = self._summary(checkpoint, parts.clock.monotonic() - began)
+        parts.progress.round_finished(summary)
+        return summary
+
+    # poll
+
+    def _take(self, poll: Poll) -> None:
+        """Hand what was listed to the manager."""
+        parts = self.parts
+        for warning in poll.warnings:
+            _log.warning("storage_warning", text=warning)
+        self.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
+        parts.manager.new_round()
+        definitions: list[TableDefinition] = []
+        for file in poll.schema_files:
+            try:
+                definitions.append(parts.reader.definition(file))
+            except TableError as fault:
+                self._halt(file.table_dir, str(fault))
+        for warning in (warning for definition in definitions for warning in definition.warnings):
+            _log.warning("schema_warning", text=warning)
+        parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
+        for table_dir, path in parts.manager.vanished(poll.vanished).items():
+            self._halt(table_dir, f"{path} vanished before it was read: data was lost at the source; the table needs a fresh copy")
+        for table_dir, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
+            waited = parts.config.tuning.gap_timeout
+            self._halt(
+                table_dir,
+                f"{reason} is missing and did not come within {waited:g} s: data was lost at the source. Restore the file "
+                "if it still exists somewhere, else the table needs a fresh copy",
+            )
+
+    # rows
+
+    def _write_rows(self, steps: Sequence[RowStep]) -> None:
+        """One Spark job for the row steps of all tables that can run."""
+        works = self._works(steps)
+        if not works:
+            return
+        parts = self.parts
+        files = [file for step, work in works for file in _file_works(step, work.index)]
+        partitions = self._partitions(sum(file.file.stored.size for file in files), works)
+        spec = JobSpec(
+            upstream=parts.config.upstream,
+            downstream=parts.config.downstream,
+            secrets_file=parts.secrets_file,
+            tables=tuple(work for _, work in works),
+            partitions=partitions,
+            epoch=parts.state.epoch,
+            window_id=parts.state.open_window(partitions, self.storage_checkpoint),
+            load_data=parts.facts.load_data and parts.config.tuning.local_infile,
+            max_packet=parts.facts.max_packet,
+        )
+        reports = parts.pipeline.run(spec, files, parts.progress)
+        by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
+        for report in reports:
+            by_table[report.table].append(report)
+        moved = [self._acknowledge(step, work, by_table[work.index]) for step, work in works]
+        parts.state.save(
+            tables=[m for m in moved if m], streams=self.streams, checkpoint=0, storage_checkpoint=self.storage_checkpoint
+        )
+        self.streams = {}
+
+    def _works(self, steps: Sequence[RowStep]) -> list[tuple[RowStep, TableWork]]:
+        """What tasks need to know of each table; tables whose rows do not fit the target halt here."""
+        wanted = {step.name.folded(): step.name for step in steps}
+        missing = [name for folded, name in wanted.items() if folded not in self.known]
+        self.known |= self.parts.target.describe(missing)
+        works: list[tuple[RowStep, TableWork]] = []
+        for step in steps:
+            there = self.known.get(step.name.folded())
+            try:
+                if there is None or step.dropped:
+                    work = unread_work(len(works), step)
+                else:
+                    work = table_work(len(works), step, there, self.parts.config.upstream.protocol)
+            except TableError as fault:
+                self._halt(step.table_dir, str(fault))
+            else:
+                works.append((step, work))
+        return works
+
+    def _partitions(self, size: int, works: Sequence[object]) -> int:
+        """Write partitions: by bytes, so that one bucket fits in memory; no more tasks than there is work for."""
+        if wish := self.parts.config.tuning.partitions:
+            return wish
+        cores = self.parts.pipeline.cores
+        by_size = -(-size // BUCKET_BYTES)
+        few = min(cores, max(len(works), -(-size // (1 << 20))))
+        return int(min(MOST_PARTITIONS, max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)))
+
+    def _acknowledge(self, step: RowStep, work: TableWork, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
+        """Move one table on, or stop it; what is to be stored of it."""
+        files = {r.path: r for r in reports if isinstance(r, FileReport)}
+        counts, table = self.counts[step.table_dir], self.parts.manager.tables[step.table_dir]
+        self.written += sum(r.written for r in reports if isinstance(r, WriteReport))
+        counts.files += len(files)
+        for file in files.values():
+            self.skipped["row: repeated delivery"] += file.duplicates
+            self.skipped["row: beyond the storage checkpoint"] += file.later
+        errors = [r.error for r in reports if r.error]
+        if errors:
+            if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
+                self.parts.manager.wait(step.table_dir, errors[0])
+                return None
+            self._halt(step.table_dir, errors[0], save=False)
+            return self._progress_of(table)
+        unread = [file.stored.path for file in step.files if file.stored.path not in files]
+        if unread:
+            message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
+            raise RuntimeError(message)
+        self.parts.manager.rows_applied(step)
+        for listed in step.files:
+            report = files[listed.stored.path]
+            counts.rows += report.applied
+            table.finish(listed, max_ts=report.max_ts, next_ts=report.next_ts)
+            stream = table.version(listed.version).streams[listed.stream]
+            self.streams[listed.stream] = stream.done_upto
+        return self._progress_of(table)
+
+    def _progress_of(self, table: TableConsumer) -> TableProgress:
+        """What is to be stored of a table."""
+        return TableProgress(
+            table_dir=table.table_dir,
+            schema=table.name.schema,
+            table=table.name.table,
+            checkpoint=table.checkpoint,
+            state=self.parts.manager.state_of(table),
+            error=table.error,
+        )
+
+    # DDL
+
+    def _run_ddl(self, step: DdlStep) -> None:
+        """One statement, and the tables that it moves."""
+        manager = self.parts.manager
+        touched = manager.touched(step)
+        if any(manager.tables[table_dir].blocked for table_dir in touched):
+            return  # an earlier statement of the same version stopped one of its tables
+        self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
+        context = DdlContext(
+            database_is_ours=manager.creates_database(step.name.schema),
+            table_was_seen=manager.has_earlier(step),
+        )
+        moved = manager.moved_by(step)
+        try:
+            note = self.parts.ddl.run(step, context, [self._progress_of(table) for table in moved])
+        except TableError as fault:
+            self._halt(step.table_dir, str(fault))
+            return
+        manager.ddl_done(step)
+        self.counts[step.table_dir].ddls += not step.ensure
+        for name in touched_names(step.definition):
+            self.known.pop(name, None)
+        if not step.name.table:
+            self.known.clear()
+        _log.info("ddl_finished", table=str(step.name), version=step.version, query=step.definition.query, note=note)
+
+    def _halt(self, table_dir: str, error: str, *, save: bool = True) -> None:
+        """Stop one table and store why."""
+        manager = self.parts.manager
+        manager.halt(table_dir, error)
+        table = manager.tables[table_dir]
+        _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=error)
+        if save:
+            stopped = self._progress_of(manager.tables[table_dir])
+            self.parts.state.save(tables=[stopped], streams={}, checkpoint=0, storage_checkpoint=0)
+
+    # summary
+
+    def _summary(self, checkpoint: int, seconds: float) -> RoundSummary:
+        """What happened."""
+        manager = self.parts.manager
+        stuck = self._stuck()
+        tables = []
+        for table in manager.tables.values():
+            counts = self.counts.get(table.table_dir, _Counts())
+            state, error = manager.state_of(table), table.error
+            if state != HALTED and table.table_dir in stuck:
+                state, error = "waiting", stuck[table.table_dir]
+            if counts.rows or counts.files or counts.ddls or state in (HALTED, "waiting"):
+                tables.append(
+                    TableSummary(
+                        table=str(table.name),
+                        rows=counts.rows,
+                        files=counts.files,
+                        ddls=counts.ddls,
+                        checkpoint=table.checkpoint,
+                        state=state,
+                        error=error,
+                    )
+                )
+        return RoundSummary(
+            rows=sum(t.rows for t in tables),
+            written=self.written,
+            files=sum(t.files for t in tables),
+            ddls=sum(t.ddls for t in tables),
+            checkpoint=checkpoint,
+            storage_checkpoint=self.storage_checkpoint,
+            seconds=seconds,
+            finished_files=manager.finished_files,
+            pending_files=manager.pending_files,
+            skipped={reason: count for reason, count in self.skipped.items() if count},
+            tables=tuple(sorted(tables, key=lambda t: t.table)),
+        )
+
+    def _stuck(self) -> dict[str, str]:
+        """Tables that could not reach the storage checkpoint since a DDL before it touches one that stands still."""
+        manager = self.parts.manager
+        stuck: dict[str, str] = {}
+        for step in manager.blocked_ddls(self.storage_checkpoint):
+            why = f"waits for the DDL of {step.name} with version {step.version}, which touches a table that stands still"
+            stuck |= {table_dir: why for table_dir in manager.touched(step)}
+        return stuck
+
+
+def _file_works(step: RowStep, index: int) -> Iterable[FileWork]:
+    """The files of one table with their ranks in its sequence."""
+    last: dict[str, int] = {}
+    for file in step.files:
+        last[file.stream] = max(last.get(file.stream, 0), file.number)
+    for rank, file in enumerate(sorted(step.files, key=lambda f: (f.version, f.order))):
+        yield FileWork(table=index, file=file, rank=rank, newest=file.number == last[file.stream])
+

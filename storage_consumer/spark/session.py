@@ -1,0 +1,55 @@
+"""The SparkSession: the active one where there is one (and then it is left running), else a local one of our own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+import storage_consumer
+from storage_consumer.config.settings import Tuning
+
+_OURS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.python.worker.reuse": "true",
+    "spark.python.worker.memory": "256m",
+    "spark.driver.memory": "768m",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "WARN",
+    "spark.port.maxRetries": "100",
+}
+"""For a local session of our own: small, quiet, nothing listens but on loopback, and no history grows."""
+
+
+def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
+    """A session, and whether it is ours to stop.
+
+    Under spark-submit, or with a master that is not local, only the application's name is set: the cluster's settings rule.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active, False
+    running = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only way to ask without making one
+    builder = SparkSession.builder.appName("storage-consumer")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = tuning.spark_master or ("" if submitted else "local[*]")
+    if master:
+        builder = builder.master(master)
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        package = str(Path(storage_consumer.__file__).resolve().parent.parent)
+        settings = _OURS | {"spark.executorEnv.PYTHONPATH": package}
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+    return builder.getOrCreate(), not running

@@ -1,0 +1,174 @@
+"""One connection to the target, with the session that every statement of ours relies on.
+
+The driver is PyMySQL. LOAD DATA LOCAL is fed from memory: the server's request is answered with the buffer that this very
+statement is sending, whatever file name the server asks for; without such a buffer it gets nothing. So a hostile server
+can read no file.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.connections import Connection as _Connection
+from pymysql.connections import MySQLResult
+from pymysql.constants import CLIENT
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import ConfigError
+from storage_consumer.target.faults import number_of, translated
+
+if TYPE_CHECKING:
+    from pymysql.protocol import MysqlPacket
+
+ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+"""sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
+DDL_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+"""sql_mode for DDL: not strict, since the source took the statement; TiCDC's own MySQL sink does so too."""
+_OPTIONAL = (
+    "SET SESSION sql_generate_invisible_primary_key = OFF",
+    "SET SESSION sql_require_primary_key = OFF",
+    "SET SESSION explicit_defaults_for_timestamp = ON",
+    "SET SESSION innodb_strict_mode = OFF",
+    "SET SESSION allow_auto_random_explicit_insert = ON",
+)
+"""Known to some servers only, or in need of a privilege that may be missing; each is tried and may fail."""
+_UNKNOWN_ZONE = 1298
+_CHUNK = 1 << 20
+
+
+class Connection(_Connection):  # type: ignore[misc] # PyMySQL has no types
+    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory and nothing else."""
+
+    feed: bytes | memoryview = b""
+    """What the running LOAD DATA LOCAL statement sends."""
+
+    def load(self, sql: str, rows: bytes) -> tuple[int, int]:
+        """Run one LOAD DATA LOCAL statement with `rows` as the file; returns (affected rows, warnings)."""
+        self.feed = rows
+        try:
+            affected = self.query(sql)
+        finally:
+            self.feed = b""
+        return affected, self._result.warning_count
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's signature
+        """As PyMySQL does, with a result that knows how to feed; ours never reads unbuffered."""
+        self._result = None
+        result = _FedResult(self)
+        result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows)
+
+
+class _FedResult(MySQLResult):  # type: ignore[misc] # PyMySQL has no types
+    """Answers the server's request for a local file from the connection's buffer."""
+
+    def _read_load_local_packet(self, first_packet: MysqlPacket) -> None:  # noqa: ARG002 - the file name asked for does not matter
+        connection: Connection = self.connection
+        feed = memoryview(connection.feed)
+        for start in range(0, len(feed), _CHUNK):
+            connection.write_packet(feed[start : start + _CHUNK].tobytes())
+        connection.write_packet(b"")
+        answer = connection._read_packet()  # noqa: SLF001 - the base class of this connection
+        if not answer.is_ok_packet():
+            message = "no OK packet after LOAD DATA LOCAL"
+            raise pymysql.err.OperationalError(2014, message)
+        self._read_ok_packet(answer)
+
+
+def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_timeout: int | None = None) -> Connection:
+    """Open a connection and set its session.
+
+    `read_timeout` in seconds; None waits as long as a statement takes. Raises `ConfigError` for a refused login or an
+    unknown time zone, `TargetUnavailable` when the server does not answer.
+    """
+    where: dict[str, Any] = (
+        {"unix_socket": downstream.unix_socket} if downstream.unix_socket else {"host": downstream.host, "port": downstream.port}
+    )
+    tls: dict[str, Any] = {}
+    if downstream.ssl or downstream.ssl_ca:
+        tls = {
+            "ssl_ca": downstream.ssl_ca or None,
+            "ssl_cert": downstream.ssl_cert or None,
+            "ssl_key": downstream.ssl_key or None,
+            "ssl_verify_cert": bool(downstream.ssl_ca),
+            "ssl_verify_identity": bool(downstream.ssl_ca),
+        }
+    try:
+        connection = Connection(
+            **where,
+            **tls,
+            user=downstream.user,
+            password=password,
+            charset="utf8mb4",
+            autocommit=True,
+            local_infile=True,
+            client_flag=CLIENT.FOUND_ROWS,
+            connect_timeout=downstream.connect_timeout,
+            read_timeout=read_timeout,
+        )
+    except (pymysql.err.MySQLError, OSError, RuntimeError) as fault:
+        raise translated(fault, f"cannot connect to the target {downstream.address} as {downstream.user}") from fault
+    _set_session(connection, downstream, ddl=ddl)
+    return connection
+
+
+def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
+    """Everything that the meaning of our statements depends on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = %s", (DDL_MODE if ddl else ROW_MODE,))
+        cursor.execute("SET SESSION foreign_key_checks = 0")
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        _set_zone(cursor, downstream.time_zone)
+        for statement in _OPTIONAL:
+            with suppress(pymysql.err.MySQLError):
+                cursor.execute(statement)
+
+
+def _set_zone(cursor: Any, zone: str) -> None:  # noqa: ANN401 - PyMySQL has no types
+    """Set the session's zone; a zone that the server does not know is given as an offset if it has only ever one."""
+    if zone.upper() in ("UTC", "ETC/UTC", "Z"):
+        zone = "+00:00"
+    try:
+        cursor.execute("SET SESSION time_zone = %s", (zone,))
+    except pymysql.err.MySQLError as fault:
+        if number_of(fault) != _UNKNOWN_ZONE:
+            raise translated(fault, "cannot set the session's time zone") from fault
+        offset = constant_offset(zone)
+        if offset is None:
+            message = (
+                f"the target does not know the time zone {zone}: load its zone tables "
+                "(mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql mysql), or give --tz a fixed offset such as +08:00"
+            )
+            raise ConfigError(message) from fault
+        cursor.execute("SET SESSION time_zone = %s", (offset,))
+
+
+def constant_offset(zone: str) -> str | None:
+    """The offset of a zone that has had no clock change since 1970, as ``+HH:MM``; None for all others."""
+    try:
+        info = zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        return None
+    moments = (dt.datetime(year, month, 1, tzinfo=info) for year in range(1970, 2038) for month in range(1, 13))
+    offsets = {moment.utcoffset() for moment in moments}
+    if len(offsets) != 1 or (offset := offsets.pop()) is None:
+        return None
+    minutes = int(offset.total_seconds() // 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+@contextmanager
+def translating(doing: str) -> Iterator[None]:
+    """Raise our errors for the driver's; `doing` says what was tried."""
+    try:
+        yield
+    except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+        raise translated(fault, doing) from fault

@@ -1,0 +1,110 @@
+"""DdlRunner: one statement, once. The journal says planned → started → done; what was interrupted is settled by looking.
+
+A statement that was started and never answered took effect if the structure of the tables that it names is no longer the one
+noted before it. If it still is, the statement runs again: no row from after it has been written yet, so one that leaves the
+structure as it is (TRUNCATE) may. Only EXCHANGE PARTITION can neither be seen nor repeated; it stops the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pymysql.converters import escape_string
+
+from storage_consumer.errors import DdlFailed, TargetUnavailable
+from storage_consumer.model import TableName
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.touches import DROP_TABLE, mentioned_names
+from storage_consumer.ports import DdlContext, TableProgress
+from storage_consumer.sql_text import has_words, quote, tokens
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns
+from storage_consumer.target.faults import ALREADY_DONE
+from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry, StateStore
+
+_NO_SUCH_TABLE = frozenset((1051,))
+
+
+class DdlRunner:
+    """Runs statements on the target with a journal around each."""
+
+    def __init__(self, database: TargetDatabase, state: StateStore, flavor: str) -> None:
+        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``."""
+        self._database = database
+        self._state = state
+        self._flavor = flavor
+
+    def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
+        """Run `step`, or find out that it took effect; `moved` is stored in the transaction that says so.
+
+        Returns what was changed or found, or an empty text. Raises `DdlFailed` when the target refuses the statement, and
+        `TargetUnavailable` when its outcome is not known yet.
+        """
+        entry = self._state.journal_entry(step)
+        if entry and entry.state in (DONE, SKIPPED):
+            self._state.journal(step, entry.state, note=entry.note, tables=moved)
+            return "done before"
+        action = self._action(step, context)
+        if not action.statement:
+            self._state.journal(step, SKIPPED, note="; ".join(action.notes), tables=moved)
+            return "; ".join(action.notes)
+        note = self._once(step, action, entry, context)
+        note = "; ".join(filter(None, (*action.notes, note)))
+        self._state.journal(step, DONE, note=note, tables=moved)
+        return note
+
+    def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
+        """What to run; a database that the source had before its changefeed is made first."""
+        name = step.name
+        collation = None if context.database_is_ours else self._database.database_collation(name.schema)
+        if name.table and not context.database_is_ours and collation is None:
+            defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            self._database.execute_ddl(f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version)
+        if not step.ensure:
+            return action_for(step.definition, self._flavor, collation)
+        if self._database.describe([name]):
+            return DdlAction(statement="", schema="", notes=("the table is there",))
+        statement = create_from_columns(step.definition, escape_string)
+        note = "made from the columns of the schema file, which tells no indexes, defaults, charsets or generated columns"
+        return DdlAction(statement=statement, schema=name.schema, notes=(note,))
+
+    def _once(self, step: DdlStep, action: DdlAction, entry: JournalEntry | None, context: DdlContext) -> str:
+        """Run the statement unless it took effect; returns what was found."""
+        names = self._names(step)
+        interrupted = entry is not None and entry.state == STARTED
+        if interrupted and entry is not None:
+            if self._database.is_running(action.statement):
+                message = f"the DDL of {step.name} with version {step.version} is still running on the target"
+                raise TargetUnavailable(message)
+            if self._database.fingerprint(names) != entry.structure_before:
+                return "it had taken effect when an earlier run was interrupted"
+            self._refuse_if_unknowable(step)
+        before = self._database.fingerprint(names)
+        for state in (PLANNED, STARTED):
+            self._state.journal(step, state, statement=action.statement, structure_before=before)
+        ignorable = ALREADY_DONE if interrupted else frozenset()
+        if step.definition.ddl_type == DROP_TABLE and not context.table_was_seen:
+            ignorable |= _NO_SUCH_TABLE
+        try:
+            return self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
+        except DdlFailed as fault:
+            self._state.journal(step, FAILED, note=str(fault))
+            message = (
+                f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. "
+                f"The statement is: {action.statement[:500]}. Make the target's table fit, then start again: it is tried again"
+            )
+            raise DdlFailed(message) from fault
+
+    def _names(self, step: DdlStep) -> list[TableName]:
+        """Whose structure shows whether the statement took effect."""
+        return sorted(mentioned_names(step.definition))
+
+    def _refuse_if_unknowable(self, step: DdlStep) -> None:
+        """Stop where neither looking nor repeating is right."""
+        if has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
+            message = (
+                f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not show whether "
+                "it took effect. Compare the rows, exchange by hand if it did not, then set its row in the state schema's "
+                "ddl_journal to state 'done' and start again"
+            )
+            raise DdlFailed(message)

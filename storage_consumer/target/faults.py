@@ -1,0 +1,58 @@
+"""MySQL error numbers to our errors: try again, stop the table, or "that was done already"."""
+
+from __future__ import annotations
+
+import pymysql.err
+
+from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
+
+CONFLICTS = frozenset((1205, 1213))
+"""Lock wait timeout, deadlock: the whole transaction is played again."""
+_CONNECTION = frozenset((0, 1040, 1053, 1129, 1152, 1159, 1160, 1161, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031))
+_READ_ONLY = frozenset((1290, 1792, 1836))
+_FULL = frozenset((1021, 1114, 3, 28))
+_LOGIN = frozenset((1044, 1045, 1130, 1142, 1143, 1227, 1698))
+
+ALREADY_DONE = frozenset((1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831))
+"""What a statement that took effect before answers when it runs again; TiCDC's MySQL sink ignores the same numbers."""
+
+
+def number_of(fault: BaseException) -> int:
+    """The server's or driver's error number, 0 where there is none."""
+    arguments = fault.args
+    return arguments[0] if arguments and isinstance(arguments[0], int) else 0
+
+
+def is_conflict(fault: BaseException) -> bool:
+    """Whether the transaction lost against another one and may be played again."""
+    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in CONFLICTS
+
+
+def is_connection_loss(fault: BaseException) -> bool:
+    """Whether the server could not be reached or the connection broke; nobody knows whether a commit took effect."""
+    if isinstance(fault, OSError | EOFError):
+        return True
+    return isinstance(fault, pymysql.err.InterfaceError) or (
+        isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in _CONNECTION
+    )
+
+
+def translated(fault: BaseException, doing: str) -> StorageConsumerError:
+    """Our error for a driver's one; `doing` says what was tried, without any secret."""
+    text = f"{doing}: {described(fault)}"
+    if is_connection_loss(fault) or is_conflict(fault):
+        return TargetUnavailable(text)
+    if number_of(fault) in _READ_ONLY:
+        return TargetUnavailable(f"{text} (the target is read-only: make it writable or point at its primary)")
+    if number_of(fault) in _FULL:
+        return TargetUnavailable(f"{text} (the target's disk or table space is full)")
+    if number_of(fault) in _LOGIN:
+        return ConfigError(f"{text} (check user, password and privileges of the downstream URI)")
+    return RowRefused(text)
+
+
+def described(fault: BaseException) -> str:
+    """The server's number and text in one line."""
+    if isinstance(fault, pymysql.err.MySQLError) and len(fault.args) > 1:
+        return f"error {fault.args[0]}: {fault.args[1]}"
+    return f"{type(fault).__name__}: {fault}"

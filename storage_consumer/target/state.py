@@ -1,0 +1,298 @@
+"""StateStore: lease, progress and DDL journal in the target. Progress never runs ahead of rows.
+
+Every transaction here first locks the lease row and checks that it is still ours. Write transactions of tasks do not touch
+that row: each locks its own *slot*, which carries the epoch and the open window. Opening a window updates all slots, and so
+waits for every transaction that is still running; what comes later from an older window or owner finds the slot changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import create_engine, delete, func, select, text, update
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.elements import ColumnElement
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.consumers.manager import Restart
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.ports import TableProgress
+from storage_consumer.sql_text import quote
+from storage_consumer.target.connection import connect
+from storage_consumer.target.faults import translated
+from storage_consumer.target.state_tables import STATE_VERSION, StateTables
+
+PLANNED, STARTED, DONE, SKIPPED, FAILED = "planned", "started", "done", "skipped", "failed"
+SERIAL_SLOTS = 16
+"""Slots beyond those of the partitions, for tables whose write transactions queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """What the journal says of one statement."""
+
+    state: str
+    structure_before: str
+    note: str
+
+
+class StateStore:
+    """The state of one feed in one target. Raises `TargetUnavailable`, `LeaseLost` and `ConfigError`."""
+
+    def __init__(self, downstream: Downstream, password: str) -> None:
+        """Nothing is connected before `open`."""
+        self._schema = downstream.state_schema
+        self._tables = StateTables(downstream.state_schema)
+        self._engine = create_engine(
+            "mysql+pymysql://", creator=lambda: connect(downstream, password), pool_pre_ping=True, pool_size=2
+        )
+        self.epoch = 0
+        self._holder = ""
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    # creation
+
+    def open(self, upstream: str) -> None:
+        """Create the state schema if it is not there. Raises `ConfigError` for another version or another bucket's state."""
+        tables = self._tables
+        with self._translated("creating the state schema"), self._engine.begin() as connection:
+            found = connection.execute(
+                text("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :name"), {"name": self._schema}
+            )
+            if not found.scalar_one():
+                options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+                connection.execute(text(f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}".replace(":", "\\:")))
+            tables.metadata.create_all(connection)
+            for table, row in (
+                (tables.version, {"id": 1, "version": STATE_VERSION}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.now(6)}),
+                (tables.feed, {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0}),
+            ):
+                connection.execute(insert(table).prefix_with("IGNORE").values(row))
+            version = connection.execute(select(tables.version.c.version)).scalar_one()
+            known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
+        if version != STATE_VERSION:
+            message = f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}"
+            raise ConfigError(message)
+        if known != upstream:
+            message = (
+                f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: "
+                "give this bucket a state schema of its own (--state-schema)"
+            )
+            raise ConfigError(message)
+
+    # lease
+
+    def acquire(self, holder: str, ttl: float, *, previous_is_dead: bool = False) -> str:
+        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text.
+
+        `previous_is_dead`: the present holder is known to be gone, so its lease need not run out (fencing protects in any case).
+        """
+        lease = self._tables.lease
+        with self._translated("acquiring the lease"), self._engine.begin() as connection:
+            row = connection.execute(
+                select(lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.now(6)).label("expired")).with_for_update()
+            ).one()
+            if row.holder and not row.expired and not previous_is_dead:
+                return str(row.holder)
+            connection.execute(
+                update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl))
+            )
+        self.epoch, self._holder = row.epoch + 1, holder
+        return ""
+
+    def renew(self, ttl: float) -> bool:
+        """Hold the lease for `ttl` seconds from now; False if it is no longer ours."""
+        lease = self._tables.lease
+        with self._translated("renewing the lease"), self._engine.begin() as connection:
+            result = connection.execute(
+                update(lease)
+                .where(lease.c.epoch == self.epoch, lease.c.holder == self._holder)
+                .values(expires_at=_in_seconds(ttl))
+            )
+            return bool(result.rowcount)
+
+    def release(self) -> None:
+        """Give the lease back, if it is still ours."""
+        lease = self._tables.lease
+        with self._translated("releasing the lease"), self._engine.begin() as connection:
+            connection.execute(
+                update(lease).where(lease.c.epoch == self.epoch, lease.c.holder == self._holder).values(holder="")
+            )
+
+    # reading
+
+    def load(self) -> tuple[Restart, int]:
+        """What an earlier run left, and the highest storage checkpoint that it saw."""
+        tables = self._tables
+        with self._owned("reading the state") as connection:
+            feed = connection.execute(select(tables.feed)).one()
+            progress = connection.execute(select(tables.tables)).all()
+            files = connection.execute(select(tables.files)).all()
+            journal = connection.execute(
+                select(tables.journal.c.table_dir, tables.journal.c.version, tables.journal.c.checksum).where(
+                    tables.journal.c.state.in_((DONE, SKIPPED))
+                )
+            ).all()
+        restart = Restart(
+            checkpoint=feed.checkpoint,
+            tables={row.table_dir: row.checkpoint for row in progress},
+            halted=frozenset(row.table_dir for row in progress if row.state == "halted"),
+            dropped=frozenset(row.table_dir for row in progress if row.state == "dropped"),
+            done={row.stream: row.done_upto for row in files},
+            journalled=frozenset((row.table_dir, row.version, row.checksum) for row in journal),
+        )
+        return restart, feed.storage_checkpoint
+
+    def journal_entry(self, step: DdlStep) -> JournalEntry | None:
+        """What the journal says of a statement, None if nothing."""
+        journal = self._tables.journal
+        with self._owned("reading the DDL journal") as connection:
+            row = connection.execute(select(journal).where(self._is(step))).one_or_none()
+        if row is None:
+            return None
+        return JournalEntry(state=row.state, structure_before=row.structure_before, note=row.note)
+
+    # writing
+
+    def open_window(self, partitions: int, storage_checkpoint: int) -> int:
+        """Fence off everything older and return the id of the new window; `partitions` slots are ready afterwards."""
+        tables = self._tables
+        with self._owned("opening a window") as connection:
+            connection.execute(
+                update(tables.feed).values(
+                    window_id=tables.feed.c.window_id + 1,
+                    storage_checkpoint=func.greatest(tables.feed.c.storage_checkpoint, storage_checkpoint),
+                )
+            )
+            window_id = connection.execute(select(tables.feed.c.window_id)).scalar_one()
+            there = connection.execute(select(func.count()).select_from(tables.slots)).scalar_one()
+            wanted = partitions + SERIAL_SLOTS
+            if missing := [{"slot": n - SERIAL_SLOTS, "epoch": 0, "window_id": 0} for n in range(there, wanted)]:
+                connection.execute(insert(tables.slots), missing)
+            connection.execute(update(tables.slots).values(epoch=self.epoch, window_id=window_id))
+        return int(window_id)
+
+    def save(
+        self, *, tables: Iterable[TableProgress], streams: Mapping[str, int], checkpoint: int, storage_checkpoint: int
+    ) -> None:
+        """Store what moved: tables, per stream the number up to which its files are finished, and the whole's checkpoint."""
+        feed = self._tables.feed
+        with self._owned("storing the progress") as connection:
+            self._put_tables(connection, tables)
+            if streams:
+                statement = insert(self._tables.files).values([{"stream": s, "done_upto": n} for s, n in streams.items()])
+                connection.execute(statement.on_duplicate_key_update(done_upto=statement.inserted.done_upto))
+            connection.execute(
+                update(feed).values(
+                    checkpoint=func.greatest(feed.c.checkpoint, checkpoint),
+                    storage_checkpoint=func.greatest(feed.c.storage_checkpoint, storage_checkpoint),
+                )
+            )
+
+    def journal(
+        self,
+        step: DdlStep,
+        state: str,
+        *,
+        statement: str = "",
+        structure_before: str = "",
+        note: str = "",
+        tables: Iterable[TableProgress] = (),
+    ) -> None:
+        """Store where a statement stands; with ``done`` or ``skipped`` the tables that it moved go in the same transaction."""
+        finished = state in (DONE, SKIPPED, FAILED)
+        values = {"state": state, "note": note[:60_000]}
+        if state in (PLANNED, STARTED):
+            values |= {"statement": statement, "structure_before": structure_before}
+        times = {"started_at": func.now(6)} if state == STARTED else {"finished_at": func.now(6)} if finished else {}
+        with self._owned("writing the DDL journal") as connection:
+            row = {
+                "table_dir": step.table_dir,
+                "version": step.version,
+                "checksum": step.definition.checksum,
+                "schema_name": step.name.schema,
+                "table_name": step.name.table,
+                "query": step.definition.query,
+                "statement": statement,
+                "structure_before": structure_before,
+            }
+            connection.execute(
+                insert(self._tables.journal).values(row | values | times).on_duplicate_key_update(**values, **times)
+            )
+            self._put_tables(connection, tables)
+
+    def forget_streams(self, streams: Iterable[str]) -> None:
+        """Drop what is stored of streams that are no longer listed."""
+        with self._owned("tidying the file progress") as connection:
+            connection.execute(delete(self._tables.files).where(self._tables.files.c.stream.in_(list(streams))))
+
+    # helpers
+
+    def _put_tables(self, connection: Connection, tables: Iterable[TableProgress]) -> None:
+        rows = [
+            {
+                "table_dir": table.table_dir,
+                "schema_name": table.schema,
+                "table_name": table.table,
+                "checkpoint": table.checkpoint,
+                "state": table.state,
+                "error": table.error[:16_000],
+            }
+            for table in tables
+        ]
+        if rows:
+            statement = insert(self._tables.tables).values(rows)
+            new = statement.inserted
+            connection.execute(
+                statement.on_duplicate_key_update(
+                    schema_name=new.schema_name,
+                    table_name=new.table_name,
+                    checkpoint=func.greatest(self._tables.tables.c.checkpoint, new.checkpoint),
+                    state=new.state,
+                    error=new.error,
+                )
+            )
+
+    def _is(self, step: DdlStep) -> ColumnElement[bool]:
+        """The condition that a journal row is this statement's."""
+        columns = self._tables.journal.c
+        return (
+            (columns.table_dir == step.table_dir)
+            & (columns.version == step.version)
+            & (columns.checksum == step.definition.checksum)
+        )
+
+    @contextmanager
+    def _owned(self, doing: str) -> Iterator[Connection]:
+        """A transaction that goes through only while the lease is ours."""
+        with self._translated(doing), self._engine.begin() as connection:
+            epoch = connection.execute(select(self._tables.lease.c.epoch).with_for_update()).scalar_one()
+            if epoch != self.epoch:
+                message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
+                raise LeaseLost(message)
+            yield connection
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        """Our errors for the driver's; what the server refuses of the state itself is no row's fault."""
+        try:
+            yield
+        except DBAPIError as fault:
+            error = translated(fault.orig or fault, doing)
+            if isinstance(error, RowRefused):
+                error = StorageConsumerError(str(error))
+            raise error from fault
+
+
+def _in_seconds(ttl: float) -> object:
+    """A moment by the database's clock."""
+    return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, NOW(6))")

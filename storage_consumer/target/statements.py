@@ -1,0 +1,135 @@
+"""Row changes to SQL text. Pure: no value gets in but as a checked number, a hexadecimal string or an escaped literal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.decoding.wire import decode_line
+from storage_consumer.model import TableName
+from storage_consumer.sql_text import quote
+from storage_consumer.work import KeyPart, TableWork, WireColumn
+
+Escape = Callable[[str], str]
+"""The driver's escaping of a string literal's content."""
+
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_DIGITS = re.compile(r"\d+", re.ASCII)
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
+_NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
+_TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
+
+
+def qualified(name: TableName) -> str:
+    """``schema``.``table`` in backquotes."""
+    return f"{quote(name.schema)}.{quote(name.table)}"
+
+
+def load_data(work: TableWork) -> str:
+    """LOAD DATA LOCAL that replaces rows by key, one line per row as `LineEncoder` writes them."""
+    fields, sets = [], []
+    for number, column in enumerate(work.written):
+        if column.kind is WireKind.TEXT:
+            fields.append(quote(column.name))
+        else:
+            fields.append(f"@v{number}")
+            value = f"UNHEX(@v{number})" if column.kind is WireKind.HEX else f"CAST(@v{number} AS UNSIGNED)"
+            sets.append(f"{quote(column.name)} = {value}")
+    return (
+        f"LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE {qualified(work.name)} CHARACTER SET utf8mb4 "
+        "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
+        f"({', '.join(fields)})" + (f" SET {', '.join(sets)}" if sets else "")
+    )
+
+
+def write_rows(verb: str, work: TableWork, lines: Sequence[str], escape: Escape) -> str:
+    """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows."""
+    columns = ", ".join(quote(column.name) for column in work.written)
+    rows = ",".join(
+        "(" + ",".join(literal(text, column, escape) for text, column in zip(decode_line(line), work.written, strict=True)) + ")"
+        for line in lines
+    )
+    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES {rows}"
+
+
+def delete_keys(work: TableWork, lines: Sequence[str], escape: Escape) -> str:
+    """One DELETE of many keys; a key that is not there is no error."""
+    table = qualified(work.name)
+    if len(work.key) == 1:
+        part = work.key[0]
+        values = ",".join(key_literal(decode_line(line)[0], part, escape) for line in lines)
+        return f"DELETE FROM {table} WHERE {key_expression(part)} IN ({values})"
+    keys = ",".join(
+        "(" + ",".join(key_literal(text, part, escape) for text, part in zip(decode_line(line), work.key, strict=True)) + ")"
+        for line in lines
+    )
+    return f"DELETE FROM {table} WHERE ({', '.join(key_expression(part) for part in work.key)}) IN ({keys})"
+
+
+def key_expression(part: KeyPart) -> str:
+    """What a key's value is compared with."""
+    name = quote(part.column.name)
+    return name if part.prefix is None else f"LEFT({name}, {part.prefix})"
+
+
+def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
+    """A key's value. A FLOAT is cast, since the column's single precision never equals a double."""
+    if text is None:
+        message = f"NULL in the key column {part.column.name}"
+        raise ValueError(message)
+    column = part.column
+    if column.type == "YEAR":
+        return _checked(_DIGITS, text, column).lstrip("0") or "0"
+    if column.type == "FLOAT":
+        return f"CAST({_checked(_NUMBER, text, column)} AS FLOAT)"
+    value = literal(text, column, escape)
+    return value if part.prefix is None else f"LEFT({value}, {part.prefix})"
+
+
+def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
+    """A value to write. Raises `ValueError` for text that is not what the column's kind promises."""
+    if text is None:
+        return "NULL"
+    if column.kind is WireKind.HEX:
+        return f"x'{_checked(_HEX, text, column)}'"
+    if column.kind is WireKind.UNSIGNED:
+        return _checked(_DIGITS, text, column)
+    if column.type in _NUMERIC:
+        return _checked(_NUMBER, text, column)
+    return f"'{escape(text)}'"
+
+
+def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
+    """`text`, if it is of the pattern through and through."""
+    if pattern.fullmatch(text) is None:
+        message = f"column {column.name}: {text[:40]!r} is not a value of {column.type}"
+        raise ValueError(message)
+    return text
+
+
+def delete_one(work: TableWork, line: str, escape: Escape, *, json_equals: str) -> str:
+    """DELETE of one row of a keyless table by all its columns, NULL equal to NULL, texts to the last byte.
+
+    `json_equals`: how this server compares JSON by meaning, with ``{column}`` and ``{value}``.
+    """
+    conditions = [
+        _same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
+    ]
+    return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT 1"
+
+
+def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:
+    """The condition that a column holds exactly this value."""
+    name = quote(column.name)
+    if text is None:
+        return f"{name} IS NULL"
+    if column.type == "JSON":
+        return json_equals.format(column=name, value=f"'{escape(text)}'")
+    if column.type == "YEAR":
+        return f"{name} = {_checked(_DIGITS, text, column).lstrip('0') or '0'}"
+    if column.type == "FLOAT":
+        return f"{name} = CAST({_checked(_NUMBER, text, column)} AS FLOAT)"
+    if column.kind is WireKind.TEXT and column.type in _TEXTS:
+        return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) = CAST('{escape(text)}' AS BINARY)"
+    return f"{name} = {literal(text, column, escape)}"

@@ -1,0 +1,273 @@
+"""TargetWriter: what a task does to the target. One connection, one slot; every transaction checks the fence first."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import pymysql.err
+from pymysql.converters import escape_string
+
+from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.sql_text import quote
+from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.faults import is_conflict, is_connection_loss, translated
+from storage_consumer.target.state import SERIAL_SLOTS
+from storage_consumer.target.statements import delete_keys, delete_one, load_data, write_rows
+from storage_consumer.work import JobSpec, TableWork
+
+TRANSACTION_ROWS = 10_000
+TRANSACTION_SIZE = 8 << 20
+"""Characters of row text."""
+STATEMENT_ROWS = 1_000
+CONFLICT_TRIES = 20
+CONNECTION_TRIES = 6
+_Result = TypeVar("_Result")
+
+
+class TargetWriter:
+    """A `pipeline.RowWriter` over one connection."""
+
+    def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
+        """`partition`: this task's number, hence its slot."""
+        self._spec = spec
+        self._password = password
+        self._partition = partition
+        self._load_data = spec.load_data
+        self._connection: Connection | None = None
+        self._statement_size = min(TRANSACTION_SIZE, spec.max_packet // 8)
+        self._json_equals = ""
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    # the three ways of writing
+
+    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+        """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
+        written = 0
+        for batch in _batches(deletes, TRANSACTION_ROWS, TRANSACTION_SIZE):
+            written += self._transaction(work, partial(self._delete, work, batch))
+        for batch in _batches(upserts, TRANSACTION_ROWS, TRANSACTION_SIZE):
+            written += self._transaction(work, partial(self._upsert, work, batch))
+        return written
+
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+        """Write runs of upserts and deletes in their order."""
+        written = 0
+        for upsert, rows in ordered:
+            write = self._upsert if upsert else self._delete
+            for batch in _batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
+                written += self._transaction(work, partial(write, work, batch))
+        return written
+
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+        """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""
+        written, size = 0, 0
+        held: list[tuple[int, list[tuple[bool, str]]]] = []
+        for commit_ts, events in groups:
+            if held and size >= TRANSACTION_ROWS:
+                written += self._events(work, held, until=held[-1][0])
+                held, size = [], 0
+            held.append((commit_ts, events))
+            size += len(events)
+        if held:
+            written += self._events(work, held, until=held[-1][0])
+        return written
+
+    def _events(self, work: TableWork, groups: Sequence[tuple[int, list[tuple[bool, str]]]], *, until: int) -> int:
+        """One transaction of a keyless table: its checkpoint goes to `until` (inclusive) with the rows."""
+
+        def write() -> int:
+            if self._stored_checkpoint(work) >= until:
+                return 0  # the answer to an earlier try was lost, not the transaction
+            written = 0
+            for commit_ts, events in groups:
+                written += self._write_group(work, commit_ts, events)
+            self._store_checkpoint(work, until)
+            return written
+
+        return self._transaction(work, write)
+
+    def _write_group(self, work: TableWork, commit_ts: int, events: Sequence[tuple[bool, str]]) -> int:
+        """The events of one commit ts: deletes one by one, each of which must hit a row, then inserts."""
+        for _, line in (event for event in events if not event[0]):
+            statement = delete_one(work, line, escape_string, json_equals=self._json())
+            if self._query(statement) != 1:
+                message = (
+                    f"{work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
+                    "the table was changed by someone else, or its rows were not complete at the start"
+                )
+                raise RowRefused(message)
+        for batch in _batches([line for upsert, line in events if upsert], STATEMENT_ROWS, self._statement_size):
+            self._query(write_rows("INSERT", work, batch, escape_string))
+        return len(events)
+
+    # statements
+
+    def _delete(self, work: TableWork, rows: Sequence[str]) -> int:
+        """Delete keys that may or may not be there."""
+        return sum(
+            self._query(delete_keys(work, batch, escape_string))
+            for batch in _batches(rows, STATEMENT_ROWS, self._statement_size)
+        )
+
+    def _upsert(self, work: TableWork, rows: Sequence[str]) -> int:
+        """Replace rows by key, by LOAD DATA where that may be and raised no warning, else by literals."""
+        if self._load_data and self._load(work, rows):
+            return len(rows)
+        for batch in _batches(rows, STATEMENT_ROWS, self._statement_size):
+            self._query(write_rows("REPLACE", work, batch, escape_string))
+        return len(rows)
+
+    def _load(self, work: TableWork, rows: Sequence[str]) -> bool:
+        """LOAD DATA LOCAL from memory; False if the server changed or refused a value, and nothing of it is left.
+
+        Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning takes the rows back; the same rows
+        as literals then either go in as they are or raise the error that names the row and the column.
+        """
+        connection = self._live()
+        self._query("SAVEPOINT before_load")
+        try:
+            _, warnings = connection.load(load_data(work), ("\n".join(rows) + "\n").encode())
+        except pymysql.err.MySQLError as fault:
+            if is_conflict(fault) or is_connection_loss(fault):
+                raise
+            warnings = 1
+        if warnings:
+            self._query("ROLLBACK TO SAVEPOINT before_load")
+        return not warnings
+
+    def _query(self, sql: str) -> int:
+        """Run one statement; returns the number of matched rows."""
+        return int(self._live().query(sql))
+
+    # transactions
+
+    def _transaction(self, work: TableWork, body: Callable[[], int]) -> int:
+        """Run `body` between the check of the fence and the commit; played again after a deadlock or a lost connection.
+
+        A commit whose answer was lost is played again as a whole: last states are idempotent, events look at the stored
+        checkpoint first.
+        """
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                self._query("START TRANSACTION")
+                self._check_fence(work)
+                written = body()
+                self._query("COMMIT")
+            except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+                self._recover(fault, tries, work)
+            except ValueError as fault:
+                self._rollback()
+                message = f"{work.name}: {fault}"
+                raise RowRefused(message) from fault
+            except BaseException:
+                self._rollback()
+                raise
+            else:
+                return written
+
+    def _recover(self, fault: Exception, tries: int, work: TableWork) -> None:
+        """Make ready for another try, or raise what the caller has to know."""
+        if is_conflict(fault) and tries < CONFLICT_TRIES:
+            self._rollback()
+            _pause(tries, 0.02)
+        elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
+            self._forget()
+            _pause(tries, 0.2)
+        else:
+            self._rollback()
+            raise translated(fault, f"writing {work.name}") from fault
+
+    def _check_fence(self, work: TableWork) -> None:
+        """Lock this task's slot (and the table's, if its writers queue) and see that window and owner are still ours."""
+        slots = [self._partition]
+        if work.serial:
+            slots.append(-1 - work.index % SERIAL_SLOTS)
+        for slot in slots:
+            row = self._row(f"SELECT epoch, window_id FROM {self._state('slots')} WHERE slot = {slot} FOR UPDATE")
+            if row != (self._spec.epoch, self._spec.window_id):
+                message = f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
+                raise LeaseLost(message)
+
+    def _stored_checkpoint(self, work: TableWork) -> int:
+        """The table's stored checkpoint, 0 if there is none."""
+        where = f"table_dir = '{escape_string(work.table_dir)}'"
+        row = self._row(f"SELECT checkpoint FROM {self._state('table_progress')} WHERE {where} FOR UPDATE")  # noqa: S608 - escaped
+        return int(row[0]) if row else 0
+
+    def _store_checkpoint(self, work: TableWork, checkpoint: int) -> None:
+        """Move the table's stored checkpoint within the running transaction."""
+        names = (work.table_dir, work.name.schema, work.name.table)
+        values = ", ".join(f"'{escape_string(name)}'" for name in names)
+        self._query(
+            f"INSERT INTO {self._state('table_progress')} (table_dir, schema_name, table_name, checkpoint, state, error) "
+            f"VALUES ({values}, {checkpoint}, 'running', '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
+        )
+
+    # the connection
+
+    def _live(self) -> Connection:
+        """The connection, opened at first use."""
+        if self._connection is None:
+            self._connection = connect(self._spec.downstream, self._password)
+        return self._connection
+
+    def _forget(self) -> None:
+        """Drop a broken connection."""
+        if self._connection is not None:
+            self._connection._force_close()  # noqa: SLF001 - close() would write to the broken socket
+        self._connection = None
+
+    def _rollback(self) -> None:
+        """Take back what is open; a connection that cannot do so is dropped, which takes it back as well."""
+        try:
+            if self._connection is not None:
+                self._connection.query("ROLLBACK")
+        except (pymysql.err.MySQLError, OSError, EOFError):
+            self._forget()
+
+    def _row(self, sql: str) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+        with self._live().cursor() as cursor:
+            cursor.execute(sql)
+            row: tuple[Any, ...] | None = cursor.fetchone()
+            return row
+
+    def _json(self) -> str:
+        """How this server compares JSON by meaning."""
+        if not self._json_equals:
+            version = str((self._row("SELECT VERSION()") or ("",))[0])
+            self._json_equals = (
+                "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
+            )
+        return self._json_equals
+
+    def _state(self, table: str) -> str:
+        """A state table's full name."""
+        return f"{quote(self._spec.downstream.state_schema)}.{quote(table)}"
+
+
+def _batches(rows: Sequence[str], most: int, most_size: int) -> Iterator[Sequence[str]]:
+    """`rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` characters."""
+    first = size = 0
+    for index, row in enumerate(rows):
+        if index > first and (index - first >= most or size + len(row) > most_size):
+            yield rows[first:index]
+            first, size = index, 0
+        size += len(row)
+    if first < len(rows):
+        yield rows[first:]
+
+
+def _pause(tries: int, base: float) -> None:
+    """Wait a little longer after each try, never as long as another task does."""
+    time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
