@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS, OWN_TABLE
-from storage_consumer.config.parsers import boolean, did_you_mean
+from storage_consumer.config.options import OPTIONS, OWN_TABLE
+from storage_consumer.config.parsers import Document, boolean, did_you_mean
 from storage_consumer.errors import ConfigError
 
 ANY: Mapping[str, object] = {"*": None}
@@ -141,15 +141,6 @@ REFUSALS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """One TOML file, or a mapping in its place."""
-
-    source: str
-    """The file's name, for messages."""
-    content: Mapping[str, object]
-
-
 def read_document(config: object) -> Document:
     """The content of a TOML file, or the mapping itself; raises `ConfigError` if the file can't be read as TOML."""
     if isinstance(config, Document):
@@ -206,14 +197,13 @@ def _check_value(source: str, value: object, below: object, where: str) -> None:
 
 
 def _elsewhere(key: str, known: Mapping[str, object], where: str) -> str:
-    """The nearest key of the same table; else say in which table the key itself would be right."""
-    near = did_you_mean(key, known)
-    if near:
-        return near
-    if where != OWN_TABLE and key.replace("-", "_") in BY_KEYWORD:
-        return f"; it belongs into [{OWN_TABLE}]"
+    """In which table the key would be right; else the nearest key of its own table."""
     homes = [dotted.rpartition(".")[0] for dotted in _dotted(KNOWN) if dotted.rpartition(".")[2] == key]
-    return f"; it belongs into [{homes[0]}]" if homes and homes[0] else ""
+    if not homes:
+        return did_you_mean(key, known)
+    below = [home for home in homes if where and home.startswith(f"{where}.")]
+    home = (below or [OWN_TABLE] * (OWN_TABLE in homes) or homes)[0]
+    return f"; it belongs into [{home}]" if home else "; it belongs to the top of the file"
 
 
 def _dotted(known: Mapping[str, object], prefix: str = "") -> Iterator[str]:

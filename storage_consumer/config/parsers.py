@@ -10,6 +10,7 @@ import math
 import re
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 Parser = Callable[[object], object]
@@ -23,6 +24,15 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
 _SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
 _SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
 _MAX_OFFSET_MINUTES = 14 * 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One TOML file that was read in, or a mapping in its place."""
+
+    source: str
+    """The file's name, for messages."""
+    content: Mapping[str, object]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -134,7 +144,7 @@ def config_paths(value: object) -> object:
     """What ``config`` may be: a path, a mapping, or several of these (a later one adds to and overrides the earlier)."""
     items = value if isinstance(value, (list, tuple)) else [value]
     for item in items:
-        if not isinstance(item, (str, Path, Mapping)) or item == "":
+        if not isinstance(item, (str, Path, Mapping, Document)) or item == "":
             raise ValueError(f"a path of a TOML file or a mapping is expected, not {type(item).__name__} {item!r:.80}")
     return list(items)
 

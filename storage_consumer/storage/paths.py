@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from storage_consumer.config.settings import DateSeparator
@@ -166,8 +166,9 @@ def place_directory(
             return placed
     return (
         _misfit(splits, tables, date_separator)
-        or _likeliest(fitting)
+        or _likeliest([placed for placed in fitting if placed.version >= _ID_LIMIT])
         or _misfit(splits, None, date_separator)
+        or _likeliest(fitting)
         or Ignored(reason=UNKNOWN)
     )
 
@@ -239,10 +240,7 @@ def _misfit(
 
 
 def _likeliest(fitting: list[DataDirectory]) -> DataDirectory | None:
-    """Of several readings the one whose version looks like a TSO, then the one with a partition."""
+    """Of several readings the one with a partition."""
     if not fitting:
         return None
-    best = max(fitting, key=lambda placed: (placed.version >= _ID_LIMIT, placed.partition is not None))
-    return DataDirectory(
-        table_dir=best.table_dir, version=best.version, partition=best.partition, date=best.date, known=False
-    )
+    return replace(max(fitting, key=lambda placed: placed.partition is not None), known=False)

@@ -17,6 +17,7 @@ import pymysql
 from pymysql.connections import Connection as _Connection
 from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
+from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
@@ -41,11 +42,13 @@ _UNKNOWN_ZONE = 1298
 _CHUNK = 1 << 20
 
 
-class Connection(_Connection):  # type: ignore[misc] # PyMySQL has no types
+class Connection(_Connection[Cursor]):
     """A PyMySQL connection that can feed LOAD DATA LOCAL from memory and nothing else."""
 
-    feed: bytes | memoryview = b""
+    feed: bytes = b""
     """What the running LOAD DATA LOCAL statement sends."""
+    warnings: int = 0
+    """How many warnings the last statement raised."""
 
     def load(self, sql: str, rows: bytes) -> tuple[int, int]:
         """Run one LOAD DATA LOCAL statement with `rows` as the file; returns (affected rows, warnings)."""
@@ -54,7 +57,7 @@ class Connection(_Connection):  # type: ignore[misc] # PyMySQL has no types
             affected = self.query(sql)
         finally:
             self.feed = b""
-        return affected, self._result.warning_count
+        return affected, self.warnings
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's signature
         """As PyMySQL does, with a result that knows how to feed; ours never reads unbuffered."""
@@ -62,25 +65,31 @@ class Connection(_Connection):  # type: ignore[misc] # PyMySQL has no types
         result = _FedResult(self)
         result.read()
         self._result = result
+        self.warnings = result.warning_count or 0
         if result.server_status is not None:
             self.server_status = result.server_status
-        return int(result.affected_rows)
+        return int(result.affected_rows or 0)
 
 
-class _FedResult(MySQLResult):  # type: ignore[misc] # PyMySQL has no types
+class _FedResult(MySQLResult):
     """Answers the server's request for a local file from the connection's buffer."""
 
+    def __init__(self, connection: Connection) -> None:
+        """`connection`: the one whose answer this is."""
+        super().__init__(connection)
+        self._feeder = connection
+
     def _read_load_local_packet(self, first_packet: MysqlPacket) -> None:  # noqa: ARG002 - the file name asked for does not matter
-        connection: Connection = self.connection
+        connection = self._feeder
         feed = memoryview(connection.feed)
         for start in range(0, len(feed), _CHUNK):
             connection.write_packet(feed[start : start + _CHUNK].tobytes())
         connection.write_packet(b"")
-        answer = connection._read_packet()  # noqa: SLF001 - the base class of this connection
+        answer: MysqlPacket = connection._read_packet()  # type: ignore[no-untyped-call] # noqa: SLF001 - the base class of this connection
         if not answer.is_ok_packet():
             message = "no OK packet after LOAD DATA LOCAL"
             raise pymysql.err.OperationalError(2014, message)
-        self._read_ok_packet(answer)
+        self._read_ok_packet(answer)  # type: ignore[attr-defined] # not in the stubs
 
 
 def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_timeout: int | None = None) -> Connection:

@@ -118,12 +118,10 @@ def _charsets(found: Sequence[Token]) -> list[Edit]:
     """The source's default collation after each charset that stands without one."""
     edits: list[Edit] = []
     for index, token in enumerate(found):
-        if token.upper == "SET" and index and found[index - 1].upper == "CHARACTER":
-            at = index + 1
-        elif token.upper == "CHARSET":
-            at = index + 1
-        else:
+        after_character = token.upper == "SET" and index and found[index - 1].upper == "CHARACTER"
+        if not after_character and token.upper != "CHARSET":
             continue
+        at = index + 1
         at += at < len(found) and found[at].text == "="
         collation = SOURCE_COLLATIONS.get(found[at].name.strip("'\"").lower()) if at < len(found) else None
         if collation and not _collated(found, at, token.depth):

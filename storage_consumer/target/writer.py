@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pymysql.err
 from pymysql.converters import escape_string
@@ -25,7 +25,6 @@ TRANSACTION_SIZE = 8 << 20
 STATEMENT_ROWS = 1_000
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
-_Result = TypeVar("_Result")
 
 
 class TargetWriter:
@@ -201,7 +200,7 @@ class TargetWriter:
     def _stored_checkpoint(self, work: TableWork) -> int:
         """The table's stored checkpoint, 0 if there is none."""
         where = f"table_dir = '{escape_string(work.table_dir)}'"
-        row = self._row(f"SELECT checkpoint FROM {self._state('table_progress')} WHERE {where} FOR UPDATE")  # noqa: S608 - escaped
+        row = self._row(f"SELECT checkpoint FROM {self._state('table_progress')} WHERE {where} FOR UPDATE")
         return int(row[0]) if row else 0
 
     def _store_checkpoint(self, work: TableWork, checkpoint: int) -> None:
@@ -224,7 +223,7 @@ class TargetWriter:
     def _forget(self) -> None:
         """Drop a broken connection."""
         if self._connection is not None:
-            self._connection._force_close()  # noqa: SLF001 - close() would write to the broken socket
+            self._connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
         self._connection = None
 
     def _rollback(self) -> None:
