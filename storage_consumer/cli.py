@@ -6,9 +6,10 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from storage_consumer import arguments, display, telemetry
 from storage_consumer.config.load import Loaded, load, with_files_read
@@ -37,9 +38,14 @@ class Runnable(Protocol):
 
     def run_once(self) -> RoundSummary:
         """One round."""
+        ...
 
     def run(self, stop: Stop) -> RoundSummary:
         """Rounds until `stop` is requested; the last one's summary."""
+        ...
+
+    def abandon(self) -> None:
+        """End without finishing the running transactions."""
 
 
 ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
@@ -65,18 +71,52 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
     """Run a consumer to its end under these settings; every error becomes a line and an `ExitCode`."""
-    progress = display.progress_for(wanted=loaded.program.progress)
-    try:
-        with Stop() as stop, consumer(**options, progress=progress) as running:
-            stop.install()  # Spark takes SIGINT for itself when it starts
-            summary = running.run_once() if loaded.program.once else running.run(stop)
-    except ConfigError as error:
-        return _misconfigured(error)
-    except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
-        return _failed(error)
+    _announce(loaded)
+    progress = display.Reporter(display.progress_for(wanted=loaded.program.progress))
+    with Stop() as stop:
+        try:
+            summary = _in_a_thread(
+                lambda: _work(consumer, {**options, "progress": progress}, stop, once=loaded.program.once)
+            )
+        except ConfigError as error:
+            return _misconfigured(error)
+        except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
+            return _failed(error, abandoned=stop.abandoned.is_set())
     code = exit_code(summary, once=loaded.program.once)
     _log.info("stopped", exit_code=int(code), reason=code.name.lower())
     return code
+
+
+def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
+    with consumer(**options) as running:
+        stop.on_abandon(running.abandon)
+        return running.run_once() if once else running.run(stop)
+
+
+def _in_a_thread(work: Callable[[], RoundSummary]) -> RoundSummary:
+    """The outcome of `work` done in another thread.
+
+    The main thread then does nothing but wait, so that it takes a signal at any time; and Spark takes SIGINT for itself only
+    where it is started in the main thread.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
+        return worker.submit(work).result()
+
+
+def _announce(loaded: Loaded) -> None:
+    config = loaded.config
+    _log.info(
+        "started",
+        version=arguments.version_text(),
+        upstream=config.upstream.identity,
+        downstream=config.downstream.address,
+        protocol=config.upstream.protocol,
+        time_zone=config.upstream.time_zone,
+        state_schema=config.downstream.state_schema,
+        once=loaded.program.once,
+    )
+    for notice in loaded.notices:
+        _log.warning("notice", text=notice)
 
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
@@ -85,7 +125,7 @@ def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 
 
-def _consumer(**options: object) -> AbstractContextManager[Runnable]:
+def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
     from storage_consumer.api import Consumer  # noqa: PLC0415 - help and wrong settings need not wait for Spark's import
 
     return Consumer(**options)
@@ -102,8 +142,11 @@ def _misconfigured(error: ConfigError) -> int:
     return ExitCode.MISCONFIGURED
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: Exception, *, abandoned: bool) -> int:
     code = ExitCode.FAILED
+    if abandoned:
+        _log.warning("stopped", exit_code=int(code), reason="abandoned")
+        return code
     if isinstance(error, LeaseLost):
         code = ExitCode.NOT_THE_WRITER
     elif isinstance(error, TableError):

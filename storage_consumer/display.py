@@ -15,6 +15,7 @@ from storage_consumer import telemetry
 from storage_consumer.model import physical_ms
 from storage_consumer.summary import Progress, RoundSummary, Silent
 
+_log = telemetry.Log("display")
 MANY_FILES = 50
 """A round with as many files has its bar at once."""
 PATIENCE = 3.0
@@ -65,6 +66,40 @@ def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
     return Silent()
 
 
+class Reporter:
+    """A `Progress` that logs each round's line, and what is new about waiting tables, and passes all on to another."""
+
+    def __init__(self, inner: Progress, now: Callable[[], float] = time.time) -> None:
+        """`now` gives the wall clock in seconds since 1970."""
+        self._inner = inner
+        self._now = now
+        self._waiting: dict[str, str] = {}
+
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+        """Pass on."""
+        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
+
+    def advanced(self, *, files: int, rows: int) -> None:
+        """Pass on."""
+        self._inner.advanced(files=files, rows=rows)
+
+    def ddl(self, *, table: str, query: str) -> None:
+        """Pass on."""
+        self._inner.ddl(table=table, query=query)
+
+    def round_finished(self, summary: RoundSummary) -> None:
+        """Log the round; a table that waits is told when it begins to wait and when it goes on."""
+        self._inner.round_finished(summary)
+        waiting = {table.table: table.error for table in summary.waiting}
+        for table in summary.waiting:
+            if self._waiting.get(table.table) != table.error:
+                _log.warning("table_waiting", table=table.table, checkpoint=table.checkpoint, error=table.error)
+        for name in self._waiting.keys() - waiting.keys() - {table.table for table in summary.halted}:
+            _log.info("table_resumed", table=name)
+        self._waiting = waiting
+        _log.info("round_finished", **round_fields(summary, self._now()))
+
+
 class Bar:
     """A `Progress` on a terminal: files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
 
@@ -78,12 +113,14 @@ class Bar:
         now: Callable[[], float] = time.time,
         many_files: int = MANY_FILES,
         patience: float = PATIENCE,
+        every: float = 0.1,
     ) -> None:
-        """`now` gives the wall clock in seconds since 1970."""
+        """`now` gives the wall clock in seconds since 1970; the bar moves at most once per `every` seconds."""
         self._stream = stream
         self._now = now
         self._many_files = many_files
         self._patience = patience
+        self._every = every
         self._lock = threading.RLock()
         self._bar: tqdm[Never] | None = None
         self._started = 0.0
@@ -103,6 +140,7 @@ class Bar:
                 desc="catching up",
                 file=self._stream,
                 leave=False,
+                mininterval=self._every,
                 dynamic_ncols=True,
                 bar_format=_BAR,
                 delay=0 if files >= self._many_files else self._patience,

@@ -83,7 +83,7 @@ EVENTS: dict[str, Event] = {
         meaning="Rows of several tables were applied.", fields=("tables", "files", "rows", "written", "seconds")
     ),
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
-    "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds")),
+    "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
     "ddl_settled": Event(
         meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
     ),

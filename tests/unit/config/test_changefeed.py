@@ -1,0 +1,270 @@
+"""A changefeed's file is taken unchanged; what would be read wrongly is refused by name."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.config.changefeed import ANY, KNOWN, REFUSALS, Refusal, check_keys, read_document, toml_text
+from storage_consumer.config.load import Loaded, load
+from storage_consumer.errors import ConfigError
+
+CSV = "file:///bucket?protocol=csv"
+JSON = "file:///bucket?protocol=canal-json&enable-tidb-extension=true"
+TARGET = "mysql://root@127.0.0.1:3306/?time-zone=UTC"
+
+EVERYTHING = """
+case-sensitive = false
+force-replicate = true
+memory-quota = 1073741824
+enable-sync-point = false
+sync-point-interval = "10m"
+bdr-mode = false
+changefeed-error-stuck-duration = "30m"
+sql-mode = ""
+
+[mounter]
+worker-num = 16
+
+[filter]
+ignore-txn-start-ts = [1, 2]
+rules = ['*.*', '!test.*']
+[[filter.event-filters]]
+matcher = ["test.worker"]
+ignore-event = ["insert"]
+ignore-sql = ["^drop", "add column"]
+ignore-insert-value-expr = "id >= 100"
+
+[scheduler]
+enable-table-across-nodes = false
+region-threshold = 100000
+write-key-threshold = 0
+
+[sink]
+transaction-atomicity = ""
+protocol = "csv"
+date-separator = 'month'
+enable-partition-separator = false
+terminator = "\\r\\n"
+file-index-digit = 8
+column-selectors = []
+dispatchers = [
+    {matcher = ['test1.*'], dispatcher = "ts"},
+    {matcher = ['test2.*'], topic = "x", partition = "index-value", index = "i"},
+]
+[sink.csv]
+delimiter = ','
+quote = '"'
+null = '\\N'
+include-commit-ts = true
+binary-encoding-method = 'base64'
+output-old-value = false
+output-handle-key = false
+output-field-header = false
+[sink.cloud-storage-config]
+worker-count = 8
+flush-interval = "5s"
+file-size = 67108864
+file-expiration-days = 7
+file-cleanup-cron-spec = "0 0 2 * * *"
+flush-concurrency = 1
+output-raw-change-event = false
+[sink.kafka-config]
+partition-num = 3
+[sink.kafka-config.large-message-handle]
+large-message-handle-option = "claim-check"
+[sink.pulsar-config]
+tls-trust-certs-file-path = ""
+[sink.mysql-config]
+worker-count = 16
+
+[consistent]
+level = "none"
+[integrity]
+integrity-check-level = "none"
+[synced-status]
+checkpoint-interval = 15
+"""
+
+
+def _load(text: str, upstream: str = CSV) -> Loaded:
+    return load({"upstream_uri": upstream, "downstream_uri": TARGET, "config": tomllib.loads(text)}, {})
+
+
+def test_a_whole_changefeed_file_is_taken_unchanged() -> None:
+    """Every section of TiCDC's own example is taken; what says how the files look is used."""
+    upstream = _load(EVERYTHING).config.upstream
+    assert (upstream.protocol, upstream.csv.include_commit_ts) == ("csv", True)
+    assert (upstream.date_separator, upstream.partition_separator) == ("month", False)
+
+
+def test_what_has_no_effect_is_told_in_notices() -> None:
+    """The notices name the keys without effect, the filter that was already applied, and files that expire."""
+    notices = "\n".join(_load(EVERYTHING).notices)
+    assert "sink.cloud-storage-config.flush-interval" in notices
+    assert "filter.rules: TiCDC applied them when it wrote" in notices
+    assert "deletes files after 7 days" in notices
+    assert "file numbers of any width are read" in notices
+    assert "include-commit-ts" not in notices
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[sink.csv]\ninclude-comit-ts = true",
+            "config: [sink.csv] has no key `include-comit-ts`; did you mean `include-commit-ts`?",
+        ),
+        ("case-sensitiv = true", "config: has no key `case-sensitiv`; did you mean `case-sensitive`?"),
+        ("[snk]\nprotocol = 'csv'", "has no key `snk`; did you mean `sink`?"),
+        ("[[sink.dispatchers]]\nmatchr = ['*.*']", "[sink.dispatchers] has no key `matchr`; did you mean `matcher`?"),
+        ("[[filter.event-filters]]\nignore-event-x = []", "did you mean `ignore-event`?"),
+        ("flush-interval = '2s'", "has no key `flush-interval`; it belongs into [consumer]"),
+        (
+            "[consumer]\nflush-intervall = '2s'",
+            "[consumer] has no key `flush-intervall`; did you mean `flush-interval`?",
+        ),
+        ("[consumer]\ndownstream-password = 'x'", "[consumer] has no key `downstream-password`"),
+        (
+            "[sink]\nflush-interval = '2s'",
+            "[sink] has no key `flush-interval`; it belongs into [sink.cloud-storage-config]",
+        ),
+        ("[sink]\nmemory-quota = 1", "it belongs to the top of the file"),
+        ("delimiter = ','", "has no key `delimiter`; it belongs into [sink.csv]"),
+        ("sink = 'csv'", "`sink` is a table, written as [sink]"),
+        ("[sink.protocol]\ncsv = true", "`sink.protocol` is a single value, not a table"),
+    ],
+)
+def test_unknown_keys_are_errors_that_name_the_nearest(text: str, message: str) -> None:
+    """A key that nobody knows stops the program, and the message says what was probably meant or where it belongs."""
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        _load(text)
+
+
+def _other(refusal: Refusal) -> object:
+    """A value that TiCDC knows and that is not the expected one."""
+    if isinstance(refusal.expected, bool):
+        return not refusal.expected
+    return {"sink.terminator": "\n", "sink.csv.binary-encoding-method": "hex"}.get(refusal.key, "")
+
+
+def _written(refusal: Refusal, value: object) -> str:
+    table, _, key = refusal.key.rpartition(".")
+    base = "[sink.csv]\ninclude-commit-ts = true\n"
+    line = f"{key} = {toml_text(value)}\n"
+    if not table:
+        return line + base
+    return base + line if table == "sink.csv" else f"{base}[{table}]\n{line}"
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.key))
+def test_settings_that_are_not_read_are_refused_by_name_and_value(refusal: Refusal) -> None:
+    """A setting that changes the files in a way that is not read is an error with its name and value."""
+    upstream = CSV if "csv" in refusal.protocols else JSON
+    value = _other(refusal)
+    with pytest.raises(ConfigError) as caught:
+        _load(_written(refusal, value), upstream)
+    assert f"config: `{refusal.key} = {toml_text(value)}` is not supported" in str(caught.value)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.key))
+def test_the_values_that_are_read_are_taken(refusal: Refusal) -> None:
+    """The same settings with TiCDC's default may stand in the file."""
+    upstream = CSV if "csv" in refusal.protocols else JSON
+    assert _load(_written(refusal, refusal.expected), upstream).config.upstream.protocol in upstream
+
+
+@pytest.mark.parametrize(
+    "refusal", [each for each in REFUSALS if len(each.protocols) == 1], ids=lambda each: str(each.key)
+)
+def test_settings_of_the_other_protocol_dont_matter(refusal: Refusal) -> None:
+    """A CSV setting in the file of a canal-json changefeed changes nothing, and the other way round; a notice says so."""
+    upstream = JSON if "csv" in refusal.protocols else CSV
+    assert any(refusal.key in notice for notice in _load(_written(refusal, _other(refusal)), upstream).notices)
+
+
+@pytest.mark.parametrize("refusal", [each for each in REFUSALS if each.parameter], ids=lambda each: str(each.key))
+def test_refused_settings_are_refused_in_the_uri_too(refusal: Refusal) -> None:
+    """A URI parameter counts as the key does, and beats it in both directions."""
+    upstream = JSON if "canal-json" in refusal.protocols else CSV
+    with pytest.raises(ConfigError, match=re.escape(f"--upstream-uri: `{refusal.parameter}=true` is not supported")):
+        _load("", f"{upstream}&{refusal.parameter}=true")
+    loaded = _load(_written(refusal, value=True), f"{upstream}&{refusal.parameter}=false")
+    assert loaded.config.upstream.protocol in upstream
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[[sink.dispatchers]]\nmatcher=['a.*']\ntarget-schema='x'\n[[sink.dispatchers]]\nmatcher=['b.*']",
+            '`target-schema = "x"`',
+        ),
+        ("[[sink.dispatchers]]\nmatcher=['a.*']\ntarget-table='{table}_x'", '`target-table = "{table}_x"`'),
+        ("[[sink.column-selectors]]\nmatcher=['a.*']\ncolumns=['b']", "[[sink.column-selectors]]"),
+    ],
+)
+def test_renamed_tables_and_missing_columns_are_refused(text: str, message: str) -> None:
+    """Routing and column selectors change what is in the bucket, in whichever dispatcher they stand."""
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        _load(text, JSON)
+
+
+def test_csv_without_commit_ts_is_refused_with_the_options_name() -> None:
+    """The message names the option of TiCDC that is missing."""
+    with pytest.raises(ConfigError, match=re.escape("`[sink.csv] include-commit-ts = true`")):
+        _load("[sink.csv]\ninclude-commit-ts = false")
+
+
+def test_canal_json_without_commit_ts_is_refused_with_the_options_name() -> None:
+    """The message names the URI parameter of TiCDC that is missing."""
+    with pytest.raises(ConfigError, match=re.escape("`enable-tidb-extension=true`")):
+        _load("", "file:///bucket?protocol=canal-json")
+
+
+def test_the_extension_may_stand_in_the_file() -> None:
+    """TiCDC reads enable-tidb-extension from its codec-config too."""
+    text = "[sink]\nprotocol='canal-json'\n[sink.kafka-config.codec-config]\nenable-tidb-extension = true"
+    assert _load(text, "file:///bucket").config.upstream.enable_tidb_extension
+
+
+@pytest.mark.parametrize("protocol", ["avro", "debezium", "open-protocol", "CVS"])
+def test_other_protocols_are_refused(protocol: str) -> None:
+    """A protocol that is not read is an error with its name, wherever it is given."""
+    with pytest.raises(ConfigError, match=protocol):
+        _load(f"[sink]\nprotocol = '{protocol}'", "file:///bucket")
+    with pytest.raises(ConfigError, match=protocol):
+        _load("", f"file:///bucket?protocol={protocol}")
+
+
+def test_no_protocol_at_all_is_refused() -> None:
+    """Nothing in a bucket tells the protocol for certain, so it must be said."""
+    with pytest.raises(ConfigError, match="protocol=csv or protocol=canal-json"):
+        _load("", "file:///bucket")
+
+
+def test_a_file_that_is_no_toml_is_named_with_the_line(tmp_path: Path) -> None:
+    """The message names the file and the line."""
+    file = tmp_path / "changefeed.toml"
+    file.write_text("[sink\nprotocol = 1\n")
+    with pytest.raises(ConfigError, match=r"changefeed\.toml: this is no TOML: .*line 1"):
+        read_document(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="this is no TOML"):
+        read_document(file)
+    with pytest.raises(ConfigError, match=r"other\.toml: the file cannot be read: No such file"):
+        read_document(tmp_path / "other.toml")
+
+
+def test_every_known_key_is_taken_by_itself() -> None:
+    """The table of known keys holds no key that its own check refuses."""
+
+    def sample(known: dict[str, object]) -> dict[str, object]:
+        return {
+            key: sample(below) if isinstance(below, dict) else 1 for key, below in known.items() if below is not ANY
+        }
+
+    check_keys(read_document(sample(KNOWN)))

@@ -1,0 +1,264 @@
+"""Where settings come from, which of them wins, and that secrets stay apart."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.settings import Config, Downstream, Tuning, Upstream
+from storage_consumer.errors import ConfigError
+
+CSV = "file:///bucket?protocol=csv"
+TARGET = "mysql://root@127.0.0.1:3306/"
+
+
+def _load(options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Loaded:
+    given: dict[str, object] = {"upstream_uri": CSV, "downstream_uri": TARGET, "include_commit_ts": True, "tz": "UTC"}
+    return load({**given, **(options or {})}, environ or {})
+
+
+def _target_password(loaded: Loaded) -> str:
+    return loaded.secrets.password
+
+
+def test_the_shortest_settings_give_the_defaults() -> None:
+    """Two URIs and the fact that CSV rows carry their commit ts are enough."""
+    loaded = _load()
+    csv = loaded.config.upstream.csv
+    assert loaded.config == Config(
+        upstream=Upstream(scheme="file", root="/bucket", protocol="csv", csv=csv),
+        downstream=Downstream(),
+        tuning=Tuning(),
+    )
+    assert csv.include_commit_ts
+    assert loaded.notices == ()
+
+
+def test_each_source_beats_the_ones_behind_it() -> None:
+    """Keyword, then URI parameter, then environment, then TOML, then default: one is taken away after the other."""
+    options: dict[str, object] = {"state_schema": "by_keyword", "config": {"consumer": {"state-schema": "by_toml"}}}
+    environ = {"STORAGE_CONSUMER_STATE_SCHEMA": "by_environment"}
+    uri = {"downstream_uri": f"{TARGET}?state-schema=by_uri"}
+
+    def found(options: dict[str, object], environ: dict[str, str]) -> str:
+        return _load(options, environ).config.downstream.state_schema
+
+    assert found({**options, **uri}, environ) == "by_keyword"
+    del options["state_schema"]
+    assert found({**options, **uri}, environ) == "by_uri"
+    assert found(options, environ) == "by_environment"
+    assert found(options, {}) == "by_toml"
+    assert found({}, {}) == "storage_consumer"
+
+
+def test_an_unset_source_counts_as_absent() -> None:
+    """None, an empty environment variable and an empty URI parameter give the word to the next source."""
+    options = {"state_schema": None, "downstream_uri": f"{TARGET}?state-schema="}
+    assert _load(options, {"STORAGE_CONSUMER_STATE_SCHEMA": ""}).config.downstream.state_schema == "storage_consumer"
+
+
+def test_a_uri_parameter_beats_the_changefeeds_file() -> None:
+    """As in TiCDC, protocol and date separator of the URI win over the file."""
+    file = {"sink": {"protocol": "canal-json", "date-separator": "none"}}
+    upstream = _load({"config": file, "upstream_uri": f"{CSV}&date-separator=year"}).config.upstream
+    assert (upstream.protocol, upstream.date_separator) == ("csv", "year")
+
+
+def test_everything_may_come_from_the_environment(tmp_path: Path) -> None:
+    """A service needs no command line."""
+    file = tmp_path / "changefeed.toml"
+    file.write_text("[sink.csv]\ninclude-commit-ts = true\n")
+    other = tmp_path / "consumer.toml"
+    other.write_text("[consumer]\nflush-interval = '7s'\n")
+    environ = {
+        "STORAGE_CONSUMER_SINK": "unknown",
+        "STORAGE_CONSUMER_UPSTREAM_URI": CSV,
+        "STORAGE_CONSUMER_DOWNSTREAM_URI": TARGET,
+        "STORAGE_CONSUMER_CONFIG": f"{file}{os.pathsep}{other}",
+        "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD": "geheim",
+        "STORAGE_CONSUMER_ONCE": "true",
+    }
+    loaded = load({}, environ)
+    assert (loaded.config.tuning.flush_interval, loaded.secrets.password, loaded.program.once) == (7.0, "geheim", True)
+    assert any("STORAGE_CONSUMER_SINK is not known" in notice for notice in loaded.notices)
+
+
+def test_a_later_file_overrides_an_earlier_one() -> None:
+    """Several files are laid over each other, key by key."""
+    first = {"consumer": {"flush-interval": "1s", "gap-timeout": "1s"}}
+    tuning = _load({"config": [first, {"consumer": {"flush-interval": "3s"}}]}).config.tuning
+    assert (tuning.flush_interval, tuning.gap_timeout) == (3.0, 1.0)
+
+
+def test_the_uris_may_stand_in_the_file() -> None:
+    """[consumer] takes the URIs too, sink-uri as another name of upstream-uri."""
+    file = {
+        "consumer": {"sink-uri": "s3://b/p", "downstream-uri": TARGET},
+        "sink": {"protocol": "csv", "csv": {"include-commit-ts": True}},
+    }
+    assert load({"config": file}, {}).config.upstream.root == "b/p"
+
+
+def test_a_bucket_in_s3_is_understood() -> None:
+    """Bucket, prefix, endpoint, region and addressing go into the settings, keys into the secrets."""
+    uri = "s3://b/p/q?protocol=canal-json&enable-tidb-extension=true&endpoint=http://h:9000/&region=r&force-path-style=false"
+    loaded = _load({"upstream_uri": f"{uri}&access-key=AK&secret-access-key=a/b+c&session-token=t"})
+    upstream = loaded.config.upstream
+    assert (upstream.scheme, upstream.root, upstream.endpoint, upstream.region) == ("s3", "b/p/q", "http://h:9000", "r")
+    assert not upstream.force_path_style
+    secrets = loaded.secrets
+    assert (secrets.access_key, secrets.secret_access_key, secrets.session_token) == ("AK", "a/b+c", "t")
+
+
+def test_a_bad_path_style_is_refused() -> None:
+    """A parameter that is neither true nor false is an error that names it."""
+    with pytest.raises(ConfigError, match="parameter `force-path-style`: true or false"):
+        _load({"upstream_uri": "s3://b/p?protocol=csv&force-path-style=perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("uri", "port", "noted"), [("mysql://h/", 3306, True), ("tidb://h/", 4000, True), ("mysql://h:1/", 1, False)]
+)
+def test_a_port_that_is_taken_by_default_is_told(uri: str, port: int, noted: bool) -> None:  # noqa: FBT001 - the expected value
+    """MySQL's and TiDB's usual ports differ, so a notice says which one was taken."""
+    loaded = _load({"downstream_uri": uri})
+    assert loaded.config.downstream.port == port
+    assert any("names no port" in notice for notice in loaded.notices) == noted
+
+
+def test_the_password_has_an_order_too(tmp_path: Path) -> None:
+    """File of a flag, then URI, then environment, then file of the environment; one newline at the end is left out."""
+    file = tmp_path / "password"
+    file.write_text("by file \n\n")
+    with_password = {"downstream_uri": "mysql://root:by%20uri@h:1/"}
+    environ = {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD": "by environment"}
+    by_environment = {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(file)}
+    assert _target_password(_load({**with_password, "downstream_password_file": file}, environ)) == "by file \n"
+    assert _target_password(_load(with_password, environ)) == "by uri"
+    assert _target_password(_load({"downstream_uri": "mysql://root:@h:1/"}, environ)) == ""
+    assert _target_password(_load({}, {**environ, **by_environment})) == "by environment"
+    assert _target_password(_load({}, by_environment)) == "by file \n"
+    assert _target_password(_load()) == ""
+
+
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
+    """The message names the flag and the file."""
+    with pytest.raises(ConfigError, match=r"--downstream-password-file: the password file .*nothing cannot be read"):
+        _load({"downstream_password_file": tmp_path / "nothing"})
+
+
+def test_secrets_are_in_no_repr_and_not_in_the_settings() -> None:
+    """Settings can be printed and pickled: they hold no secret; the secrets' own repr names them only."""
+    uri = "s3://b/p?protocol=csv&access-key=AKIAX&secret-access-key=hush&session-token=shh"
+    loaded = _load({"upstream_uri": uri, "downstream_uri": "mysql://root:geheim@h:1/"})
+    text = f"{loaded!r}{pickle.dumps(loaded.config)!r}"
+    assert not [secret for secret in ("AKIAX", "hush", "shh", "geheim") if secret in text]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tz": "Mars/Base"}, "--tz: a time zone like UTC"),
+        ({"flush_interval": "2"}, "--flush-interval: a duration like 2s"),
+        ({"flush_interval": "0s"}, "--flush-interval: at least 0.1s"),
+        ({"flush_intervall": "2s"}, "there is no option `flush_intervall`; did you mean `flush_interval`?"),
+        ({"downstream_uri": f"{TARGET}?time-zone=Mars"}, "--downstream-uri: parameter `time-zone`: a time zone"),
+        ({"config": {"consumer": {"partitions": -1}}}, "config: [consumer] partitions: a whole number from 0"),
+        ({"config": {"sink": {"date-separator": 5}}}, "config: [sink] date-separator: one of none, year, month, day"),
+        ({"config": 5}, "--config: a path of a TOML file or a mapping"),
+        ({"upstream_uri": None}, "--upstream-uri is missing"),
+        ({"downstream_uri": ""}, "--downstream-uri is missing"),
+        ({"sink_uri": "file:///other?protocol=csv"}, "mean the same option but were given different values"),
+        ({"ssl_ca": "/nowhere/ca.pem"}, "`ssl-ca`: there is no file /nowhere/ca.pem"),
+        ({"state_schema": "mysql"}, "--state-schema: a schema name"),
+        ({"log_level": "loud"}, "--log-level: one of debug, info"),
+    ],
+)
+def test_errors_name_the_place_and_the_remedy(options: dict[str, object], message: str) -> None:
+    """A bad value is reported with the name under which it was given and what was expected."""
+    options = {"tz": None, **options} if "time-zone" in str(options.get("downstream_uri")) else options
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        _load(options)
+
+
+def test_a_bad_environment_variable_is_named() -> None:
+    """The message names the variable, since nobody sees it on the command line."""
+    with pytest.raises(ConfigError, match="environment variable STORAGE_CONSUMER_LEASE_TTL: at least 3s"):
+        _load({}, {"STORAGE_CONSUMER_LEASE_TTL": "1s"})
+
+
+def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
+    """A password that is no text is refused without being printed."""
+    with pytest.raises(ConfigError) as caught:
+        _load({"downstream_password": ["geheim"]})
+    assert "geheim" not in str(caught.value)
+
+
+def test_certificates_switch_tls_on(tmp_path: Path) -> None:
+    """A CA, or a certificate with its key, means TLS; a certificate without key is refused."""
+    file = tmp_path / "x.pem"
+    file.touch()
+    downstream = _load({"ssl_ca": file}).config.downstream
+    assert (downstream.ssl, downstream.ssl_ca) == (True, str(file))
+    assert _load({"downstream_uri": f"{TARGET}?ssl-cert={file}&ssl-key={file}"}).config.downstream.ssl
+    assert _load({"downstream_uri": "mysql+ssl://h:1/"}).config.downstream.ssl
+    with pytest.raises(ConfigError, match="given together"):
+        _load({"ssl_cert": file})
+
+
+def test_both_sides_share_the_time_zone() -> None:
+    """The session's zone is the one in which TiCDC wrote, so that a TIMESTAMP keeps its instant."""
+    config = _load({"tz": "+08:00"}).config
+    assert (config.upstream.time_zone, config.downstream.time_zone) == ("+08:00", "+08:00")
+    assert _load({"tz": None, "downstream_uri": f"{TARGET}?time-zone=+08:00"}).config == config
+
+
+def test_an_assumed_time_zone_is_told() -> None:
+    """Without any, UTC is assumed, and a notice says what to do if that is wrong."""
+    loaded = _load({"tz": None})
+    assert loaded.config.upstream.time_zone == "UTC"
+    assert any("no time zone was given" in notice for notice in loaded.notices)
+
+
+def test_the_systems_time_zone_is_resolved_and_told() -> None:
+    """System becomes the host's zone, and a notice warns that TiCDC's counts."""
+    loaded = _load({"tz": "system"}, {"TZ": "Asia/Tokyo"})
+    assert loaded.config.downstream.time_zone == "Asia/Tokyo"
+    assert any("System is this host's time zone, Asia/Tokyo" in notice for notice in loaded.notices)
+
+
+def test_flags_without_effect_are_told() -> None:
+    """The reference consumer's flags that mean nothing here are accepted with a notice."""
+    loaded = _load({"file_index_width": "6", "enable_profiling": True, "downstream_uri": f"{TARGET}?worker-count=3"})
+    notices = "\n".join(loaded.notices)
+    assert "any width" in notices
+    assert "no profiling port" in notices
+    assert "worker-count" in notices
+
+
+def test_files_can_be_read_once_for_two_loads(tmp_path: Path) -> None:
+    """After `with_files_read` the files may vanish, as pipes do."""
+    config, password = tmp_path / "c.toml", tmp_path / "p"
+    config.write_text("[sink.csv]\ninclude-commit-ts = true\n[consumer]\nflush-interval = '9s'\n")
+    password.write_text("geheim")
+    options = {"upstream_uri": CSV, "downstream_uri": TARGET, "config": config, "downstream_password_file": password}
+    before = load(options, {})
+    read = with_files_read(options, {})
+    config.unlink()
+    password.unlink()
+    assert load(read, {}) == before
+    assert (before.config.tuning.flush_interval, before.secrets.password) == (9.0, "geheim")
+
+
+def test_the_file_is_named_after_it_was_read(tmp_path: Path) -> None:
+    """Messages about a file that was read in beforehand still name it."""
+    config = tmp_path / "c.toml"
+    config.write_text("[sink]\ndate-separator = 'week'\n")
+    with pytest.raises(ConfigError, match=r"c\.toml: \[sink\] date-separator"):
+        _load(with_files_read({"config": [str(config)]}, {}))

@@ -1,0 +1,226 @@
+"""The program: exit codes, messages, and that wrong settings touch nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from storage_consumer import cli
+from storage_consumer.cli import ExitCode, exit_code
+from storage_consumer.config.load import load
+from storage_consumer.errors import (
+    ConfigError,
+    DdlFailed,
+    LeaseLost,
+    StorageConsumerError,
+    StorageUnavailable,
+    TargetUnavailable,
+)
+from storage_consumer.signals import Stop
+from storage_consumer.summary import RoundSummary, TableSummary
+
+HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted"),))
+WAITING = RoundSummary(tables=(TableSummary(table="a.b", state="waiting"),))
+OPTIONS: dict[str, object] = {
+    "upstream_uri": "file:///bucket?protocol=csv",
+    "downstream_uri": "mysql://root:geheim@127.0.0.1:1/",
+    "include_commit_ts": "true",
+}
+
+
+class Scripted:
+    """A consumer whose only round has a given outcome, and which notes how it was used."""
+
+    def __init__(self, outcome: RoundSummary | BaseException) -> None:
+        """`outcome` is returned or raised."""
+        self.outcome = outcome
+        self.used: list[str] = []
+        self.options: dict[str, object] = {}
+        self.called_off = threading.Event()
+
+    @contextmanager
+    def open(self, **options: object) -> Iterator[Scripted]:
+        """Stand for `Consumer(**options)`."""
+        self.options = options
+        yield self
+        self.used.append("closed")
+
+    def run_once(self) -> RoundSummary:
+        """One round."""
+        self.used.append("once")
+        return self._end()
+
+    def run(self, stop: Stop) -> RoundSummary:
+        """Rounds until a stop, which comes at once."""
+        self.used.append("run")
+        stop.request()
+        return self._end()
+
+    def abandon(self) -> None:
+        """Be called off."""
+        self.used.append("abandoned")
+        self.called_off.set()
+
+    def _end(self) -> RoundSummary:
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+def _run(outcome: RoundSummary | BaseException, **options: object) -> tuple[int, Scripted]:
+    given = {**OPTIONS, **options}
+    scripted = Scripted(outcome)
+    return cli.run(load(given, {}), given, scripted.open), scripted
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StorageUnavailable("x"), 1),
+        (TargetUnavailable("x"), 1),
+        (StorageConsumerError("x"), 1),
+        (RuntimeError("x"), 1),
+        (ConfigError("x"), 2),
+        (LeaseLost("x"), 3),
+        (DdlFailed("x"), 4),
+    ],
+)
+def test_every_error_has_its_exit_code(error: Exception, code: int) -> None:
+    """The class of an error alone decides what the program's end says."""
+    assert _run(error)[0] == code
+
+
+def test_an_unexpected_error_is_one_clear_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Its kind and first line are said; the rest is for log level debug."""
+    _run(ZeroDivisionError("division\nby zero"))
+    assert 'failed kind=ZeroDivisionError error="unexpected ZeroDivisionError: division" exit_code=1' in caplog.text
+    caplog.clear()
+    _run(KeyError())
+    assert 'error="unexpected KeyError: KeyError"' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("summary", "once", "code"),
+    [
+        (RoundSummary(), True, ExitCode.DONE),
+        (RoundSummary(), False, ExitCode.DONE),
+        (HALTED, True, ExitCode.TABLES_STOPPED),
+        (HALTED, False, ExitCode.TABLES_STOPPED),
+        (WAITING, True, ExitCode.TABLES_STOPPED),
+        (WAITING, False, ExitCode.DONE),
+    ],
+)
+def test_tables_that_stopped_show_in_the_exit_code(summary: RoundSummary, once: bool, code: ExitCode) -> None:  # noqa: FBT001 - a variant
+    """A halted table is told by code 4; a waiting one only where nobody will look again."""
+    assert exit_code(summary, once=once) == code
+
+
+def test_once_is_one_round_and_else_it_goes_on() -> None:
+    """--once calls run_once, without it run gets a stop; the consumer is closed either way, and gets all options."""
+    code, scripted = _run(RoundSummary(), once="true")
+    assert (code, scripted.used) == (0, ["once", "closed"])
+    assert set(scripted.options) == {*OPTIONS, "once", "progress"}
+    assert _run(RoundSummary())[1].used == ["run", "closed"]
+
+
+class Stubborn(Scripted):
+    """A consumer that ignores the first signal, and fails when it is called off."""
+
+    def run(self, stop: Stop) -> RoundSummary:
+        """Be told twice to end."""
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            stop.requested.wait(5)
+        assert self.called_off.wait(5)
+        raise RuntimeError("the job was cancelled")
+
+
+def test_a_second_signal_calls_the_consumer_off(caplog: pytest.LogCaptureFixture) -> None:
+    """The consumer's `abandon` is called from outside its thread; what then fails is no error but an abandoned run."""
+    stubborn = Stubborn(RoundSummary())
+    assert cli.run(load(OPTIONS, {}), OPTIONS, stubborn.open) == ExitCode.FAILED
+    assert "abandoned" in stubborn.used
+    assert "stopped exit_code=1 reason=abandoned" in caplog.text
+    assert "cancelled" not in caplog.text
+
+
+def test_the_start_is_announced_with_all_notices(caplog: pytest.LogCaptureFixture) -> None:
+    """The first lines say what is copied where, and each notice, and no secret."""
+    caplog.set_level("INFO", logger="storage_consumer")
+    _run(RoundSummary())
+    assert "started version=" in caplog.text
+    assert "upstream=file:///bucket downstream=127.0.0.1:1 protocol=csv" in caplog.text
+    assert 'notice text="no time zone was given' in caplog.text
+    assert "geheim" not in caplog.text
+
+
+def _program(*words: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STORAGE_CONSUMER_")}
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "storage_consumer", *words],
+        env={**clean, **(environ or {})},
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    return "\n".join(line for line in done.stderr.splitlines() if not line.startswith("import time:"))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "-help"], ["--version"], ["run", "--version"]])
+def test_help_and_version_are_quick_and_fine(words: list[str]) -> None:
+    """They go to standard output with exit code 0, without waiting for Spark's import."""
+    done = _program(*words)
+    assert done.returncode == 0
+    assert "storage-consumer" in done.stdout
+    assert _said(done) == ""
+    assert "pyspark" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "storage-consumer: --upstream-uri is missing"),
+        (["run", "--upstream-urii", "x"], "did you mean `--upstream-uri`?"),
+        (["-upstream-uri", "gcs://b/p", "-downstream-uri", "mysql://h/"], "gcs:// is not supported"),
+        (["-upstream-uri", "file:///b?protocol=csv", "-downstream-uri", "mysql://u:geheim@h/db"], "mysql://u:***@h/db"),
+        (["-upstream-uri", "file:///b?protocol=csv", "-downstream-uri", "mysql://h/"], "include-commit-ts = true"),
+        (["-config", "/nowhere/x.toml"], "/nowhere/x.toml: the file cannot be read"),
+    ],
+)
+def test_wrong_settings_end_with_code_2_and_one_line(words: list[str], message: str) -> None:
+    """One line on standard error, which names the remedy and no secret; nothing of Spark was loaded."""
+    done = _program(*words)
+    assert done.returncode == 2
+    assert message in _said(done)
+    assert len(_said(done).splitlines()) == 1
+    assert "geheim" not in done.stdout + done.stderr
+    assert "pyspark" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_environment_is_read(tmp_path: Path) -> None:
+    """Variables of the process count, and a bad one is named."""
+    password = tmp_path / "password"
+    password.write_text("geheim")
+    environ = {
+        "STORAGE_CONSUMER_UPSTREAM_URI": "s3://b/p?protocol=csv",
+        "STORAGE_CONSUMER_DOWNSTREAM_URI": "mysql://h:1/",
+        "STORAGE_CONSUMER_INCLUDE_COMMIT_TS": "yes",
+        "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(password),
+        "STORAGE_CONSUMER_TZ": "Moon",
+    }
+    done = _program(environ=environ)
+    assert (done.returncode, "environment variable STORAGE_CONSUMER_TZ: a time zone" in done.stderr) == (2, True)

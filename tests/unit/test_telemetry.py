@@ -1,0 +1,241 @@
+"""Log lines: declared events, TSO with their time, no secrets, text or JSON."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from storage_consumer import telemetry
+from storage_consumer.errors import ConfigError
+from storage_consumer.telemetry import EVENTS, TSO_FIELDS, Log
+
+PACKAGE = Path(telemetry.__file__).parent
+TSO = 449_000_000_000_000_001
+TSO_TIME = "2024-04-11T01:31:12.265Z"
+SAYING = {"debug", "info", "warning", "error"}
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    """Give the process's logging back as it was."""
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers), logging.getLogger(telemetry.ROOT).level)
+    yield
+    for handler in [each for each in root.handlers if each not in before[1]]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(before[0])
+    logging.getLogger(telemetry.ROOT).setLevel(before[2])
+    logging.captureWarnings(capture=False)
+    telemetry.forget_secrets()
+    telemetry.around_writes(None)
+
+
+class Written:
+    """All that was written to standard error so far."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """`capsys` gives what is new."""
+        self._capsys = capsys
+        self._text = ""
+
+    def getvalue(self) -> str:
+        """The text."""
+        self._text += self._capsys.readouterr().err
+        return self._text
+
+
+@pytest.fixture
+def stderr(capsys: pytest.CaptureFixture[str]) -> Written:
+    """What is written to standard error."""
+    return Written(capsys)
+
+
+def _says(function: ast.expr) -> bool:
+    """Whether it is ``_log.info`` and the like, also of what `bind` gave."""
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in SAYING
+        and ast.unparse(function.value).startswith("_log")
+    )
+
+
+def _calls() -> Iterator[tuple[str, ast.Call]]:
+    """Every call of the package that looks like the saying of an event, with its file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not any(isinstance(node, ast.Name) and node.id == "_log" for node in ast.walk(tree)):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _says(node.func):
+                yield str(path.relative_to(PACKAGE)), node
+
+
+def test_every_event_is_declared() -> None:
+    """Each event said anywhere in the package, and each of its fields, is in the table of events."""
+    undeclared: list[str] = []
+    for file, call in _calls():
+        name = str(ast.literal_eval(call.args[0]))
+        if name not in EVENTS:
+            undeclared.append(f"{file}:{call.lineno} {name}")
+            continue
+        fields = EVENTS[name].fields
+        undeclared += [
+            f"{file}:{call.lineno} {name} {each.arg}" for each in call.keywords if each.arg and each.arg not in fields
+        ]
+    assert undeclared == []
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_has_a_meaning(name: str) -> None:
+    """An operator can look up what an event means."""
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", name)
+    assert len(EVENTS[name].meaning.split()) >= 3
+    assert EVENTS[name].meaning.endswith(".")
+
+
+def test_a_line_of_text_has_time_level_event_and_fields(stderr: Written) -> None:
+    """Values with blanks, quotes or line breaks are quoted, so that an event is one line."""
+    telemetry.configure()
+    Log("test").info("ddl_started", table="a.b", query='DROP "x"\nnow', version=TSO, rows=3, seconds=1.23456, none=None)
+    line = stderr.getvalue()
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO ddl_started ", line)
+    assert line.endswith(
+        f'table=a.b query="DROP \\"x\\"\\nnow" version={TSO} ({TSO_TIME}) rows=3 seconds=1.235 none=null\n'
+    )
+    assert line.count("\n") == 1
+
+
+def test_a_line_of_json_has_the_same(stderr: Written) -> None:
+    """JSON keeps numbers as numbers and gives a TSO's time a field of its own."""
+    telemetry.configure(style="json")
+    Log("test").bind(table="a.b").warning("table_halted", checkpoint=TSO, error="x\ny", skipped={"late": 2}, empty=[])
+    line = json.loads(stderr.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "WARN",
+        "event": "table_halted",
+        "component": "test",
+        "table": "a.b",
+        "checkpoint": TSO,
+        "checkpoint_time": TSO_TIME,
+        "error": "x\ny",
+        "skipped": {"late": 2},
+        "empty": [],
+    }
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1 << 64, None, "7.5"])
+def test_what_is_no_tso_has_no_time(value: object, stderr: Written) -> None:
+    """A checkpoint of 0 says that there is none; it is not shown as 1970."""
+    telemetry.configure()
+    Log("test").info("table_resumed", checkpoint=value)
+    assert "1970" not in stderr.getvalue()
+    assert "(" not in stderr.getvalue()
+
+
+def test_tso_fields_are_fields_of_events() -> None:
+    """No name is left in the set of TSO fields that nobody says."""
+    assert TSO_FIELDS - {"commit_ts"} <= {field for event in EVENTS.values() for field in event.fields}
+
+
+def test_levels_are_kept(stderr: Written) -> None:
+    """What is below the level is not written."""
+    telemetry.configure(level="warn")
+    Log("test").info("started")
+    Log("test").warning("notice", text="x")
+    assert "started" not in stderr.getvalue()
+    assert "WARN notice text=x" in stderr.getvalue()
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_secrets_are_blanked_everywhere(style: str, stderr: Written) -> None:
+    """A registered secret appears in no value, nested value, key, foreign message, or traceback, encoded or not."""
+    secret = "s3cr/t +'\"ü"  # noqa: S105 - a planted one
+    telemetry.register_secret(secret)
+    telemetry.configure(level="debug", style=style)
+    log = Log("test")
+    log.info("notice", text=f"a {secret} b", more=[secret, {secret: secret}], error=ValueError(secret))
+    log.info("notice", text="s3cr%2Ft%20%2B%27%22%C3%BC and s3cr%2Ft+%2B%27%22%C3%BC")
+    logging.getLogger("foreign").warning("password=%s", secret)
+    try:
+        int(secret)
+    except ValueError as error:
+        log.error("failed", error=str(error))  # noqa: TRY400 - no method of a logger but of ours
+        logging.getLogger("foreign").exception("oh")
+    assert "s3cr" not in stderr.getvalue()
+    assert telemetry.HIDDEN in stderr.getvalue()
+    assert "Traceback" in stderr.getvalue()
+
+
+def test_short_secrets_dont_blank_half_of_the_log(stderr: Written) -> None:
+    """A password of fewer than four characters is blanked where it stands alone; numbers stay."""
+    telemetry.register_secret("ab")
+    telemetry.register_secret("")
+    telemetry.configure()
+    Log("test").info("notice", text="table ab_cd: ab, ab!", rows=7)
+    assert 'text="table ab_cd: ***, ***!" rows=7' in stderr.getvalue()
+
+
+def test_passwords_in_uris_are_blanked_without_being_registered() -> None:
+    """Any URI's password is hidden, in case a library prints it."""
+    assert telemetry.redact("to mysql+pymysql://app:geheim@h:3306/x now") == "to mysql+pymysql://app:***@h:3306/x now"
+    assert telemetry.redact("file:///a:b/c at http://h:80/x@y") == "file:///a:b/c at http://h:80/x@y"
+
+
+def test_a_line_makes_sense_without_our_formatter(caplog: pytest.LogCaptureFixture) -> None:
+    """A library user's own logging shows event and fields."""
+    caplog.set_level(logging.INFO, logger=telemetry.ROOT)
+    Log("test").info("table_resumed", table="a.b", checkpoint=TSO)
+    assert caplog.messages == [f"table_resumed table=a.b checkpoint={TSO} ({TSO_TIME})"]
+
+
+def test_a_log_file_is_written_and_replaces_the_earlier_place(tmp_path: Path, stderr: Written) -> None:
+    """Configuring again moves the log; nothing is written twice."""
+    file = tmp_path / "x.log"
+    telemetry.configure()
+    telemetry.configure(file=str(file))
+    Log("test").info("started")
+    assert file.read_text().count("INFO started") == 1
+    assert stderr.getvalue() == ""
+
+
+def test_a_log_file_that_wont_open_is_a_wrong_setting(tmp_path: Path) -> None:
+    """The message names the flag, the file and the reason."""
+    with pytest.raises(ConfigError, match=r"--log-file .*x\.log: it cannot be written: No such file"):
+        telemetry.configure(file=str(tmp_path / "nowhere" / "x.log"))
+
+
+def test_noisy_libraries_are_quiet_and_warnings_are_lines(stderr: Written) -> None:
+    """py4j's chatter is left out; a Python warning becomes a line like any other."""
+    telemetry.configure(level="debug")
+    logging.getLogger("py4j.clientserver").warning("chatter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("odd", UserWarning, stacklevel=1)
+    assert "chatter" not in stderr.getvalue()
+    assert "WARN log logger=py.warnings" in stderr.getvalue()
+
+
+def test_a_progress_bar_steps_aside_for_each_line(stderr: Written) -> None:
+    """The context given to `around_writes` is open around each line."""
+    opened: list[str] = []
+
+    def context() -> AbstractContextManager[object]:
+        opened.append(stderr.getvalue())
+        return nullcontext()
+
+    telemetry.configure()
+    telemetry.around_writes(context)
+    Log("test").info("started")
+    telemetry.around_writes(None)
+    Log("test").info("stopped")
+    assert opened == [""]
