@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
+from storage_consumer import __version__
 from storage_consumer.config.options import GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
@@ -97,14 +98,11 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
 
 def version_text() -> str:
     """Name, version, and the versions of what it stands on."""
-    return f"{PROGRAM} {_version(PROGRAM)} (Python {platform.python_version()}, PySpark {_version('pyspark')})"
-
-
-def _version(distribution: str) -> str:
     try:
-        return importlib.metadata.version(distribution)
+        spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        return "of unknown version"
+        spark = "not installed by pip"
+    return f"{PROGRAM} {__version__} (Python {platform.python_version()}, PySpark {spark})"
 
 
 def _normalised(argv: Sequence[str]) -> list[str]:

@@ -116,7 +116,7 @@ def _announce(loaded: Loaded) -> None:
         once=loaded.program.once,
     )
     for notice in loaded.notices:
-        _log.warning("notice", text=notice)
+        _log.info("notice", text=notice)
 
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
