@@ -38,7 +38,7 @@ start_server() {
   if ! [ -d "$work/data/mysql" ]; then
     rm -rf "$work/data"
     mariadb-install-db --no-defaults --datadir="$work/data" --auth-root-authentication-method=normal \
-      --skip-test-db $user >"$work/mariadb.log" 2>&1 || fail "MariaDB could not be prepared: see $work/mariadb.log"
+      --force --skip-test-db $user >"$work/mariadb.log" 2>&1 || fail "MariaDB could not be prepared: see $work/mariadb.log"
   fi
   rm -f "$socket"
   nohup mariadbd --no-defaults $user --datadir="$work/data" --socket="$socket" --pid-file="$pidfile" --skip-networking \

@@ -1,11 +1,9 @@
-"""A private S3 server that checks signatures and permissions, with one user who may write and one who may only read."""
+"""A private S3 server, Ceph's object gateway on a file of its own, with a user who may write and one who may only read."""
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +13,9 @@ from urllib.parse import quote
 
 import botocore.session
 
-from tests.servers import free_port, running, wait_for
+from tests.servers import Jail, free_port, run, running, wait_for
 
-READ_ONLY = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": "*"}],
-}
-READ_AND_WRITE = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+READ_ONLY = ("s3:GetObject", "s3:ListBucket")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,24 +26,36 @@ class S3User:
     secret_access_key: str
 
 
+WRITER = S3User(access_key="WRITER", secret_access_key="secret/of+the writer")  # noqa: S106 - of a server that lives seconds
+READER = S3User(access_key="READER", secret_access_key="secret/of+the reader")  # noqa: S106 - of a server that lives seconds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Server:
-    """A running S3 server. Requests that are not signed by one of its two users are refused."""
+    """A running S3 server. Signatures are checked, and what each user may do."""
 
     endpoint: str
-    writer: S3User
-    reader: S3User
+    writer: S3User = WRITER
+    """Owns all buckets."""
+    reader: S3User = READER
     """May list and get, nothing else."""
 
     def client(self, user: S3User) -> Any:
         """A botocore client of one user."""
-        return _client(self.endpoint, "s3", user)
+        return botocore.session.Session().create_client(
+            "s3",
+            region_name="us-east-1",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=user.access_key,
+            aws_secret_access_key=user.secret_access_key,
+        )
 
     def upload(self, folder: Path, bucket: str, prefix: str = "") -> int:
         """Put all files of `folder` into `bucket`, which is made if it is missing; the number of files."""
         client = self.client(self.writer)
-        if bucket not in {entry["Name"] for entry in client.list_buckets()["Buckets"]}:
+        if bucket not in {entry["Name"] for entry in client.list_buckets().get("Buckets", ())}:
             client.create_bucket(Bucket=bucket)
+            client.put_bucket_policy(Bucket=bucket, Policy=json.dumps(_policy(bucket)))
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         for path in files:
             key = f"{prefix}/{path.relative_to(folder).as_posix()}".lstrip("/")
@@ -63,36 +69,54 @@ class S3Server:
         return f"s3://{bucket}/{prefix}?{query}"
 
 
-def _client(endpoint: str, service: str, user: S3User) -> Any:
-    return botocore.session.Session().create_client(
-        service,
-        region_name="us-east-1",
-        endpoint_url=endpoint,
-        aws_access_key_id=user.access_key,
-        aws_secret_access_key=user.secret_access_key,
-    )
+def _policy(bucket: str) -> dict[str, Any]:
+    """The owner lets the reader in, to read."""
+    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+    who = {"AWS": ["arn:aws:iam:::user/reader"]}
+    statement = {"Effect": "Allow", "Principal": who, "Action": list(READ_ONLY), "Resource": resources}
+    return {"Version": "2012-10-17", "Statement": [statement]}
 
 
-def _new_user(endpoint: str, name: str, policy: dict[str, Any]) -> S3User:
-    iam = _client(endpoint, "iam", S3User(access_key="setting-up", secret_access_key="unchecked"))  # noqa: S106 - before checks begin
-    iam.create_user(UserName=name)
-    iam.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=json.dumps(policy))
-    key = iam.create_access_key(UserName=name)["AccessKey"]
-    return S3User(access_key=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+def _settings(inside: str, port: int) -> str:
+    """The gateway on an SQLite file instead of a cluster."""
+    return f"""[global]
+mon host = 127.0.0.1
+auth cluster required = none
+auth service required = none
+auth client required = none
+[client.rgw]
+rgw backend store = dbstore
+rgw config store = dbstore
+dbstore db dir = {inside}
+dbstore db name prefix = data
+dbstore config uri = file://{inside}/config.db
+rgw frontends = beast endpoint=127.0.0.1:{port}
+rgw data = {inside}
+log file = {inside}/log
+run dir = {inside}
+admin socket =
+"""
+
+
+def _add_user(command: list[str], name: str, user: S3User) -> None:
+    keys = ["--access-key", user.access_key, "--secret-key", user.secret_access_key]
+    run([*command, "user", "create", "--uid", name, "--display-name", name, *keys])
 
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """A server with both users; from the moment it is handed out, every request is checked."""
-    port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
+    """A server with both users and no bucket."""
+    jail, port = Jail(), free_port()
     with tempfile.TemporaryDirectory(prefix="s3-") as folder:
-        log = Path(folder) / "log"
-        with running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], log) as process:
-            wait_for(process, port, log)
-            writer = _new_user(endpoint, "writer", READ_AND_WRITE)
-            reader = _new_user(endpoint, "reader", READ_ONLY)
-            checks = f"{endpoint}/moto-api/reset-auth"
-            start = urllib.request.Request(checks, data=b"0", headers={"Content-Type": "text/plain"}, method="POST")  # noqa: S310 - own server
-            urllib.request.urlopen(start).close()  # noqa: S310 - own server
-            yield S3Server(endpoint=endpoint, writer=writer, reader=reader)
+        home, log = Path(folder) / "home", Path(folder) / "log"
+        home.mkdir()
+        with jail.home(home, port) as inside:
+            (home / "ceph.conf").write_text(_settings(inside, port), encoding="utf-8")
+            jail.copy(home / "ceph.conf", inside)
+            options = ["-c", f"{inside}/ceph.conf", "-n", "client.rgw", "--no-mon-config"]
+            with running([*jail.command, "radosgw", *options, "-d"], log) as process:
+                wait_for(process, port, log)
+                admin = [*jail.command, "radosgw-admin", *options]
+                _add_user(admin, "writer", WRITER)
+                _add_user(admin, "reader", READER)
+                yield S3Server(endpoint=f"http://127.0.0.1:{port}")

@@ -152,7 +152,7 @@ def mariadb(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterat
         server = DatabaseServer(kind="mariadb", port=port, socket=home / "socket")
         as_root = ["--user=root"] if os.geteuid() == 0 else []
         install = [program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", "--skip-test-db"]
-        run([*install, "--auth-root-authentication-method=normal", *as_root])
+        run([*install, "--force", "--auth-root-authentication-method=normal", *as_root])
         command = [
             program("mariadbd"),
             "--no-defaults",
@@ -174,51 +174,67 @@ def mariadb(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterat
             yield server
 
 
-def mysql_root() -> Path:
-    """The root folder with MySQL in it that ``tests/run.sh`` unpacks."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
-    root = Path(os.environ.get("STORAGE_CONSUMER_MYSQL") or cache / "mysql")
-    if not (root / "srv" / "ready").exists():
-        raise ServerDidNotStart(f"there is no MySQL server in {root}; bash tests/run.sh unpacks one")
-    return root
+class Jail:
+    """The root folder of an own Debian with MySQL and an S3 server in it, which ``tests/run.sh`` unpacks."""
+
+    def __init__(self) -> None:
+        """Raise `ServerDidNotStart` where the folder is missing."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
+        self.root = Path(os.environ.get("STORAGE_CONSUMER_SERVERS") or cache / "servers")
+        if not (self.root / "srv" / "ready").exists():
+            raise ServerDidNotStart(f"there are no servers in {self.root}; bash tests/run.sh unpacks them")
+        self._sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+
+    @property
+    def command(self) -> list[str]:
+        """What runs the program that follows inside the folder; only root may do that."""
+        return [*self._sudo, program("chroot"), str(self.root)]
+
+    def outside(self, inside: str) -> Path:
+        """The path by which a file inside the folder is reached from here."""
+        return self.root / inside.lstrip("/")
+
+    def copy(self, source: Path, inside: str) -> None:
+        """Copy a file or folder of this machine into the folder."""
+        run([*self._sudo, "cp", "-a", str(source), str(self.outside(inside))])
+
+    @contextmanager
+    def home(self, template: Path, port: int) -> Iterator[str]:
+        """A copy of `template` inside the folder for one server, by its path inside; removed at the end."""
+        inside = f"/srv/run-{os.getpid()}-{port}"
+        try:
+            self.copy(template, inside)
+            yield inside
+        finally:
+            run([*self._sudo, "rm", "-rf", "--one-file-system", str(self.outside(inside))])
 
 
 @contextmanager
 def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
-    """A MySQL server that runs inside the folder of `mysql_root`, with its own data; needs root or sudo for chroot."""
-    root, port = mysql_root(), free_port()
-    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    inside = f"/srv/run-{os.getpid()}-{port}"
-    home = root / inside.lstrip("/")
-    server = DatabaseServer(kind="mysql", port=port, socket=home / "socket")
-    command = [
-        *sudo,
-        program("chroot"),
-        str(root),
-        "/usr/sbin/mysqld",
-        "--no-defaults",
-        "--user=root",
-        f"--datadir={inside}",
-        f"--socket={inside}/socket",
-        f"--pid-file={inside}/pid",
-        f"--port={port}",
-        "--bind-address=127.0.0.1",
-        "--skip-name-resolve",
-        "--mysqlx=OFF",
-        "--secure-file-priv=NULL",
-        "--skip-log-bin",
-        "--innodb-redo-log-capacity=64M",
-        "--max-allowed-packet=64M",
-        f"--local-infile={int(local_infile)}",
-        *INNODB_SMALL_AND_FAST,
-        *options,
-    ]
-    with tempfile.TemporaryDirectory(prefix="mysql-") as folder:
+    """A MySQL server that runs inside the `Jail`, with its own data."""
+    jail, port = Jail(), free_port()
+    with tempfile.TemporaryDirectory(prefix="mysql-") as folder, jail.home(jail.outside("/srv/empty"), port) as home:
         log = Path(folder) / "log"
-        try:
-            run([*sudo, "cp", "-a", str(root / "srv" / "empty"), str(home)])
-            with running(command, log) as process:
-                wait_for(process, port, log)
-                yield server
-        finally:
-            run([*sudo, "rm", "-rf", "--one-file-system", str(home)])
+        command = [
+            *jail.command,
+            "/usr/sbin/mysqld",
+            "--no-defaults",
+            "--user=root",
+            f"--datadir={home}",
+            f"--socket={home}/socket",
+            f"--pid-file={home}/pid",
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--mysqlx=OFF",
+            "--secure-file-priv=NULL",
+            "--skip-log-bin",
+            "--innodb-redo-log-capacity=64M",
+            "--max-allowed-packet=64M",
+            f"--local-infile={int(local_infile)}",
+            *INNODB_SMALL_AND_FAST,
+            *options,
+        ]
+        with running(command, log) as process:
+            wait_for(process, port, log)
+            yield DatabaseServer(kind="mysql", port=port, socket=jail.outside(f"{home}/socket"))
