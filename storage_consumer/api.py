@@ -47,7 +47,8 @@ class Consumer:
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
-        for secret in (self._loaded.secrets.password, self._loaded.secrets.secret_access_key, self._loaded.secrets.session_token):
+        secrets = self._loaded.secrets
+        for secret in (secrets.password, secrets.access_key, secrets.secret_access_key, secrets.session_token):
             register_secret(secret)
 
     @property
@@ -65,13 +66,13 @@ class Consumer:
         """Close."""
         self.close()
 
-    def run_once(self) -> RoundSummary:
+    def run_once(self, stop: StopSignal | None = None) -> RoundSummary:
         """One round up to the bucket's checkpoint, a DDL at exactly that ts included.
 
         Halted tables are in the summary with their errors; raised is only what stops the whole run: `ConfigError`,
-        `LeaseLost`, `TransientError` after all tries.
+        `LeaseLost`, `TransientError` after all tries. A `stop` that is requested ends the round after its running step.
         """
-        return self._started().run_once(self._stop)
+        return self._started().run_once(stop or self._stop)
 
     def run(self, stop: StopSignal | None = None) -> RoundSummary:
         """Round after round until `stop` is requested; the last round's summary."""

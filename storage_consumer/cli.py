@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
 class Runnable(Protocol):
     """What the program needs of a consumer."""
 
-    def run_once(self) -> RoundSummary:
+    def run_once(self, stop: Stop) -> RoundSummary:
         """One round."""
         ...
 
@@ -90,7 +90,7 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
 def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
     with consumer(**options) as running:
         stop.on_abandon(running.abandon)
-        return running.run_once() if once else running.run(stop)
+        return running.run_once(stop) if once else running.run(stop)
 
 
 def _in_a_thread(work: Callable[[], RoundSummary]) -> RoundSummary:

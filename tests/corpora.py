@@ -43,6 +43,8 @@ class GoldenTable:
     types: Mapping[str, str]
     """Column name → type as SHOW COLUMNS says it, in table order."""
     primary_key: tuple[str, ...]
+    generated: frozenset[str]
+    """Generated columns."""
     path: Path
     """One JSON array a line and row: null, text, or ``{"b64": …}`` for bytes."""
 
@@ -141,6 +143,7 @@ class Corpus:
                 table=table["table"],
                 types={column["name"]: column["type"] for column in table["columns"]},
                 primary_key=tuple(table["primary_key"] or ()),
+                generated=frozenset(c["name"] for c in table["columns"] if "GENERATED" in c.get("extra", "")),
                 path=folder / table["file"],
             )
             for table in json.loads((folder / "tables.json").read_text(encoding="utf-8"))

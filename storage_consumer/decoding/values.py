@@ -56,6 +56,16 @@ def _year(text: str) -> str:
     return "0000" if text == "0" else text
 
 
+_LARGEST_SINGLE = 3.4028234663852886e38
+
+
+def _single(text: str) -> str:
+    """A FLOAT. The shortest text of the largest one, 3.4028235e+38, is a little more than it, which servers refuse."""
+    if abs(float(text)) > _LARGEST_SINGLE:
+        return f"{'-' if text.startswith('-') else ''}{_LARGEST_SINGLE!r}"
+    return text
+
+
 def _bytes_of_base64(text: str) -> str:
     try:
         return binascii.a2b_base64(text, strict_mode=True).hex().upper()
@@ -120,7 +130,7 @@ _RULES: dict[str, _Rule] = {
         canal_kind=WireKind.UNSIGNED,
     ),
     "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=_year, canal=_year),
-    "FLOAT": _FLOATS,
+    "FLOAT": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=_single, canal=_single),
     "DOUBLE": _FLOATS,
     "DECIMAL": _FORMATTED,
     "DATE": _FORMATTED,

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pymysql
-from pymysql.connections import Connection as _Connection
+from pymysql.connections import Connection as _PlainConnection
 from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor
@@ -25,6 +25,10 @@ from storage_consumer.target.faults import number_of, translated
 
 if TYPE_CHECKING:
     from pymysql.protocol import MysqlPacket
+
+    _Connection = _PlainConnection[Cursor]
+else:
+    _Connection = _PlainConnection  # generic in its type stubs only
 
 ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
@@ -42,7 +46,7 @@ _UNKNOWN_ZONE = 1298
 _CHUNK = 1 << 20
 
 
-class Connection(_Connection[Cursor]):
+class Connection(_Connection):
     """A PyMySQL connection that can feed LOAD DATA LOCAL from memory and nothing else."""
 
     feed: bytes = b""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition
@@ -18,6 +19,7 @@ DIFFERENCES = {
     "charset without collation": "CHARACTER SET x alone means the source's default collation of x, not the target's; written in.",
     "expression index": "MariaDB has no indexes over expressions; an ordinary one means nothing for rows and is left out.",
     "generated NOT NULL": "MariaDB knows no NOT NULL on generated columns; the expression decides anyway; left out.",
+    "generated primary key": "MariaDB takes no primary key on a generated column; a unique key does the same for rows.",
 }
 
 SOURCE_COLLATIONS = {
@@ -72,6 +74,7 @@ def action_for(definition: TableDefinition, flavor: str, collation: str | None) 
         body = _create_body(found)
         note("expression index", _expression_indexes(found, body))
         note("generated NOT NULL", _generated_not_null(found))
+        note("generated primary key", _generated_primary_key(found))
     schema = definition.name.schema if definition.name.table else ""
     return DdlAction(statement=replace_spans(query, edits), schema=schema, notes=tuple(notes))
 
@@ -152,20 +155,29 @@ def _expression_indexes(found: Sequence[Token], body: tuple[int, int]) -> list[E
     return edits
 
 
-def _generated_not_null(found: Sequence[Token]) -> list[Edit]:
-    """Take NOT NULL off generated columns."""
-    edits: list[Edit] = []
+def _after_generated(found: Sequence[Token], first: str, second: str) -> list[tuple[int, int]]:
+    """Where the two words follow one another in the rest of a generated column's definition: (start, end) in the text."""
+    places: list[tuple[int, int]] = []
     at = find_words(found, "GENERATED", "ALWAYS", "AS")
     while at >= 0:
         opening = at + 3
-        for index in range(closing(found, opening) + 1, len(found) - 1):
-            token = found[index]
+        for token, following in pairwise(found[closing(found, opening) + 1 :]):
             if token.depth < found[at].depth or (token.depth == found[at].depth and token.text == ","):
                 break
-            if token.upper == "NOT" and found[index + 1].upper == "NULL":
-                edits.append((token.start, found[index + 1].end, ""))
+            if token.upper == first and following.upper == second:
+                places.append((token.start, following.end))
         at = find_words(found, "GENERATED", "ALWAYS", "AS", start=opening)
-    return edits
+    return places
+
+
+def _generated_not_null(found: Sequence[Token]) -> list[Edit]:
+    """Take NOT NULL off generated columns."""
+    return [(start, end, "") for start, end in _after_generated(found, "NOT", "NULL")]
+
+
+def _generated_primary_key(found: Sequence[Token]) -> list[Edit]:
+    """Make a primary key on one generated column a unique key."""
+    return [(start, end, "UNIQUE KEY") for start, end in _after_generated(found, "PRIMARY", "KEY")]
 
 
 # a table from a schema file without a statement
