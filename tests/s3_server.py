@@ -114,9 +114,10 @@ def s3_server() -> Iterator[S3Server]:
             (home / "ceph.conf").write_text(_settings(inside, port), encoding="utf-8")
             jail.copy(home / "ceph.conf", inside)
             options = ["-c", f"{inside}/ceph.conf", "-n", "client.rgw", "--no-mon-config"]
+            admin = [*jail.command, "radosgw-admin", *options]
+            # Before the server starts: two processes that open the data file at once may wait for each other.
+            _add_user(admin, "writer", WRITER)
+            _add_user(admin, "reader", READER)
             with running([*jail.command, "radosgw", *options, "-d"], log) as process:
                 wait_for(process, port, log)
-                admin = [*jail.command, "radosgw-admin", *options]
-                _add_user(admin, "writer", WRITER)
-                _add_user(admin, "reader", READER)
                 yield S3Server(endpoint=f"http://127.0.0.1:{port}")

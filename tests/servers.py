@@ -129,8 +129,13 @@ def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 def run(command: Sequence[str]) -> None:
-    """Run a program to its end; raise `ServerDidNotStart` with its output if it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    """Run a program to its end; raise `ServerDidNotStart` with its output if it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=START_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServerDidNotStart(f"{error}\n{error.output!r}\n{error.stderr!r}") from error
     if done.returncode:
         raise ServerDidNotStart(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
 
