@@ -117,7 +117,7 @@ def one_bucket(table_index: int, partitions: int) -> int:
     return zlib.crc32(str(table_index).encode()) % partitions
 
 
-def fold(states: dict[Key, tuple[int, int, Any]], key: Key, commit_ts: int, order: int, row: Any) -> None:  # noqa: ANN401 - values before, a line after the shuffle
+def fold(states: dict[Key, tuple[int, int, Any]], key: Key, commit_ts: int, order: int, row: Any) -> None:
     """Keep the later of the key's state and this change."""
     current = states.get(key)
     if current is None or (commit_ts, order) > (current[0], current[1]):

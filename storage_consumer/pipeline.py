@@ -131,8 +131,8 @@ class _Buffer:
         if operation == UPDATE:
             if old is None:
                 message = (
-                    f"an update of {self._work.name}, which has no primary key or not-null unique key, does not say which row it "
-                    "changed; set `[sink.csv] output-old-value = true` in the changefeed, or give the table a primary key"
+                    "this update does not say which row it changed, and the table has no primary key or not-null unique key: "
+                    f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
                 )
                 raise NotReplicable(message)
             self._events.append((commit_ts, order_of(rank, number, upsert=False), old))
@@ -206,7 +206,7 @@ def _read_file(
         blocks = open_blocks(path)
         for change in decoder.rows(blocks, version.layout, window, tally, path):
             if version.misfit:
-                raise NotReplicable(f"{version.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")  # noqa: EM102, TRY003, TRY301 - told once per file
+                raise NotReplicable(f"{version.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
             _add(buffer, change, work, path)
             applied += 1
             if buffer.rows >= FLUSH_ROWS:

@@ -80,7 +80,9 @@ class Round:
         self.storage_checkpoint = max(poll.checkpoint, self.storage_floor)
         self._take(poll)
         files = parts.manager.pending_files
-        parts.progress.round_started(files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint)
+        parts.progress.round_started(
+            files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint
+        )
         settled = self.take_last_ddl or self.settled_at == self.storage_checkpoint
         while self.keep_on() and (wave := parts.manager.next_wave(self.storage_checkpoint, settled=settled)):
             if wave.rows:
@@ -118,7 +120,10 @@ class Round:
             _log.warning("schema_warning", text=warning)
         parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
         for table_dir, path in parts.manager.vanished(poll.vanished).items():
-            self._halt(table_dir, f"{path} vanished before it was read: data was lost at the source; the table needs a fresh copy")
+            self._halt(
+                table_dir,
+                f"{path} vanished before it was read: data was lost at the source; the table needs a fresh copy",
+            )
         for table_dir, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
             waited = parts.config.tuning.gap_timeout
             self._halt(
@@ -152,9 +157,12 @@ class Round:
         by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
         for report in reports:
             by_table[report.table].append(report)
-        moved = [self._acknowledge(step, work, by_table[work.index]) for step, work in works]
+        moved = [self._acknowledge(step, by_table[work.index]) for step, work in works]
         parts.state.save(
-            tables=[m for m in moved if m], streams=self.streams, checkpoint=0, storage_checkpoint=self.storage_checkpoint
+            tables=[m for m in moved if m],
+            streams=self.streams,
+            checkpoint=0,
+            storage_checkpoint=self.storage_checkpoint,
         )
         self.streams = {}
 
@@ -186,7 +194,7 @@ class Round:
         few = min(cores, max(len(works), -(-size // (1 << 20))))
         return int(min(MOST_PARTITIONS, max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)))
 
-    def _acknowledge(self, step: RowStep, work: TableWork, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
+    def _acknowledge(self, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
         """Move one table on, or stop it; what is to be stored of it."""
         files = {r.path: r for r in reports if isinstance(r, FileReport)}
         counts, table = self.counts[step.table_dir], self.parts.manager.tables[step.table_dir]
@@ -306,8 +314,10 @@ class Round:
         manager = self.parts.manager
         stuck: dict[str, str] = {}
         for step in manager.blocked_ddls(self.storage_checkpoint):
-            why = f"waits for the DDL of {step.name} with version {step.version}, which touches a table that stands still"
-            stuck |= {table_dir: why for table_dir in manager.touched(step)}
+            why = (
+                f"waits for the DDL of {step.name} with version {step.version}, which touches a table that stands still"
+            )
+            stuck |= dict.fromkeys(manager.touched(step), why)
         return stuck
 
 
@@ -318,4 +328,3 @@ def _file_works(step: RowStep, index: int) -> Iterable[FileWork]:
         last[file.stream] = max(last.get(file.stream, 0), file.number)
     for rank, file in enumerate(sorted(step.files, key=lambda f: (f.version, f.order))):
         yield FileWork(table=index, file=file, rank=rank, newest=file.number == last[file.stream])
-

@@ -37,7 +37,9 @@ class ConsumerService:
     What it knows it can lose at any time: after a fault it starts over from the state in the target.
     """
 
-    def __init__(self, config: Config, state: State, assemble: Callable[[ConsumerManager], Parts], clock: Clock) -> None:
+    def __init__(
+        self, config: Config, state: State, assemble: Callable[[ConsumerManager], Parts], clock: Clock
+    ) -> None:
         """`assemble` makes all parts afresh around a manager."""
         self._config = config
         self._state = state
@@ -143,7 +145,9 @@ class ConsumerService:
     def _keep_on(self, stop: StopSignal) -> bool:
         """Whether the round's next step may begin."""
         if self._renewal is not None and self._renewal.lost.is_set():
-            message = "the lease was lost: this process was paused for longer than --lease-ttl, or could not reach the target"
+            message = (
+                "the lease was lost: this process was paused for longer than --lease-ttl, or could not reach the target"
+            )
             raise LeaseLost(message)
         return not stop.requested.is_set()
 
@@ -207,7 +211,7 @@ def _place() -> str:
     """Tells whether a process number means the same process here."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = os.readlink("/proc/self/ns/pid")
+        space = Path("/proc/self/ns/pid").readlink()
     except OSError:
         return f"unknown-{uuid.uuid4().hex}"
     return f"{boot}-{space}"

@@ -52,7 +52,9 @@ class ConsumerManager:
 
     # (2) dispatch: new files to their tables
 
-    def dispatch(self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]) -> None:
+    def dispatch(
+        self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]
+    ) -> None:
         """Hand new schema files and data files to their tables. `table_dirs`: schema file path → table directory."""
         for definition in sorted(definitions, key=lambda d: (d.version, d.path)):
             table = self._table(table_dirs[definition.path])

@@ -87,7 +87,9 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
     ordered: list[DdlStep] = []
     while waiting:
         sources = {pair[0] for step in waiting if (pair := pairs[step.identity])}
-        free = [s for s in waiting if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]]
+        free = [
+            s for s in waiting if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]
+        ]
         for step in free or waiting[:1]:
             ordered.append(step)
             waiting.remove(step)

@@ -111,7 +111,7 @@ class SparkPipeline:
 class _Told:
     """Tells the progress of a running job from its accumulators."""
 
-    def __init__(self, progress: Progress, files: Any, rows: Any) -> None:  # noqa: ANN401 - pyspark accumulators
+    def __init__(self, progress: Progress, files: Any, rows: Any) -> None:
         self._progress, self._files, self._rows = progress, files, rows
         self._seen = (0, 0)
         self._end = threading.Event()
@@ -158,9 +158,7 @@ def _read(spec: JobSpec, files: Sequence[FileWork]) -> Iterator[tuple[Place, Any
     yield from read_files(files, tables, spec.partitions, lambda path: storage.blocks(path, READ_BLOCK), decoder)
 
 
-def _write(
-    spec: JobSpec, partition: int, items: Iterable[tuple[Place, Any]]
-) -> Iterator[FileReport | WriteReport]:
+def _write(spec: JobSpec, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:
     """The second half, in a worker."""
     writer = TargetWriter(spec, secrets_from(spec.secrets_file).password, partition)
     try:

@@ -9,7 +9,6 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-import storage_consumer
 from storage_consumer.config.settings import Tuning
 
 _OURS = {
@@ -48,7 +47,7 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        package = str(Path(storage_consumer.__file__).resolve().parent.parent)
+        package = str(Path(__file__).resolve().parents[2])
         settings = _OURS | {"spark.executorEnv.PYTHONPATH": package}
         for key, value in settings.items():
             builder = builder.config(key, value)

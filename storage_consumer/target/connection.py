@@ -17,6 +17,7 @@ import pymysql
 from pymysql.connections import Connection as _PlainConnection
 from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT
+from pymysql.converters import escape_string
 from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
@@ -63,7 +64,7 @@ class Connection(_Connection):
             self.feed = b""
         return affected, self.warnings
 
-    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002 - PyMySQL's signature
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
         """As PyMySQL does, with a result that knows how to feed; ours never reads unbuffered."""
         self._result = None
         result = _FedResult(self)
@@ -103,7 +104,9 @@ def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_ti
     unknown time zone, `TargetUnavailable` when the server does not answer.
     """
     where: dict[str, Any] = (
-        {"unix_socket": downstream.unix_socket} if downstream.unix_socket else {"host": downstream.host, "port": downstream.port}
+        {"unix_socket": downstream.unix_socket}
+        if downstream.unix_socket
+        else {"host": downstream.host, "port": downstream.port}
     )
     tls: dict[str, Any] = {}
     if downstream.ssl or downstream.ssl_ca:
@@ -145,7 +148,7 @@ def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -
                 cursor.execute(statement)
 
 
-def _set_zone(cursor: Any, zone: str) -> None:  # noqa: ANN401 - PyMySQL has no types
+def _set_zone(cursor: Any, zone: str) -> None:
     """Set the session's zone; a zone that the server does not know is given as an offset if it has only ever one."""
     if zone.upper() in ("UTC", "ETC/UTC", "Z"):
         zone = "+00:00"
@@ -176,6 +179,11 @@ def constant_offset(zone: str) -> str | None:
         return None
     minutes = int(offset.total_seconds() // 60)
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def escape(text: str) -> str:
+    """The content of a string literal, by the driver's own rules; our sessions never set NO_BACKSLASH_ESCAPES."""
+    return str(escape_string(text))
 
 
 @contextmanager

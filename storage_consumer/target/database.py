@@ -63,7 +63,9 @@ class TargetDatabase:
         version, packet, local = self._rows("SELECT VERSION(), @@max_allowed_packet, @@local_infile")[0]
         text = str(version)
         flavor = "tidb" if "tidb" in text.lower() else "mariadb" if "mariadb" in text.lower() else "mysql"
-        return ServerFacts(flavor=flavor, version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON"))
+        return ServerFacts(
+            flavor=flavor, version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON")
+        )
 
     # structure
 
@@ -98,15 +100,15 @@ class TargetDatabase:
             for (schema, table), found in columns.items()
         }
 
-    def _column(self, name: str, data_type: Any, nullable: str, extra: str, collation: str | None, expression: Any) -> TargetColumn:  # noqa: ANN401, PLR0913 - the driver gives text or bytes
+    def _column(
+        self, name: str, data_type: Any, nullable: str, extra: str, collation: str | None, expression: Any
+    ) -> TargetColumn:
         """One row of information_schema.columns. MySQL's DEFAULT_GENERATED marks a default expression, no generated column."""
         flags = (extra or "").upper()
         generated = ""
         if "VIRTUAL" in flags:
             generated = "VIRTUAL"
-        elif "STORED" in flags or "PERSISTENT" in flags:
-            generated = "STORED"
-        elif expression and "DEFAULT_GENERATED" not in flags and _text(expression):
+        elif "STORED" in flags or "PERSISTENT" in flags or (expression and "DEFAULT_GENERATED" not in flags and _text(expression)):
             generated = "STORED"
         collation = collation or ""
         return TargetColumn(
@@ -128,7 +130,9 @@ class TargetDatabase:
 
     def _unique_keys(self, where: str, names: list[str]) -> dict[tuple[str, str], list[UniqueKey]]:
         """Unique indexes per table, the primary key first, those over expressions left out."""
-        parts: dict[tuple[str, str], dict[str, list[tuple[str | None, int | None]]]] = defaultdict(lambda: defaultdict(list))
+        parts: dict[tuple[str, str], dict[str, list[tuple[str | None, int | None]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         for schema, table, index, column, sub_part in self._rows(
             "SELECT table_schema, table_name, index_name, column_name, sub_part FROM information_schema.statistics "
             f"WHERE non_unique = 0 AND {where} "
@@ -170,12 +174,16 @@ class TargetDatabase:
 
     def database_collation(self, schema: str) -> str | None:
         """Default collation of a database, None if it does not exist."""
-        rows = self._rows("SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = %s", (schema,))
+        rows = self._rows(
+            "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = %s", (schema,)
+        )
         return _text(rows[0][0]) if rows else None
 
     def is_running(self, statement: str) -> bool:
         """Whether some connection of this server is executing the statement right now."""
-        rows = self._rows("SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info IS NOT NULL")
+        rows = self._rows(
+            "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info IS NOT NULL"
+        )
         return any(_text(info).strip() == statement.strip() for (info,) in rows)
 
     def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
@@ -208,6 +216,6 @@ class TargetDatabase:
         self._connection = None
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - the driver gives text or bytes
+def _text(value: Any) -> str:
     """A value of information_schema as text."""
     return value.decode() if isinstance(value, bytes) else str(value)

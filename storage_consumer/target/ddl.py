@@ -111,7 +111,7 @@ def _create_body(found: Sequence[Token]) -> tuple[int, int]:
 
 def _table_defaults(found: Sequence[Token], collation: str | None) -> list[Edit]:
     """The source's defaults for a new table that says nothing, where the target's database has others."""
-    opening, end = _create_body(found)
+    _, end = _create_body(found)
     if end < 0 or collation is None or collation.endswith("_bin") or _says_charset(found, end, len(found), 0):
         return []
     return [(found[end].end, found[end].end, " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")]
@@ -150,7 +150,9 @@ def _expression_indexes(found: Sequence[Token], body: tuple[int, int]) -> list[E
     edits: list[Edit] = []
     for first, last in elements(found, opening, end):
         starts = found[first].upper in ("INDEX", "KEY", "UNIQUE", "FULLTEXT")
-        if starts and any(a.text == "(" and b.text == "(" for a, b in zip(found[first:last], found[first + 1 : last], strict=False)):
+        if starts and any(
+            a.text == "(" and b.text == "(" for a, b in zip(found[first:last], found[first + 1 : last], strict=False)
+        ):
             edits.append((found[first - 1].start, found[last - 1].end, ""))
     return edits
 
@@ -192,7 +194,9 @@ def create_from_columns(definition: TableDefinition, escape: Callable[[str], str
     A schema file knows no indexes but the primary key, no defaults that can be trusted, no charset, no comment. Raises
     `NotReplicable` for a column whose type it does not tell well enough.
     """
-    columns = [_column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")]
+    columns = [
+        _column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")
+    ]
     key = [quote(column.name) for column in definition.columns if column.is_pk]
     parts = columns + ([f"PRIMARY KEY ({', '.join(key)})"] if key else [])
     options = "DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -204,7 +208,9 @@ def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[
     text = column.type
     if column.type in ("ENUM", "SET"):
         if not column.elements:
-            message = f"{definition.name}.{column.name}: {definition.path} does not list the members of this {column.type}"
+            message = (
+                f"{definition.name}.{column.name}: {definition.path} does not list the members of this {column.type}"
+            )
             raise NotReplicable(message)
         text += "(" + ",".join(f"'{escape(member)}'" for member in column.elements) + ")"
     elif column.type in _LENGTHS and column.precision is not None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pymysql.converters import escape_string
-
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.planning.touches import DROP_TABLE, mentioned_names
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.sql_text import has_words, quote, tokens
+from storage_consumer.target.connection import escape
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns
 from storage_consumer.target.faults import ALREADY_DONE
@@ -59,13 +58,17 @@ class DdlRunner:
         collation = None if context.database_is_ours else self._database.database_collation(name.schema)
         if name.table and not context.database_is_ours and collation is None:
             defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-            self._database.execute_ddl(f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version)
+            self._database.execute_ddl(
+                f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version
+            )
         if not step.ensure:
             return action_for(step.definition, self._flavor, collation)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
-        statement = create_from_columns(step.definition, escape_string)
-        note = "made from the columns of the schema file, which tells no indexes, defaults, charsets or generated columns"
+        statement = create_from_columns(step.definition, escape)
+        note = (
+            "made from the columns of the schema file, which tells no indexes, defaults, charsets or generated columns"
+        )
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
 
     def _once(self, step: DdlStep, action: DdlAction, entry: JournalEntry | None, context: DdlContext) -> str:

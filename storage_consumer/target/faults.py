@@ -8,7 +8,9 @@ from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerErro
 
 CONFLICTS = frozenset((1205, 1213))
 """Lock wait timeout, deadlock: the whole transaction is played again."""
-_CONNECTION = frozenset((0, 1040, 1053, 1129, 1152, 1159, 1160, 1161, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031))
+_CONNECTION = frozenset(
+    (0, 1040, 1053, 1129, 1152, 1159, 1160, 1161, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031)
+)
 _READ_ONLY = frozenset((1290, 1792, 1836))
 _FULL = frozenset((1021, 1114, 3, 28))
 _LOGIN = frozenset((1044, 1045, 1130, 1142, 1143, 1227, 1698))

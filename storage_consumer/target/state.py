@@ -65,22 +65,30 @@ class StateStore:
         tables = self._tables
         with self._translated("creating the state schema"), self._engine.begin() as connection:
             found = connection.execute(
-                text("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :name"), {"name": self._schema}
+                text("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :name"),
+                {"name": self._schema},
             )
             if not found.scalar_one():
                 options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-                connection.execute(text(f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}".replace(":", "\\:")))
+                connection.execute(
+                    text(f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}".replace(":", "\\:"))
+                )
             tables.metadata.create_all(connection)
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
                 (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.now(6)}),
-                (tables.feed, {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0}),
+                (
+                    tables.feed,
+                    {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
+                ),
             ):
                 connection.execute(insert(table).prefix_with("IGNORE").values(row))
             version = connection.execute(select(tables.version.c.version)).scalar_one()
             known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
         if version != STATE_VERSION:
-            message = f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}"
+            message = (
+                f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}"
+            )
             raise ConfigError(message)
         if known != upstream:
             message = (
@@ -99,13 +107,13 @@ class StateStore:
         lease = self._tables.lease
         with self._translated("acquiring the lease"), self._engine.begin() as connection:
             row = connection.execute(
-                select(lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.now(6)).label("expired")).with_for_update()
+                select(
+                    lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.now(6)).label("expired")
+                ).with_for_update()
             ).one()
             if row.holder and not row.expired and not previous_is_dead:
                 return str(row.holder)
-            connection.execute(
-                update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl))
-            )
+            connection.execute(update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl)))
         self.epoch, self._holder = row.epoch + 1, holder
         return ""
 
@@ -189,7 +197,9 @@ class StateStore:
         with self._owned("storing the progress") as connection:
             self._put_tables(connection, tables)
             if streams:
-                statement = insert(self._tables.files).values([{"stream": s, "done_upto": n} for s, n in streams.items()])
+                statement = insert(self._tables.files).values(
+                    [{"stream": s, "done_upto": n} for s, n in streams.items()]
+                )
                 connection.execute(statement.on_duplicate_key_update(done_upto=statement.inserted.done_upto))
             connection.execute(
                 update(feed).values(

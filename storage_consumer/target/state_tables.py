@@ -27,7 +27,12 @@ class StateTables:
 
         def table(name: str, *columns: Column[Any]) -> Table:
             return Table(
-                name, self.metadata, *columns, mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin"
+                name,
+                self.metadata,
+                *columns,
+                mysql_engine="InnoDB",
+                mysql_charset="utf8mb4",
+                mysql_collate="utf8mb4_bin",
             )
 
         def one() -> Column[Any]:

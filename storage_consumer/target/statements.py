@@ -47,7 +47,9 @@ def write_rows(verb: str, work: TableWork, lines: Sequence[str], escape: Escape)
     """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows."""
     columns = ", ".join(quote(column.name) for column in work.written)
     rows = ",".join(
-        "(" + ",".join(literal(text, column, escape) for text, column in zip(decode_line(line), work.written, strict=True)) + ")"
+        "("
+        + ",".join(literal(text, column, escape) for text, column in zip(decode_line(line), work.written, strict=True))
+        + ")"
         for line in lines
     )
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES {rows}"
@@ -61,7 +63,9 @@ def delete_keys(work: TableWork, lines: Sequence[str], escape: Escape) -> str:
         values = ",".join(key_literal(decode_line(line)[0], part, escape) for line in lines)
         return f"DELETE FROM {table} WHERE {key_expression(part)} IN ({values})"
     keys = ",".join(
-        "(" + ",".join(key_literal(text, part, escape) for text, part in zip(decode_line(line), work.key, strict=True)) + ")"
+        "("
+        + ",".join(key_literal(text, part, escape) for text, part in zip(decode_line(line), work.key, strict=True))
+        + ")"
         for line in lines
     )
     return f"DELETE FROM {table} WHERE ({', '.join(key_expression(part) for part in work.key)}) IN ({keys})"

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 import pymysql.err
-from pymysql.converters import escape_string
 
 from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.sql_text import quote
-from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.faults import is_conflict, is_connection_loss, translated
 from storage_consumer.target.state import SERIAL_SLOTS
 from storage_consumer.target.statements import delete_keys, delete_one, load_data, write_rows
@@ -96,7 +95,7 @@ class TargetWriter:
     def _write_group(self, work: TableWork, commit_ts: int, events: Sequence[tuple[bool, str]]) -> int:
         """The events of one commit ts: deletes one by one, each of which must hit a row, then inserts."""
         for _, line in (event for event in events if not event[0]):
-            statement = delete_one(work, line, escape_string, json_equals=self._json())
+            statement = delete_one(work, line, escape, json_equals=self._json())
             if self._query(statement) != 1:
                 message = (
                     f"{work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
@@ -104,7 +103,7 @@ class TargetWriter:
                 )
                 raise RowRefused(message)
         for batch in _batches([line for upsert, line in events if upsert], STATEMENT_ROWS, self._statement_size):
-            self._query(write_rows("INSERT", work, batch, escape_string))
+            self._query(write_rows("INSERT", work, batch, escape))
         return len(events)
 
     # statements
@@ -112,7 +111,7 @@ class TargetWriter:
     def _delete(self, work: TableWork, rows: Sequence[str]) -> int:
         """Delete keys that may or may not be there."""
         return sum(
-            self._query(delete_keys(work, batch, escape_string))
+            self._query(delete_keys(work, batch, escape))
             for batch in _batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
@@ -121,7 +120,7 @@ class TargetWriter:
         if self._load_data and self._load(work, rows):
             return len(rows)
         for batch in _batches(rows, STATEMENT_ROWS, self._statement_size):
-            self._query(write_rows("REPLACE", work, batch, escape_string))
+            self._query(write_rows("REPLACE", work, batch, escape))
         return len(rows)
 
     def _load(self, work: TableWork, rows: Sequence[str]) -> bool:
@@ -199,14 +198,14 @@ class TargetWriter:
 
     def _stored_checkpoint(self, work: TableWork) -> int:
         """The table's stored checkpoint, 0 if there is none."""
-        where = f"table_dir = '{escape_string(work.table_dir)}'"
+        where = f"table_dir = '{escape(work.table_dir)}'"
         row = self._row(f"SELECT checkpoint FROM {self._state('table_progress')} WHERE {where} FOR UPDATE")
         return int(row[0]) if row else 0
 
     def _store_checkpoint(self, work: TableWork, checkpoint: int) -> None:
         """Move the table's stored checkpoint within the running transaction."""
         names = (work.table_dir, work.name.schema, work.name.table)
-        values = ", ".join(f"'{escape_string(name)}'" for name in names)
+        values = ", ".join(f"'{escape(name)}'" for name in names)
         self._query(
             f"INSERT INTO {self._state('table_progress')} (table_dir, schema_name, table_name, checkpoint, state, error) "
             f"VALUES ({values}, {checkpoint}, 'running', '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
