@@ -63,9 +63,12 @@ class TableConsumer:
         files, definitions = [], []
         for number in sorted(self.versions):
             version = self.versions[number]
-            if may_hold_rows(number, target, is_ddl=version.is_ddl) and (found := version.readable(target)):
+            definition = version.definition
+            if definition is None or not may_hold_rows(number, target, is_ddl=version.is_ddl):
+                continue  # a directory without a schema file yet is younger than the storage checkpoint, or is waited for
+            if found := version.readable(target):
                 files.extend(found)
-                definitions.append(version.definition)
+                definitions.append(definition)
         if not files:
             return None
         return RowStep(
@@ -73,7 +76,7 @@ class TableConsumer:
             name=self.name,
             window=Window(low=self.checkpoint, high=target),
             current=self._in_force(target),
-            definitions=tuple(d for d in definitions if d is not None),
+            definitions=tuple(definitions),
             files=tuple(files),
             dropped=self.dropped,
         )

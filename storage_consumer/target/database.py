@@ -200,6 +200,7 @@ class TargetDatabase:
             connection.query(f"SET SESSION timestamp = {moment:.3f}")
             connection.query(statement)
             connection.query("SET SESSION timestamp = DEFAULT")
+            connection.select_db(self._downstream.state_schema)  # a later statement may drop the database
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
             self.close()
             if is_connection_loss(fault) or is_conflict(fault):
@@ -207,13 +208,7 @@ class TargetDatabase:
             if number_of(fault) in ignorable:
                 return described(fault)
             raise DdlFailed(described(fault)) from fault
-        self._reset(connection)
         return ""
-
-    def _reset(self, connection: Connection) -> None:
-        """A default database may be dropped by a later statement: a fresh connection has none."""
-        connection.close()
-        self._connection = None
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import create_engine, delete, func, select, text, update
+from sqlalchemy import create_engine, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
@@ -239,11 +239,6 @@ class StateStore:
                 insert(self._tables.journal).values(row | values | times).on_duplicate_key_update(**values, **times)
             )
             self._put_tables(connection, tables)
-
-    def forget_streams(self, streams: Iterable[str]) -> None:
-        """Drop what is stored of streams that are no longer listed."""
-        with self._owned("tidying the file progress") as connection:
-            connection.execute(delete(self._tables.files).where(self._tables.files.c.stream.in_(list(streams))))
 
     # helpers
 
