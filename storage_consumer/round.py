@@ -10,7 +10,7 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import HALTED, TableConsumer
-from storage_consumer.errors import TableError
+from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
@@ -106,8 +106,14 @@ class Round:
     def _take(self, poll: Poll) -> None:
         """Hand what was listed to the manager."""
         parts = self.parts
+        if poll.contradictions:
+            raise ConfigError(poll.warnings[-1] if poll.warnings else poll.contradictions[0])
         for warning in poll.warnings:
             _log.warning("storage_warning", text=warning)
+        if not self.storage_checkpoint:
+            _log.warning("checkpoint_missing", path="metadata")
+        if poll.changed:
+            self.skipped["object: content changed under a known name, read again"] += poll.changed
         self.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
         parts.manager.new_round()
         definitions: list[TableDefinition] = []

@@ -15,15 +15,26 @@ from pathlib import Path
 
 from storage_consumer.config.settings import Secrets
 
+_PREFIX = "storage-consumer-"
 PASSWORD_VARIABLE = "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD"  # noqa: S105 - the variable's name
 
 
 def write_secrets(secrets: Secrets) -> str:
     """Put the secrets in a new file with mode 0600 and return its path; `remove_secrets` removes it."""
-    handle, path = tempfile.mkstemp(prefix="storage-consumer-")
+    _remove_orphans()
+    handle, path = tempfile.mkstemp(prefix=f"{_PREFIX}{os.getpid()}-")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         json.dump({field.name: getattr(secrets, field.name) for field in fields(secrets)}, file)
     return path
+
+
+def _remove_orphans() -> None:
+    """Remove what processes of this user that were killed have left behind."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            with suppress(OSError):
+                left.unlink()
 
 
 def remove_secrets(path: str) -> None:
