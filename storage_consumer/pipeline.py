@@ -106,6 +106,7 @@ class _Buffer:
         self._work = work
         self._partitions = partitions
         self._key = key_function(work.key, version.key) if work.key else None
+        self._unique = version.unique
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
         self._states: dict[Key, tuple[int, int, Any]] = {}
@@ -127,15 +128,19 @@ class _Buffer:
     def _add_event(
         self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
     ) -> None:
-        """Every event of a keyless table counts."""
-        if operation == UPDATE:
-            if old is None:
-                message = (
-                    "this update does not say which row it changed, and the table has no primary key or not-null unique key: "
-                    f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
-                )
-                raise NotReplicable(message)
+        """Every event of a keyless table counts.
+
+        An update that does not tell its old row still does where a unique key of the row holds no NULL: TiCDC splits the
+        updates that change one, so the row with this very key is the one.
+        """
+        if old is not None and operation == UPDATE:
             self._events.append((commit_ts, order_of(rank, number, upsert=False), old))
+        elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self._unique):
+            message = (
+                "this row does not say which one it took the place of, and it has no key: "
+                f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
+            )
+            raise NotReplicable(message)
         self._events.append((commit_ts, order_of(rank, number, upsert=operation != DELETE), values))
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:

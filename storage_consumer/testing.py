@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from storage_consumer.errors import StorageUnavailable
-from storage_consumer.model import StoredObject
+from storage_consumer.decoding.wire import decode_line
+from storage_consumer.errors import RowRefused, StorageUnavailable
+from storage_consumer.model import StoredObject, TableName
+from storage_consumer.work import TableWork
+
+Row = dict[str, str | None]
+"""A row of `MemoryWriter`: column name → wire text."""
 
 
 class FakeClock:
@@ -88,3 +94,90 @@ class MemoryStorage:
         self.requests += 1
         if not self.available:
             raise StorageUnavailable("the storage was made unavailable")
+
+
+class MemoryWriter:
+    """A `pipeline.RowWriter` that keeps rows as wire text, with a server's rules for keys and nothing else of a server.
+
+    A REPLACE takes away every row that has one of the new row's unique keys; a key with a NULL in it is nobody's. The values
+    of all columns are kept as they came: no type changes them, and generated columns do not exist.
+    """
+
+    def __init__(
+        self,
+        unique_keys: Mapping[TableName, Sequence[tuple[str, ...]]] | None = None,
+        *,
+        same: Callable[[str], str] = str,
+    ) -> None:
+        """`unique_keys`: column names per unique key of a table. `same`: two key texts are equal where this makes them so."""
+        self._unique_keys = dict(unique_keys or {})
+        self._same = same
+        self._rows: dict[TableName, list[Row]] = {}
+        self.checkpoints: dict[str, int] = {}
+        """Table directory → commit ts (inclusive) up to which the events of a keyless table are written."""
+
+    def rows(self, name: TableName) -> Counter[tuple[str | None, ...]]:
+        """The rows of a table, each with how often it is there."""
+        return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
+
+    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+        """Deletes first, then upserts."""
+        return self.write_runs(work, ((False, deletes), (True, upserts)))
+
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+        """Runs one after another."""
+        written = 0
+        for upsert, lines in ordered:
+            for line in lines:
+                written += self._replace(work, line) if upsert else self._delete(work, line)
+        return written
+
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+        """Events by commit ts; those that were written before change nothing. A delete has to find its row."""
+        written = 0
+        for commit_ts, events in groups:
+            if commit_ts <= self.checkpoints.get(work.table_dir, 0):
+                continue
+            for upsert, line in events:
+                row = self._row(work, line)
+                if upsert:
+                    self._replace(work, line)
+                elif row in self._table(work):
+                    self._table(work).remove(row)
+                else:
+                    raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+                written += 1
+            self.checkpoints[work.table_dir] = commit_ts
+        return written
+
+    def _table(self, work: TableWork) -> list[Row]:
+        return self._rows.setdefault(work.name, [])
+
+    def _row(self, work: TableWork, line: str) -> Row:
+        return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
+
+    def _delete(self, work: TableWork, line: str) -> int:
+        """Take away the rows with a key."""
+        columns = tuple(part.column.name for part in work.key)
+        key = tuple(None if text is None else self._same(text) for text in decode_line(line))
+        return self._remove(work, {columns: key})
+
+    def _replace(self, work: TableWork, line: str) -> int:
+        """Put in a row in the place of all that have one of its unique keys."""
+        row = self._row(work, line)
+        keys = self._unique_keys.get(work.name, ())
+        self._remove(work, {columns: self._key(row, columns) for columns in keys})
+        self._table(work).append(row)
+        return 1
+
+    def _remove(self, work: TableWork, keys: Mapping[tuple[str, ...], tuple[str | None, ...]]) -> int:
+        """Take away the rows that have one of these keys."""
+        table = self._table(work)
+        kept = [row for row in table if not any(None not in k and self._key(row, c) == k for c, k in keys.items())]
+        removed = len(table) - len(kept)
+        table[:] = kept
+        return removed
+
+    def _key(self, row: Row, columns: tuple[str, ...]) -> tuple[str | None, ...]:
+        texts = (row[name] for name in columns)
+        return tuple(None if text is None else self._same(text) for text in texts)

@@ -115,6 +115,8 @@ class VersionWork:
     """Per written column its place in the layout."""
     key: tuple[int, ...]
     """Per key column its place in the layout."""
+    unique: tuple[tuple[int, ...], ...] = ()
+    """For a keyless table: per unique key that may hold NULL the places of its columns in the layout."""
     misfit: str = ""
     """Why its rows do not fit the target's table as it is now; empty if they do. No row in the window may be of it then."""
 
@@ -134,6 +136,8 @@ class TableWork:
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
     versions: dict[int, VersionWork]
+    replaces: bool = False
+    """A keyless table has unique keys over columns that may be NULL: a row replaces the one that shares such a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +201,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, protocol: Protoco
         written=written,
         key=key,
         versions={int(d.version): _version(d, step.window, target, written, key) for d in step.definitions},
+        replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
     )
 
 
@@ -310,5 +315,16 @@ def _version(
         low=_low(definition, window),
         written=() if misfit else tuple(places[c.name.casefold()] for c in written),
         key=() if misfit else tuple(places[p.column.name.casefold()] for p in key),
+        unique=() if misfit or key else _nullable_keys(target, places),
         misfit=misfit,
     )
+
+
+def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[int, ...], ...]:
+    """Where the columns of each unique key are in a row; keys over prefixes or over columns not in the row are left out."""
+    found = []
+    for unique in target.unique_keys:
+        columns = [name.casefold() for name in unique.columns]
+        if all(prefix is None for prefix in unique.prefixes) and all(name in places for name in columns):
+            found.append(tuple(places[name] for name in columns))
+    return tuple(found)

@@ -17,7 +17,7 @@ _CONNECT_TIMEOUT = 10
 _READ_TIMEOUT = 60
 """Seconds."""
 _DOWNLOADS = 5
-"""So often one object is asked for; each time for what was not received yet."""
+"""So often one object is asked for before a broken connection is an error."""
 _REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
 _ABSENT = {"NoSuchKey", "404"}
@@ -38,7 +38,7 @@ class S3Storage:
     """
 
     page_size = 1000
-    """Keys per page of a listing; S3 gives no more."""
+    """Keys per page of a listing; S3 gives no more than this."""
 
     def __init__(self, upstream: Upstream, secrets: Secrets) -> None:
         """For the bucket and prefix of `upstream`; without keys in `secrets`, AWS's usual places are asked for them."""
@@ -64,18 +64,22 @@ class S3Storage:
         the number of calls follows what is open, not what is stored.
         """
         ordered = sorted(closed)
-        start, token = "", ""
+        last = ""
+        where: dict[str, str] = {}
         while True:
-            page = self._page(start, token)
+            page = self._call("list_objects_v2", "", Prefix=self._prefix, MaxKeys=self.page_size, **where)
             for entry in page.get("Contents", ()):
-                start = entry["Key"].removeprefix(self._prefix)
-                if start and not _closed_above(start, closed) and not _up_to_mark(start, after):
-                    yield StoredObject(path=start, size=entry["Size"], tag=entry["ETag"].strip('"'))
+                path = entry["Key"].removeprefix(self._prefix)
+                # Some servers take StartAfter to include the key itself.
+                if path > last and not _closed_above(path, closed) and not _up_to_mark(path, after):
+                    yield StoredObject(path=path, size=entry["Size"], tag=entry["ETag"].strip('"'))
+                last = max(last, path)
             if not page.get("IsTruncated"):
                 return
-            # A server may send an empty page that is not the last one: then only its token leads on.
-            token = "" if page.get("Contents") else page["NextContinuationToken"]
-            start = self._skip(start, ordered, closed, after)
+            if skipped := self._skip(last, ordered, closed, after):
+                last, where = skipped, {"StartAfter": self._prefix + skipped}
+            else:
+                where = {"ContinuationToken": page["NextContinuationToken"]}
 
     def read(self, path: str) -> bytes:
         """The whole content of an object."""
@@ -84,37 +88,43 @@ class S3Storage:
     def blocks(self, path: str, size: int) -> Iterator[bytes]:
         """The content of an object in pieces of up to `size` bytes, streamed from one request.
 
-        A download that breaks off goes on from there, as long as the object is still the same.
+        A download that breaks off is begun again, as long as the object is still the same; what was given is not given twice.
         """
-        offset, tag, failure = 0, "", None
-        for _ in range(_DOWNLOADS):
-            rest = {"Range": f"bytes={offset}-", "IfMatch": tag} if offset else {}
-            answer = self._call("get_object", path, Key=self._prefix + path, **rest)
-            tag, end, body = answer["ETag"], offset + answer["ContentLength"], answer["Body"]
+        sent, tag = 0, ""
+        for attempt in range(1, _DOWNLOADS + 1):
+            answer = self._call("get_object", path, Key=self._prefix + path)
+            if tag not in {"", answer["ETag"]}:
+                raise StorageUnavailable(f"{self._where(path)} was replaced while it was read")
+            tag = answer["ETag"]
             try:
-                while block := self._wait_for(body.read, size):
-                    offset += len(block)
+                for block in self._body(answer["Body"], size, skip=sent):
+                    sent += len(block)
                     yield block
             except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
-                failure = error
-            finally:
-                self._file_system().loop.call_soon_threadsafe(body.close)
-            if offset == end:
+                if attempt == _DOWNLOADS:
+                    raise self._translated(error, path) from None
+            else:
                 return
-        raise self._translated(failure or EOFError("the download ended early"), path) from None
 
-    def _page(self, start: str, token: str) -> Any:
-        where = {"ContinuationToken": token} if token else {"StartAfter": self._prefix + start} if start else {}
-        return self._call("list_objects_v2", "", Prefix=self._prefix, MaxKeys=self.page_size, **where)
+    def _body(self, body: Any, size: int, *, skip: int) -> Iterator[bytes]:
+        """An answer's pieces behind its first `skip` bytes; aiobotocore raises where it ends before all was received."""
+        try:
+            while block := self._wait_for(body.read, size):
+                fresh = block[skip:]
+                skip -= len(block) - len(fresh)
+                if fresh:
+                    yield fresh
+        finally:
+            self._file_system().loop.call_soon_threadsafe(body.close)
 
     def _skip(self, last: str, ordered: list[str], closed: frozenset[str], after: Mapping[str, str]) -> str:
-        """Where to go on behind the path `last`: behind it, or behind all around it that may be left out."""
+        """The path behind which to go on, if `last` lies in what may be left out; else empty."""
         if directory := _closed_above(last, closed):
             parent = directory.rpartition("/")[0]
             place = bisect_right(ordered, directory)
             has_sibling = place < len(ordered) and ordered[place].rpartition("/")[0] == parent
             return _behind(self._last_closed(parent, directory, closed) if has_sibling else directory)
-        return _up_to_mark(last, after) or last
+        return _up_to_mark(last, after)
 
     def _last_closed(self, parent: str, directory: str, closed: frozenset[str]) -> str:
         """The last of the closed directories that follow one another in `parent` from `directory` on.
@@ -129,7 +139,6 @@ class S3Storage:
                 Prefix=prefix,
                 Delimiter="/",
                 StartAfter=self._prefix + _behind(directory),
-                MaxKeys=self.page_size,
             )
             names = [entry["Prefix"] for entry in page.get("CommonPrefixes", ())]
             names += [entry["Key"] for entry in page.get("Contents", ())]
@@ -183,7 +192,7 @@ class S3Storage:
         """What `error`, met at `path`, means to the caller; without any secret."""
         cause = error.__cause__ or error
         code = str(getattr(cause, "response", {}).get("Error", {}).get("Code", type(cause).__name__))
-        where = f"s3://{self._bucket}/{self._prefix}{path}"
+        where = self._where(path)
         if code in _ABSENT:
             return FileNotFoundError(f"{where} does not exist")
         if code in _REFUSED:
@@ -206,6 +215,9 @@ class S3Storage:
                 f"{where} can't be asked for ({code}): check the bucket's name, the endpoint, the region"
             )
         return StorageUnavailable(f"{where} did not answer as it should ({code}): {self._redacted(str(error))}")
+
+    def _where(self, path: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{path}"
 
     def _redacted(self, text: str) -> str:
         secrets = self._secrets

@@ -64,12 +64,11 @@ class LocalStorage:
         folders: list[str] = []
         prefix = f"{folder}/" if folder else ""
         try:
-            with os.scandir(f"{self._root}/{folder}") as entries:
-                for entry in entries:
-                    if entry.is_dir():
-                        folders.append(entry.name)
-                    elif entry.name > after and (found := _stored(entry, prefix)):
-                        files.append(found)
+            for entry in self._entries(folder):
+                if entry.is_dir():
+                    folders.append(entry.name)
+                elif entry.name > after and (found := _stored(entry, prefix)):
+                    files.append(found)
         except FileNotFoundError as error:
             if not folder:
                 raise StorageUnavailable(f"the folder {self._root} is gone") from error
@@ -77,6 +76,10 @@ class LocalStorage:
             raise self._translated(error, folder) from error
         files.sort(key=lambda stored: stored.path)
         return files, folders
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        with os.scandir(f"{self._root}/{folder}") as entries:
+            return list(entries)
 
     def _translated(self, error: OSError, path: str) -> Exception:
         """What `error`, met at `path`, means to the caller."""

@@ -103,7 +103,7 @@ class TargetWriter:
                 )
                 raise RowRefused(message)
         for batch in _batches([line for upsert, line in events if upsert], STATEMENT_ROWS, self._statement_size):
-            self._query(write_rows("INSERT", work, batch, escape))
+            self._query(write_rows("REPLACE" if work.replaces else "INSERT", work, batch, escape))
         return len(events)
 
     # statements
