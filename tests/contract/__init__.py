@@ -1,0 +1,1 @@
+"""One suite per interface, over the real thing and its twin."""

@@ -1,0 +1,207 @@
+"""What is particular to S3: errors, how many calls a listing takes, downloads, processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.storage.fsspec_storage import S3Storage, open_storage
+from storage_consumer.storage.inventory import Inventory
+from tests.contract.rigs import S3Rig, listed
+
+V1, V2 = 449000000000000001, 449000000000000002
+
+
+@pytest.mark.server
+def test_missing_bucket(bucket: S3Rig) -> None:
+    """A bucket that does not exist is a ConfigError that names bucket and endpoint, and no key."""
+    upstream = Upstream(scheme="s3", root="no-such-bucket/x", endpoint=bucket.server.endpoint, protocol="csv")
+    with pytest.raises(ConfigError, match="no-such-bucket") as raised:
+        open_storage(upstream, bucket.secrets).check()
+    assert bucket.server.endpoint in str(raised.value)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("change", [{"access_key": "AKIAWRONGWRONG"}, {"secret_access_key": "very-wrong-secret"}])
+def test_wrong_keys(bucket: S3Rig, change: dict[str, str]) -> None:
+    """Keys that the server refuses are a ConfigError that says so without showing them."""
+    keys = {"access_key": bucket.secrets.access_key, "secret_access_key": bucket.secrets.secret_access_key} | change
+    storage = open_storage(bucket.upstream, Secrets(**keys))
+    for call in (storage.check, lambda: storage.read("metadata"), lambda: listed(storage)):
+        with pytest.raises(ConfigError, match="refused") as raised:
+            call()
+        assert not any(value in str(raised.value) for value in keys.values())
+
+
+@pytest.mark.server
+def test_no_keys(bucket: S3Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without keys anywhere the storage is not asked anonymously: a ConfigError says where keys are looked for."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID"):
+        open_storage(bucket.upstream, Secrets()).check()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", bucket.secrets.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", bucket.secrets.secret_access_key)
+    open_storage(bucket.upstream, Secrets()).check()
+
+
+def test_server_that_does_not_answer() -> None:
+    """A server that can't be reached is a StorageUnavailable, without keys in it."""
+    upstream = Upstream(scheme="s3", root="bucket", endpoint="http://127.0.0.1:9", region="us-east-1", protocol="csv")
+    storage = open_storage(upstream, Secrets(access_key="the-access-key", secret_access_key="the-secret"))  # noqa: S106 - made up
+    with pytest.raises(StorageUnavailable) as raised:
+        storage.check()
+    assert "the-" not in str(raised.value)
+
+
+def grow(rig: S3Rig, days: int, table: str = "s/t") -> None:
+    """Ten files on each of so many days, a schema file, and a second table behind it."""
+    rig.put(f"{table}/meta/schema_{V1}_0000000001.json", b"{}")
+    for day in range(days):
+        for number in range(1, 11):
+            rig.put(f"{table}/{V1}/{2000 + day // 28}-01-{day % 28 + 1:02d}/CDC{number:020d}.csv", b"x")
+    rig.put(f"{table}_more/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
+    rig.put(f"{table}_more/meta/schema_{V1}_0000000001.json", b"{}")
+
+
+@pytest.mark.server
+def test_calls_follow_what_is_open(bucket: S3Rig) -> None:
+    """While closed files grow ten times, the calls of a listing stay the same, and a new file is still found."""
+    calls, full_calls = [], []
+    for days in (4, 40):
+        grow(bucket, days)
+        storage = S3Storage(bucket.upstream, bucket.secrets)
+        storage.page_size = 10
+        inventory = Inventory("day", partition_separator=True, extension="csv")
+        everything = inventory.observe(storage.listing(frozenset(), {}), full=True, checkpoint=V2)
+        assert len(everything.data_files) == days * 10 + 1
+        full_calls.append(storage.requests)
+        bucket.put(f"s/t/{V1}/9000-01-01/CDC{1:020d}.csv", b"x")
+        bucket.put(f"s/new/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
+        storage.requests = 0
+        found = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
+        calls.append(storage.requests)
+        assert len(found.data_files) == 2
+        bucket.delete(f"s/t/{V1}/9000-01-01/CDC{1:020d}.csv")
+        bucket.delete(f"s/new/{V1}/2024-01-01/CDC{1:020d}.csv")
+    assert full_calls[1] > 7 * full_calls[0]
+    assert calls[0] == calls[1] <= 8
+
+
+@pytest.mark.server
+def test_calls_follow_what_is_above_the_mark(bucket: S3Rig) -> None:
+    """While files of one open directory grow ten times, the calls of a listing stay the same."""
+    calls = []
+    bucket.put(f"s/t/meta/schema_{V1}_0000000001.json", b"{}")
+    for files in (25, 250):
+        for number in range(1, files + 1):
+            bucket.put(f"s/t/{V1}/CDC{number:020d}.csv", b"x")
+        storage = S3Storage(bucket.upstream, bucket.secrets)
+        storage.page_size = 15
+        inventory = Inventory("none", partition_separator=True, extension="csv")
+        inventory.observe(storage.listing(frozenset(), {}), full=True, checkpoint=V2)
+        bucket.put(f"s/t/{V1}/CDC{files + 1:020d}.csv", b"x")
+        storage.requests = 0
+        found = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
+        calls.append(storage.requests)
+        assert [file.number for file in found.data_files] == [files + 1]
+    assert calls[0] == calls[1] <= 3
+
+
+@pytest.mark.server
+def test_skipping_shows_what_lies_between(bucket: S3Rig) -> None:
+    """A directory that is new between two closed ones is found, however small the pages."""
+    for day in ("01", "02", "04", "05"):
+        for number in range(5):
+            bucket.put(f"t/2024-01-{day}/{number}", b"x")
+    closed = [f"t/2024-01-{day}" for day in ("01", "02", "04", "05")]
+    bucket.put("t/2024-01-03/new", b"x")
+    bucket.put("t/2024-01-0", b"x")
+    bucket.put("u", b"x")
+    for page_size in (1, 2, 3, 7, 1000):
+        bucket.storage.page_size = page_size
+        assert list(listed(bucket.storage, *closed)) == ["t/2024-01-0", "t/2024-01-03/new", "u"]
+
+
+@pytest.mark.server
+def test_one_request_for_an_object(bucket: S3Rig) -> None:
+    """An object is read with one request for its whole content, in blocks as well."""
+    bucket.put("a", b"x" * 1_000_000)
+    for blocks in (1 << 30, 10_000):
+        before = bucket.storage.requests
+        assert sum(map(len, bucket.storage.blocks("a", blocks))) == 1_000_000
+        assert bucket.storage.requests - before == 1
+
+
+@pytest.mark.server
+def test_download_that_breaks_off_goes_on(bucket: S3Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a download that broke off the rest is given, and it fails if the object was replaced meanwhile."""
+    content = os.urandom(100_000)
+    bucket.put("a", content)
+    wait_for = bucket.storage._wait_for
+    reads = 0
+
+    def breaking(function: Any, *arguments: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads in {4, 6, 20}:
+            raise ConnectionResetError("cut")
+        return wait_for(function, *arguments)
+
+    monkeypatch.setattr(bucket.storage, "_wait_for", breaking)
+    assert b"".join(bucket.storage.blocks("a", 10_000)) == content
+    blocks = bucket.storage.blocks("a", 10_000)
+    first = next(blocks)
+    bucket.put("a", os.urandom(100_000))
+    with pytest.raises(StorageUnavailable, match="replaced"):
+        b"".join(blocks)
+    assert first == content[:10_000]
+
+
+@pytest.mark.server
+def test_no_pickle(bucket: S3Rig) -> None:
+    """An adapter that knows secrets does not pickle, and its settings do."""
+    with pytest.raises(TypeError, match="open_storage"):
+        pickle.dumps(bucket.storage)
+    assert pickle.loads(pickle.dumps(bucket.upstream)) == bucket.upstream  # noqa: S301 - made on the line
+
+
+def read_in_process(upstream: Upstream, keys: Secrets, results: Any) -> None:
+    """Open the storage here and read."""
+    results.put(open_storage(upstream, keys).read("a"))
+
+
+def read_with_inherited(storage: S3Storage, results: Any) -> None:
+    """Read with the storage that came through the fork."""
+    results.put(storage.read("a"))
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_other_processes(bucket: S3Rig, method: str) -> None:
+    """Processes that start after this one has connected read on their own, and none hangs."""
+    bucket.put("a", b"abc")
+    assert bucket.storage.read("a") == b"abc"
+    context: Any = multiprocessing.get_context(method)
+    results = context.Queue()
+    workers = [
+        context.Process(target=read_in_process, args=(bucket.upstream, bucket.secrets, results)) for _ in range(2)
+    ]
+    if method == "fork":
+        workers.append(context.Process(target=read_with_inherited, args=(bucket.storage, results)))
+    for worker in workers:
+        worker.start()
+    assert [results.get(timeout=60) for _ in workers] == [b"abc"] * len(workers)
+    for worker in workers:
+        worker.join(timeout=60)
+        assert worker.exitcode == 0

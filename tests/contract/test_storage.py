@@ -1,0 +1,141 @@
+"""One suite over the storage in memory, a folder, and a bucket on an S3 server; and what is particular to folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.storage.fsspec_storage import open_storage
+from tests.contract.rigs import LocalRig, Rig, listed
+
+V1 = 449000000000000001
+ODD_NAMES = ["é ü/😀", "100%/50% off", "we\"ird'one/q?x#y&z=1", "a+b/c d", "x*[1]/{y}", "back`tick/~"]
+
+
+def test_listing(rig: Rig) -> None:
+    """All objects are listed with path and size, at any depth."""
+    rig.put("metadata", b"12345")
+    rig.put("shop/t/1/CDC000001.csv", b"abc")
+    assert {path: size for path, (size, _) in listed(rig.storage).items()} == {
+        "metadata": 5,
+        "shop/t/1/CDC000001.csv": 3,
+    }
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_names(rig: Rig, name: str) -> None:
+    """Names arrive as they were written, and lead to their content."""
+    rig.put(f"{name}/1/CDC000001.csv", b"abc")
+    assert list(listed(rig.storage)) == [f"{name}/1/CDC000001.csv"]
+    assert rig.storage.read(f"{name}/1/CDC000001.csv") == b"abc"
+
+
+def test_new_objects_show_at_once(rig: Rig) -> None:
+    """Nothing is remembered: what others write, replace and delete shows in the next listing and reading."""
+    rig.put("a/1", b"abc")
+    before = listed(rig.storage)["a/1"]
+    assert rig.storage.read("a/1") == b"abc"
+    rig.put("a/1", b"abcdef")
+    rig.put("a/2", b"")
+    after = listed(rig.storage)
+    assert after["a/1"] != before
+    assert after["a/1"][0] == 6
+    assert after["a/2"][0] == 0
+    assert rig.storage.read("a/1") == b"abcdef"
+    rig.delete("a/1")
+    assert list(listed(rig.storage)) == ["a/2"]
+
+
+def test_tag_follows_content(rig: Rig) -> None:
+    """The tag stays while the object does, and changes with its content even at the same size."""
+    rig.put("a", b"abc")
+    first, second = listed(rig.storage)["a"], listed(rig.storage)["a"]
+    assert first == second
+    rig.put("a", b"xyz")
+    assert listed(rig.storage)["a"] != first
+
+
+def test_what_may_be_left_out(rig: Rig) -> None:
+    """Whatever may be left out, all else is listed."""
+    for path in ("t/1/a", "t/1/x/b", "t/10/c", "t/2/d", "t/meta/e", "t/3/f1", "t/3/f2", "t/3/f1x/g", "u/1/h"):
+        rig.put(path, b"x")
+    found = set(listed(rig.storage, "t/1", "t/2", **{"t/3": "f1"}))
+    assert found >= {"t/10/c", "t/meta/e", "t/3/f2", "t/3/f1x/g", "u/1/h"}
+    assert found.isdisjoint({"t/1/a", "t/1/x/b", "t/2/d", "t/3/f1"})
+
+
+def test_meta_comes_last(rig: Rig) -> None:
+    """The schema files of a table are listed after its data files."""
+    for path in ("s/t/449/2024-01-01/CDC000001.csv", "s/t/meta/schema_449_0000000001.json", "s/t/450/CDC000001.csv"):
+        rig.put(path, b"x")
+    assert next(reversed(listed(rig.storage))) == "s/t/meta/schema_449_0000000001.json"
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 1001, 300_000])
+def test_blocks(rig: Rig, size: int) -> None:
+    """The pieces of an object are its content, and none is larger than asked for."""
+    content = os.urandom(size)
+    rig.put("a/b", content)
+    blocks = list(rig.storage.blocks("a/b", 1000))
+    assert b"".join(blocks) == content
+    assert max(map(len, blocks), default=0) <= 1000
+    assert rig.storage.read("a/b") == content
+
+
+def test_part_of_an_object(rig: Rig) -> None:
+    """A reader may stop early and go on with other objects."""
+    rig.put("a", b"x" * 100_000)
+    for _ in range(20):
+        assert next(iter(rig.storage.blocks("a", 10))) == b"x" * 10
+    assert rig.storage.read("a") == b"x" * 100_000
+
+
+def test_missing_object(rig: Rig) -> None:
+    """Reading what does not exist is a FileNotFoundError that names it."""
+    rig.put("a", b"x")
+    with pytest.raises(FileNotFoundError, match="no/such"):
+        rig.storage.read("no/such")
+    with pytest.raises(FileNotFoundError, match="no/such"):
+        next(iter(rig.storage.blocks("no/such", 10)))
+
+
+def test_check_of_a_good_root(rig: Rig) -> None:
+    """A root that can be listed passes."""
+    rig.put("a", b"x")
+    rig.storage.check()
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    """A folder that does not exist is a ConfigError with its name; if it goes later, the storage is unavailable."""
+    storage = LocalRig(tmp_path / "none").storage
+    with pytest.raises(ConfigError, match=r"none does not exist.*mounted"):
+        storage.check()
+    with pytest.raises(StorageUnavailable):
+        listed(storage)
+
+
+def test_folder_that_may_not_be_read(tmp_path: Path) -> None:
+    """A folder without read access is a ConfigError that names it."""
+    rig = LocalRig(tmp_path)
+    rig.put("a/b", b"x")
+    error = rig.storage._translated(PermissionError(13, "Permission denied"), "a")  # type: ignore[attr-defined]
+    assert isinstance(error, ConfigError)
+    assert "a below" in str(error)
+
+
+def test_closed_folders_are_not_entered(tmp_path: Path) -> None:
+    """The number of folders read does not grow with closed ones."""
+    rig = LocalRig(tmp_path)
+    counts = []
+    for days in (3, 30):
+        for day in range(days):
+            rig.put(f"t/{V1}/2024-{day:02d}/CDC000001.csv", b"x")
+        closed = [f"t/{V1}/2024-{day:02d}" for day in range(days - 1)]
+        storage = open_storage(Upstream(scheme="file", root=str(tmp_path), protocol="csv"), Secrets())
+        assert len(listed(storage, *closed)) == 1
+        counts.append(storage.requests)  # type: ignore[attr-defined]
+    assert counts == [4, 4]

@@ -1,0 +1,106 @@
+"""Laws of paths: parsing and formatting are inverses, whatever the names."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_consumer.config.settings import DateSeparator
+from storage_consumer.storage import paths
+from storage_consumer.storage.paths import DataDirectory, DataName, DataPath, SchemaPath, parse_path
+
+TSO = st.integers(1 << 56, (1 << 64) - 1)
+PIECES = st.sampled_from(
+    [
+        "meta",
+        "metadata",
+        "2024",
+        "2024-01",
+        "2024-01-01",
+        "CDC000001",
+        "CDC000001.csv",
+        "schema_1_0000000002.json",
+        "é.😀",
+    ]
+)
+SEGMENT = st.one_of(PIECES, TSO.map(str), st.text(min_size=1).filter(lambda text: "/" not in text))
+TABLE_DIR = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
+DATES: dict[DateSeparator, st.SearchStrategy[str]] = {
+    "none": st.just(""),
+    "year": st.integers(0, 9999).map(lambda year: f"{year:04d}"),
+    "month": st.dates().map(lambda date: date.isoformat()[:7]),
+    "day": st.dates().map(lambda date: date.isoformat()),
+}
+NAMES = st.builds(
+    lambda dispatcher, number, width, extension: DataName(
+        dispatcher=dispatcher,
+        number=number,
+        width=width if len(str(number)) < width else 6,
+        extension=extension,
+    ),
+    st.one_of(st.just(""), st.integers(0, 1 << 128).map(str)),
+    st.one_of(st.integers(1, 3_000_000), st.integers(1, 10**19)),
+    st.integers(6, 20),
+    st.sampled_from(["csv", "json"]),
+)
+
+
+@given(table_dir=TABLE_DIR, version=st.integers(0, (1 << 64) - 1), checksum=st.integers(0, (1 << 32) - 1))
+def test_schema_paths(table_dir: str, version: int, checksum: int) -> None:
+    """A schema file's path is read back as what it was made from."""
+    parts = SchemaPath(table_dir=table_dir, version=version, checksum=checksum)
+    assert parse_path(paths.format_schema_path(parts), {}, "day", partition_separator=True) == parts
+
+
+@given(name=NAMES)
+def test_data_names(name: DataName) -> None:
+    """A data file's name is read back as what it was made from."""
+    assert paths.parse_data_name(paths.format_data_name(name)) == name
+
+
+@given(
+    data=st.data(),
+    table_dir=TABLE_DIR,
+    others=st.lists(TABLE_DIR, max_size=3),
+    version=TSO,
+    partition=st.one_of(st.none(), st.integers(0, 1 << 48)),
+    date_separator=st.sampled_from(list(DATES)),
+    name=NAMES,
+)
+def test_data_paths(  # noqa: PLR0913 - the parts of a path
+    *,
+    data: st.DataObject,
+    table_dir: str,
+    others: list[str],
+    version: int,
+    partition: int | None,
+    date_separator: DateSeparator,
+    name: DataName,
+) -> None:
+    """A data file's path is read back as what it was made from, whatever other tables there are."""
+    date = data.draw(DATES[date_separator])
+    directory = DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
+    path = paths.format_data_path(DataPath(directory=directory, name=name))
+    tables = {other: {1} for other in others} | {table_dir: {version}}
+    separator = partition is not None or data.draw(st.booleans())
+    parsed = parse_path(path, tables, date_separator, partition_separator=separator)
+    assert parsed == DataPath(directory=directory, name=name)
+    guessed = parse_path(path, {}, date_separator, partition_separator=separator)
+    assert isinstance(guessed, DataPath)
+    assert paths.format_data_path(guessed) == path
+
+
+@given(
+    path=st.one_of(st.text(), st.lists(SEGMENT, max_size=6).map("/".join)),
+    date_separator=st.sampled_from(list(DATES)),
+    partition_separator=st.booleans(),
+)
+def test_any_text(path: str, date_separator: DateSeparator, *, partition_separator: bool) -> None:
+    """Any text is one of the kinds of path, and what was read can be written back."""
+    parsed = parse_path(path, {}, date_separator, partition_separator=partition_separator)
+    if isinstance(parsed, SchemaPath):
+        assert paths.format_schema_path(parsed) == path
+    elif isinstance(parsed, DataPath):
+        assert paths.format_data_path(parsed) == path
+    else:
+        assert parsed in {"index", "metadata"} or isinstance(parsed, paths.Ignored)

@@ -1,0 +1,1 @@
+"""Tests of the poll stage without any storage but memory."""

@@ -1,0 +1,281 @@
+"""What the inventory finds new, and what it lets the next listing leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from storage_consumer.config.settings import DateSeparator
+from storage_consumer.errors import StorageUnavailable
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.inventory import EMPTY, Findings, Inventory
+from storage_consumer.testing import MemoryStorage
+
+V1, V2, V3 = 449000000000000001, 449000000000000002, 449000000000000003
+NOW = 1 << 62
+
+
+class Bucket(MemoryStorage):
+    """A bucket with an inventory over it."""
+
+    def __init__(self, date: DateSeparator = "none") -> None:
+        """Empty, of a changefeed with this date separator."""
+        super().__init__()
+        self.inventory = Inventory(date, partition_separator=True, extension="csv")
+
+    def schema(self, version: int, checksum: int = 1, table: str = "shop/t", content: bytes = b"{}") -> None:
+        """Write a schema file."""
+        self.put(f"{table}/meta/schema_{version}_{checksum:010d}.json", content)
+
+    def data(self, folder: str, *numbers: int, width: int = 20) -> None:
+        """Write data files."""
+        for number in numbers:
+            self.put(f"shop/t/{folder}/CDC{number:0{width}d}.csv", b"rows")
+
+    def look(self, *, full: bool = False, checkpoint: int = NOW) -> Findings:
+        """List and take in."""
+        known = (frozenset[str](), dict[str, str]()) if full else (self.inventory.closed, self.inventory.after)
+        return self.inventory.observe(self.listing(*known), full=full, checkpoint=checkpoint)
+
+
+def names(findings: Findings) -> list[str]:
+    """The data files found, without their common beginning."""
+    return [file.stored.path.removeprefix("shop/t/") for file in findings.data_files]
+
+
+def test_three_tables_of_two_versions() -> None:
+    """A first listing finds exactly the files that are there, a second one finds nothing."""
+    bucket = Bucket()
+    for table in ("shop/a", "shop/b", "shop/meta"):
+        for version in (V1, V2):
+            bucket.schema(version, table=table)
+            bucket.put(f"{table}/{version}/CDC000001.csv", b"rows")
+            bucket.put(f"{table}/{version}/meta/CDC.index", b"CDC000001.csv\n")
+    found = bucket.look(full=True)
+    assert (len(found.schema_files), len(found.data_files), found.ignored) == (6, 6, {})
+    again = bucket.look(full=True)
+    assert (again.schema_files, again.data_files, again.vanished) == ((), (), ())
+
+
+def test_new_file() -> None:
+    """A file that is added between two listings is new in the second only."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", 1)
+    assert names(bucket.look(full=True)) == [f"{V1}/CDC00000000000000000001.csv"]
+    bucket.data(f"{V1}", 2)
+    assert names(bucket.look()) == [f"{V1}/CDC00000000000000000002.csv"]
+    assert names(bucket.look()) == []
+
+
+def test_changed_content() -> None:
+    """Other content under a known name is found again, and counted."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", *range(1, 30))
+    bucket.look(full=True)
+    bucket.data(f"{V1}", 29)
+    found = bucket.look()
+    assert (names(found), found.changed) == ([f"{V1}/CDC00000000000000000029.csv"], 1)
+    assert bucket.look().changed == 0
+
+
+def test_vanished_files_are_told_after_a_full_listing_only() -> None:
+    """A file that is gone is told once, by the next full listing, and new again if it returns."""
+    bucket = Bucket("day")
+    bucket.schema(V1)
+    bucket.data(f"{V1}/2024-01-01", 1, 2)
+    bucket.look(full=True)
+    bucket.delete(f"shop/t/{V1}/2024-01-01/CDC00000000000000000001.csv")
+    assert bucket.look().vanished == ()
+    (gone,) = bucket.look(full=True).vanished
+    assert (gone.number, gone.date, gone.stored.size) == (1, "2024-01-01", 0)
+    assert bucket.look(full=True).vanished == ()
+    bucket.data(f"{V1}/2024-01-01", 1)
+    assert len(names(bucket.look())) == 1
+
+
+def test_broken_listing() -> None:
+    """What a listing showed before it broke off is returned by the next one, once, and nothing counts as vanished."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", 1)
+    bucket.look(full=True)
+    bucket.data(f"{V1}", 2, 3)
+
+    def broken() -> Iterator[StoredObject]:
+        yield from list(bucket.listing(frozenset(), {}))[:2]
+        raise StorageUnavailable
+
+    with pytest.raises(StorageUnavailable):
+        bucket.inventory.observe(broken(), full=True, checkpoint=NOW)
+    found = bucket.look(full=True)
+    assert [file.number for file in found.data_files] == [2, 3]
+    assert found.vanished == ()
+
+
+def test_empty_objects_wait() -> None:
+    """An empty data or schema file is counted, and found once it has content."""
+    bucket = Bucket()
+    bucket.schema(V1, content=b"")
+    bucket.put(f"shop/t/{V1}/CDC000001.csv", b"")
+    found = bucket.look(full=True)
+    assert (found.schema_files, found.data_files, found.ignored) == ((), (), {EMPTY: 2})
+    bucket.schema(V1)
+    bucket.data(f"{V1}", 1, width=6)
+    found = bucket.look()
+    assert (len(found.schema_files), len(found.data_files), found.changed) == (1, 1, 0)
+
+
+def test_residue_is_counted_by_reason() -> None:
+    """Residue is counted by reason as of the last full listing, and never handed out."""
+    bucket = Bucket()
+    bucket.put(f"shop/t/{V1}/CDC000001.csv.tmp.77", b"half")
+    bucket.put("notes.txt", b"hello")
+    found = bucket.look(full=True)
+    assert found.ignored == {"unfinished upload (.tmp)": 1, "unknown path": 1}
+    bucket.put("more.txt", b"hello")
+    assert bucket.look().ignored == found.ignored
+    assert bucket.look(full=True).ignored["unknown path"] == 2
+
+
+def test_contradictions() -> None:
+    """Files of another protocol, layout or date separator are not handed out but named, a few of many."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.put(f"shop/t/{V1}/CDC000001.json", b"{}")
+    bucket.put(f"shop/t/{V1}/schema.json", b"{}")
+    for day in range(10, 30):
+        bucket.data(f"{V1}/2024-01-{day}", 1)
+    found = bucket.look(full=True)
+    assert found.data_files == ()
+    assert len(found.contradictions) == 11
+    assert found.contradictions[-1] == "and 12 more"
+    assert any("date-separator" in text for text in found.contradictions)
+
+
+def test_file_before_its_schema_file() -> None:
+    """A file whose table has no schema file yet is handed out under the likeliest table, once."""
+    bucket = Bucket("day")
+    bucket.data(f"{V1}/2024-01-01", 1)
+    (guessed,) = bucket.look(full=True).data_files
+    assert (guessed.table_dir, guessed.version) == ("shop/t", V1)
+    bucket.schema(V1)
+    found = bucket.look()
+    assert (len(found.schema_files), found.data_files, found.moved) == (1, (), False)
+
+
+def test_file_of_another_table_than_guessed() -> None:
+    """A file that was handed out under the wrong table is handed out again once the schema file shows the right one."""
+    bucket = Bucket()
+    bucket.put("a/1/2/CDC000001.csv", b"rows")
+    (guessed,) = bucket.look(full=True).data_files
+    assert (guessed.table_dir, guessed.version, guessed.partition) == ("a", 1, 2)
+    bucket.schema(2, table="a/1")
+    assert bucket.look().moved
+    (right,) = bucket.look().data_files
+    assert (right.table_dir, right.version, right.partition) == ("a/1", 2, None)
+
+
+def test_sequences_that_outgrow_their_width() -> None:
+    """A number without leading zeros continues the sequence that has grown so far."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    for name in ("CDC999999", "CDC0999999"):
+        bucket.put(f"shop/t/{V1}/{name}.csv", b"rows")
+    bucket.look(full=True)
+    bucket.put(f"shop/t/{V1}/CDC1000000.csv", b"rows")
+    (file,) = bucket.look().data_files
+    assert (file.number, file.width) == (1000000, 7)
+
+
+def test_old_dates_are_closed() -> None:
+    """All but the newest two dates of a version and partition are closed, unless a number is missing there."""
+    bucket = Bucket("day")
+    bucket.schema(V1)
+    for date in ("2024-01-01", "2024-01-02", "2024-01-05", "2024-01-09"):
+        bucket.data(f"{V1}/7/{date}", 1, 2)
+    bucket.data(f"{V1}/8/2024-01-01", 1)
+    bucket.data(f"{V1}/7/2024-01-02", 4)
+    bucket.look(full=True)
+    assert bucket.inventory.closed == {f"shop/t/{V1}/7/2024-01-01"}
+    bucket.data(f"{V1}/7/2024-01-02", 3)
+    assert names(bucket.look()) == [f"{V1}/7/2024-01-02/CDC00000000000000000003.csv"]
+    assert f"shop/t/{V1}/7/2024-01-02" in bucket.inventory.closed
+
+
+def test_old_versions_are_closed() -> None:
+    """A version is closed once one with the same columns follows it and the checkpoint has reached that one."""
+    bucket = Bucket()
+    for version, checksum in ((V1, 1), (V2, 2), (V3, 1)):
+        bucket.schema(version, checksum)
+        bucket.data(f"{version}", 1)
+    bucket.look(full=True, checkpoint=V3 - 1)
+    assert bucket.inventory.closed == frozenset()
+    bucket.look(checkpoint=V3)
+    assert bucket.inventory.closed == {f"shop/t/{V1}"}
+
+
+def test_marks() -> None:
+    """Files are left out up to shortly before the newest, and never from a missing number on."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", *range(1, 101))
+    bucket.look(full=True)
+    assert bucket.inventory.after == {f"shop/t/{V1}": "CDC00000000000000000092.csv"}
+    bucket.data(f"{V1}", *range(102, 202))
+    assert len(bucket.look().data_files) == 100
+    assert bucket.inventory.after == {f"shop/t/{V1}": "CDC00000000000000000092.csv"}
+    bucket.data(f"{V1}", 101)
+    assert [file.number for file in bucket.look().data_files] == [101]
+
+
+@pytest.mark.parametrize("width", [6, 19])
+def test_no_marks_where_a_wider_name_could_sort_below(width: int) -> None:
+    """With fewer digits than the most, everything is listed: after a change of file-index-digit new names sort lower."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", *range(1, 50), width=width)
+    bucket.look(full=True)
+    assert bucket.inventory.after == {}
+    bucket.data(f"{V1}", 50, 51, width=20)
+    assert len(bucket.look().data_files) == 2
+
+
+def test_file_that_turns_up_late() -> None:
+    """A file in a closed directory is handed out by the next full listing, with a warning that names it."""
+    bucket = Bucket("day")
+    bucket.schema(V1)
+    for date in ("2024-01-01", "2024-01-02", "2024-01-03"):
+        bucket.data(f"{V1}/{date}", 1)
+    bucket.look(full=True)
+    bucket.data(f"{V1}/2024-01-01", 2)
+    assert bucket.look().data_files == ()
+    found = bucket.look(full=True)
+    assert names(found) == [f"{V1}/2024-01-01/CDC00000000000000000002.csv"]
+    assert "2024-01-01/CDC00000000000000000002.csv turned up" in found.warnings[0]
+
+
+def test_odd_numbers_take_no_memory() -> None:
+    """A number far beyond the others is handed out, seen to vanish, and costs no memory for what lies between."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", 1, 99_999_999_999_999, 10**18)
+    assert len(bucket.look(full=True).data_files) == 3
+    bucket.delete(f"shop/t/{V1}/CDC{10**18:020d}.csv")
+    (gone,) = bucket.look(full=True).vanished
+    assert gone.number == 10**18
+    assert len(bucket.inventory) == 3
+
+
+def test_schema_file_that_vanished() -> None:
+    """A schema file that is gone is warned about, and read again if it returns."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.schema(V2, 2)
+    bucket.look(full=True)
+    bucket.delete(f"shop/t/meta/schema_{V1}_0000000001.json")
+    assert "is gone" in bucket.look(full=True).warnings[0]
+    bucket.schema(V1)
+    assert len(bucket.look().schema_files) == 1

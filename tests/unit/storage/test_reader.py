@@ -1,0 +1,211 @@
+"""StorageReader over storage in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import FilesMissing, MalformedSchemaFile, StorageUnavailable
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.metadata import parse_metadata
+from storage_consumer.storage.reader import StorageReader
+from storage_consumer.testing import FakeClock, MemoryStorage
+
+V = 449000000000000001
+SCHEMA = f"shop/t/meta/schema_{V}_0000000001.json"
+DATA = f"shop/t/{V}/2024-01-01/CDC00000000000000000001.csv"
+
+
+def metadata(ts: object) -> bytes:
+    """The file's content."""
+    return json.dumps({"checkpoint-ts": ts}, separators=(",", ":")).encode()
+
+
+def reader(storage: MemoryStorage, clock: FakeClock | None = None, **settings: Any) -> StorageReader:
+    """A reader of a CSV bucket."""
+    upstream = Upstream(**({"scheme": "file", "root": "/bucket", "protocol": "csv"} | settings))
+    return StorageReader(storage, upstream, clock or FakeClock())
+
+
+def test_poll() -> None:
+    """A poll returns the checkpoint exactly, and each file once."""
+    storage = MemoryStorage({"metadata": metadata(V + 1), SCHEMA: b"{}", DATA: b"rows"})
+    polls = reader(storage)
+    first, second = polls.poll(), polls.poll()
+    assert (first.checkpoint, first.checkpoint_is_new, first.full) == (V + 1, True, True)
+    assert [file.stored.path for file in first.schema_files] == [SCHEMA]
+    assert [file.stored.path for file in first.data_files] == [DATA]
+    assert (second.checkpoint, second.checkpoint_is_new, second.full) == (V + 1, False, False)
+    assert (second.schema_files, second.data_files) == ((), ())
+
+
+def test_checkpoint_follows_metadata() -> None:
+    """The checkpoint follows the file from poll to poll."""
+    storage = MemoryStorage({"metadata": metadata(5)})
+    polls = reader(storage)
+    assert polls.poll().checkpoint == 5
+    storage.put("metadata", metadata(9))
+    poll = polls.poll()
+    assert (poll.checkpoint, poll.checkpoint_is_new) == (9, True)
+
+
+class Racing(MemoryStorage):
+    """TiCDC writes a file and raises the checkpoint at the moment a listing begins."""
+
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """List, after the change."""
+        self.put(DATA, b"rows")
+        self.put("metadata", metadata(V + 9))
+        return super().listing(closed, after)
+
+
+def test_metadata_is_read_before_the_listing() -> None:
+    """A checkpoint that rises while files are listed counts in the next poll only."""
+    polls = reader(Racing({"metadata": metadata(V), SCHEMA: b"{}"}))
+    poll = polls.poll()
+    assert (poll.checkpoint, len(poll.data_files)) == (V, 1)
+    assert polls.poll().checkpoint == V + 9
+
+
+def test_no_metadata() -> None:
+    """Without metadata files are discovered, the checkpoint is 0, and that is said once."""
+    polls = reader(MemoryStorage({SCHEMA: b"{}", DATA: b"rows"}))
+    poll = polls.poll()
+    assert (poll.checkpoint, poll.checkpoint_is_new, len(poll.data_files)) == (0, False, 1)
+    assert "no metadata file yet" in poll.warnings[0]
+    assert polls.poll().warnings == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"checkpoint-ts":44',
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"null",
+        b"[" * 100_000,
+        metadata(-1),
+        metadata(4.5e17),
+        b'{"checkpoint-ts":true}',
+        metadata("449"),
+        metadata(None),
+        metadata(1 << 64),
+    ],
+)
+def test_torn_metadata(content: bytes) -> None:
+    """Where metadata can't be read, the last good value stays; that is warned about and counted."""
+    storage = MemoryStorage({"metadata": metadata(V)})
+    polls = reader(storage)
+    polls.poll()
+    storage.put("metadata", content)
+    poll = polls.poll()
+    assert (poll.checkpoint, poll.checkpoint_is_new, poll.unreadable_metadata) == (V, False, 1)
+    assert "holds no checkpoint-ts" in poll.warnings[0]
+    storage.put("metadata", metadata(V + 1))
+    poll = polls.poll()
+    assert (poll.checkpoint, poll.warnings, poll.unreadable_metadata) == (V + 1, (), 1)
+
+
+@pytest.mark.parametrize("ts", [0, V, (1 << 53) + 1, (1 << 64) - 1])
+def test_metadata_is_exact(ts: int) -> None:
+    """Every unsigned 64-bit number is read exactly."""
+    assert parse_metadata(metadata(ts)) == ts
+
+
+def test_metadata_goes_back() -> None:
+    """A lower checkpoint is warned about once, and the highest stays; so it does where the file disappears."""
+    storage = MemoryStorage({"metadata": metadata(V)})
+    polls = reader(storage)
+    polls.poll()
+    storage.put("metadata", metadata(V - 5))
+    poll = polls.poll()
+    assert (poll.checkpoint, len(poll.warnings)) == (V, 1)
+    assert "went back" in poll.warnings[0]
+    assert polls.poll().warnings == ()
+    storage.delete("metadata")
+    poll = polls.poll()
+    assert (poll.checkpoint, len(poll.warnings)) == (V, 1)
+
+
+def test_unavailable_storage_loses_nothing() -> None:
+    """After a poll that failed, the next one returns all that is new and the risen checkpoint."""
+    storage = MemoryStorage({"metadata": metadata(1), SCHEMA: b"{}"})
+    polls = reader(storage)
+    polls.poll()
+    storage.put("metadata", metadata(V))
+    storage.put(DATA, b"rows")
+    storage.available = False
+    with pytest.raises(StorageUnavailable):
+        polls.poll()
+    storage.available = True
+    poll = polls.poll()
+    assert (poll.checkpoint_is_new, len(poll.data_files)) == (True, 1)
+
+
+def test_full_listings_come_by_the_clock() -> None:
+    """Everything is listed at the start and whenever the interval has passed; what is gone is told then."""
+    storage = MemoryStorage({"metadata": metadata(V), SCHEMA: b"{}", DATA: b"rows"})
+    clock = FakeClock()
+    polls = reader(storage, clock)
+    polls.poll()
+    storage.delete(DATA)
+    clock.advance(599)
+    poll = polls.poll()
+    assert (poll.full, poll.vanished) == (False, ())
+    clock.advance(1)
+    poll = polls.poll()
+    assert (poll.full, [file.stored.path for file in poll.vanished]) == (True, [DATA])
+
+
+def test_storage_that_shows_nothing_is_not_an_emptied_one() -> None:
+    """A bucket that is suddenly empty, as an unmounted folder is, is unavailable: no file counts as vanished."""
+    storage = MemoryStorage({"metadata": metadata(V), SCHEMA: b"{}", DATA: b"rows"})
+    clock = FakeClock()
+    polls = reader(storage, clock)
+    polls.poll()
+    for path in ("metadata", SCHEMA, DATA):
+        storage.delete(path)
+    clock.advance(600)
+    with pytest.raises(StorageUnavailable, match="mounted"):
+        polls.poll()
+
+
+def test_contradictions_name_the_settings() -> None:
+    """Paths of other settings are reported with the settings and what to do, and none of their files is handed out."""
+    poll = reader(MemoryStorage({SCHEMA: b"{}", DATA: b"rows"}), date_separator="month").poll()
+    assert poll.data_files == ()
+    assert DATA in poll.contradictions[0]
+    assert any("date-separator=month" in text and DATA in text for text in poll.warnings)
+
+
+def test_files_move_to_their_table_within_one_poll() -> None:
+    """A file that was taken for another table's is handed out under its own in the poll that finds the schema file."""
+    storage = MemoryStorage({"a/1/2/CDC000001.csv": b"rows"})
+    polls = reader(storage, date_separator="none")
+    assert polls.poll().data_files[0].table_dir == "a"
+    storage.put("a/1/meta/schema_2_0000000001.json", b"{}")
+    poll = polls.poll()
+    assert [file.table_dir for file in poll.data_files] == ["a/1"]
+    assert len(poll.schema_files) == 1
+
+
+def test_definition() -> None:
+    """A schema file's content is read and checked against its path."""
+    fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
+    content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
+    storage = MemoryStorage({SCHEMA: content})
+    polls = reader(storage)
+    (file,) = polls.poll().schema_files
+    assert str(polls.definition(file).name) == "shop.t"
+    storage.put(SCHEMA, content[:50])
+    with pytest.raises(MalformedSchemaFile, match=SCHEMA):
+        polls.definition(file)
+    storage.delete(SCHEMA)
+    with pytest.raises(FilesMissing, match=SCHEMA):
+        polls.definition(file)
