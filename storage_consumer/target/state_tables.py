@@ -12,10 +12,7 @@ STATE_VERSION = 1
 
 _PATH = 512
 _STREAM = 700
-
-
-def _tso(name: str) -> Column[Any]:
-    return Column(name, BIGINT(unsigned=True), nullable=False, default=0)
+_NAME = 255
 
 
 class StateTables:
@@ -24,61 +21,67 @@ class StateTables:
     def __init__(self, schema: str) -> None:
         """`schema`: the state schema's name."""
         self.metadata = MetaData(schema=schema)
-
-        def table(name: str, *columns: Column[Any]) -> Table:
-            return Table(
-                name,
-                self.metadata,
-                *columns,
-                mysql_engine="InnoDB",
-                mysql_charset="utf8mb4",
-                mysql_collate="utf8mb4_bin",
-            )
-
-        def one() -> Column[Any]:
-            return Column("id", INTEGER, primary_key=True, autoincrement=False)
-
-        self.version = table("version", one(), Column("version", INTEGER, nullable=False))
-        self.lease = table(
+        self.version = self._table("version", _number("id"), Column("version", INTEGER, nullable=False))
+        self.lease = self._table(
             "lease",
-            one(),
-            Column("holder", String(255), nullable=False),
+            _number("id"),
+            _text("holder"),
             _tso("epoch"),
             Column("expires_at", DATETIME(fsp=6), nullable=False),
         )
-        self.feed = table(
+        self.feed = self._table(
             "feed",
-            one(),
+            _number("id"),
             Column("upstream", String(2048), nullable=False),
             _tso("checkpoint"),
             _tso("storage_checkpoint"),
             _tso("window_id"),
         )
-        self.tables = table(
+        self.tables = self._table(
             "table_progress",
             Column("table_dir", String(_PATH), primary_key=True),
-            Column("schema_name", String(255), nullable=False),
-            Column("table_name", String(255), nullable=False),
+            _text("schema_name"),
+            _text("table_name"),
             _tso("checkpoint"),
             Column("state", String(16), nullable=False),
             Column("error", Text, nullable=False),
         )
-        self.files = table("file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"))
-        self.journal = table(
-            "ddl_journal",
-            Column("table_dir", String(_PATH), primary_key=True),
-            Column("version", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
-            Column("checksum", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
-            Column("schema_name", String(255), nullable=False),
-            Column("table_name", String(255), nullable=False),
-            Column("state", String(16), nullable=False),
-            Column("query", MEDIUMTEXT, nullable=False),
-            Column("statement", MEDIUMTEXT, nullable=False),
-            Column("structure_before", String(64), nullable=False),
-            Column("note", MEDIUMTEXT, nullable=False),
-            Column("started_at", DATETIME(fsp=6)),
-            Column("finished_at", DATETIME(fsp=6)),
+        self.files = self._table(
+            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto")
         )
-        self.slots = table(
-            "slots", Column("slot", INTEGER, primary_key=True, autoincrement=False), _tso("epoch"), _tso("window_id")
-        )
+        self.journal = self._table("ddl_journal", *_journal_columns())
+        self.slots = self._table("slots", _number("slot"), _tso("epoch"), _tso("window_id"))
+
+    def _table(self, name: str, *columns: Column[Any]) -> Table:
+        options = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+        return Table(name, self.metadata, *columns, **options)
+
+
+def _number(name: str) -> Column[Any]:
+    return Column(name, INTEGER, primary_key=True, autoincrement=False)
+
+
+def _text(name: str) -> Column[Any]:
+    return Column(name, String(_NAME), nullable=False)
+
+
+def _tso(name: str) -> Column[Any]:
+    return Column(name, BIGINT(unsigned=True), nullable=False, default=0)
+
+
+def _journal_columns() -> tuple[Column[Any], ...]:
+    """One row per statement: what the file says, what ran, and where it stands."""
+    return (
+        Column("table_dir", String(_PATH), primary_key=True),
+        Column("version", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+        Column("checksum", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("state", String(16), nullable=False),
+        Column("query", MEDIUMTEXT, nullable=False),
+        Column("statement", MEDIUMTEXT, nullable=False),
+        Column("structure_before", String(64), nullable=False),
+        Column("note", MEDIUMTEXT, nullable=False),
+        Column("started_at", DATETIME(fsp=6)),
+        Column("finished_at", DATETIME(fsp=6)),
+    )
