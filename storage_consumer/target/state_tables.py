@@ -53,8 +53,9 @@ class StateTables:
         self.slots = self._table("slots", _number("slot"), _tso("epoch"), _tso("window_id"))
 
     def _table(self, name: str, *columns: Column[Any]) -> Table:
-        options = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
-        return Table(name, self.metadata, *columns, **options)
+        return Table(
+            name, self.metadata, *columns, mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin"
+        )
 
 
 def _number(name: str) -> Column[Any]:
