@@ -6,9 +6,11 @@ File systems and connections are built in the worker; the broadcast holds no sec
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -81,14 +83,16 @@ class SparkPipeline:
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
         def read(group: Iterable[list[FileWork]]) -> Iterator[tuple[Place, Any]]:
-            for place, item in _read(shared.value, [work for works in group for work in works]):
-                if isinstance(item, FileReport):
-                    files_read.add(1)
-                    rows_read.add(item.applied)
-                yield place, item
+            with _uncollected():
+                for place, item in _read(shared.value, [work for works in group for work in works]):
+                    if isinstance(item, FileReport):
+                        files_read.add(1)
+                        rows_read.add(item.applied)
+                    yield place, item
 
         def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:
-            return _write(shared.value, partition, items)
+            with _uncollected():
+                yield from _write(shared.value, partition, items)
 
         groups = grouped(files, self.cores)
         told = _Told(progress, files_read, rows_read)
@@ -165,6 +169,19 @@ def _write(spec: JobSpec, partition: int, items: Iterable[tuple[Place, Any]]) ->
         yield from write_bucket(items, {table.index: table for table in spec.tables}, writer)
     finally:
         writer.close()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Leave the search for reference cycles out while a task runs.
+
+    A task makes millions of tuples and no cycles: searching them again and again takes a fifth of its time and finds nothing.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _ours(fault: BaseException) -> StorageConsumerError:

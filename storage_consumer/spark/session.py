@@ -23,7 +23,7 @@ _OURS = {
     "spark.driver.memory": "768m",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "WARN",
+    "spark.log.level": "ERROR",
     "spark.port.maxRetries": "100",
 }
 """For a local session of our own: small, quiet, nothing listens but on loopback, and no history grows."""
@@ -47,6 +47,7 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).resolve().parent / "conf"))
         package = str(Path(__file__).resolve().parents[2])
         settings = _OURS | {"spark.executorEnv.PYTHONPATH": package}
         for key, value in settings.items():
