@@ -10,6 +10,7 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from storage_consumer.decoding.decoder import Values
@@ -36,6 +37,11 @@ def is_upsert(order: int) -> bool:
 def rank_of(order: int) -> int:
     """The rank of the file that the change is in."""
     return order >> _ROW_BITS & ((1 << _RANK_BITS) - 1)
+
+
+def row_of(order: int) -> int:
+    """The number of the row in its file."""
+    return order & ((1 << _ROW_BITS) - 1)
 
 
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
@@ -82,31 +88,37 @@ def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
     return None
 
 
-def coarse_image(text: str) -> str:
+_OLD_FRACTIONS = str.maketrans("৴৵৶৷" + "༪༫༬༭༮༯༰༱༲༳", "1234" + "1234567890")
+"""Signs of fractions that collations take for the digit in them."""
+
+
+def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
     """The digits of a text: equal for any two texts that some collation finds equal.
 
     Collations ignore case, accents, width, punctuation and expand letters, each in its own way; none tells two texts equal
-    whose digits differ once every numeral sign is brought to its value.
+    whose digits differ once every numeral sign (not ideographs, which are letters) is brought to its digits. Older collations
+    find all signs beyond U+FFFF equal to one another, newer ones give them their own weights; `beyond_bmp`: the latter.
     """
     if text.isascii():
         return "".join(filter(str.isdigit, text))
+    if not beyond_bmp:
+        text = "".join(sign for sign in text if sign <= "\uffff")
     return "".join(
         f"{unicodedata.numeric(sign):g}"
-        for sign in unicodedata.normalize("NFKD", text)
-        if unicodedata.numeric(sign, None) is not None
+        for sign in unicodedata.normalize("NFKD", text.translate(_OLD_FRACTIONS))
+        if unicodedata.category(sign)[0] == "N" and unicodedata.numeric(sign, None) is not None
     )
 
 
 def bucket_function(parts: Sequence[KeyPart], partitions: int) -> Callable[[Key], int]:
     """A function from a key to its bucket, so that keys the target may find equal are in the same one."""
+    images = [partial(coarse_image, beyond_bmp=p.beyond_bmp) if p.fold is Fold.LOOSE else None for p in parts]
     if len(parts) == 1:
-        if parts[0].fold is Fold.LOOSE:
-            return lambda key: zlib.crc32(coarse_image(str(key)).encode()) % partitions
-        return lambda key: zlib.crc32(key.encode("utf-8", "surrogatepass")) % partitions  # type: ignore[union-attr] # one part: a text
-    loose = [part.fold is Fold.LOOSE for part in parts]
+        image = images[0] or str
+        return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
 
     def bucket(key: Key) -> int:
-        texts = [coarse_image(text) if coarse else text for text, coarse in zip(key, loose, strict=True)]
+        texts = [image(text) if image else text for text, image in zip(key, images, strict=True)]
         return zlib.crc32("\0".join(texts).encode("utf-8", "surrogatepass")) % partitions
 
     return bucket
@@ -138,17 +150,38 @@ def runs(changes: Iterable[tuple[int, int, Any]]) -> Iterator[tuple[bool, list[A
         yield upsert, run
 
 
-def delivered_once(changes: Sequence[tuple[int, str]]) -> list[tuple[bool, str]]:
+def delivered_once(changes: Iterable[tuple[int, str]]) -> list[tuple[bool, str]]:
     """The events of one commit ts of a table without a key, each as often as the source made it: deletes, then inserts.
 
-    `changes`: (order, row). A repeated delivery writes the transaction again into another file, so an equal event counts as
-    often as it is in the file that has it most often, not as often as it is in all files together.
+    `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files, so an equal event counts
+    as often as it is in the pass that has it most often, not as often as it is in all of them together.
     """
-    per_file: Counter[tuple[bool, str, int]] = Counter()
-    for order, row in changes:
-        per_file[is_upsert(order), row, rank_of(order)] += 1
-    most: dict[tuple[bool, str], int] = {}
-    for (upsert, row, _), count in per_file.items():
-        most[upsert, row] = max(most.get((upsert, row), 0), count)
+    most: Counter[tuple[bool, str]] = Counter()
+    for delivered in _passes(changes):
+        most |= delivered
     ordered = sorted(most.items(), key=lambda item: item[0][0])
     return [event for event, count in ordered for _ in range(count)]
+
+
+def _passes(changes: Iterable[tuple[int, str]]) -> Iterator[Counter[tuple[bool, str]]]:
+    """The events of each pass over one transaction.
+
+    TiCDC cuts a large transaction where it will, so a file may begin with the rest of the one before it. A pass begins where
+    a transaction does: a file whose first rows are neither among the pass before nor the same and more goes on with it.
+    """
+    files: dict[int, Counter[tuple[bool, str]]] = {}
+    first_rows: dict[int, int] = {}
+    for order, row in changes:
+        rank = rank_of(order)
+        files.setdefault(rank, Counter())[is_upsert(order), row] += 1
+        first_rows[rank] = min(row_of(order), first_rows.get(rank, row_of(order)))
+    current: Counter[tuple[bool, str]] = Counter()
+    for rank in sorted(files):
+        events = files[rank]
+        follows = rank - 1 in files and first_rows[rank] == 1
+        if follows and not events <= current and not current <= events:
+            current += events
+            continue
+        yield current
+        current = events
+    yield current

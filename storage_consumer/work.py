@@ -33,6 +33,13 @@ class TargetColumn:
     """Equality is by code point (or the type has no collation)."""
     pads: bool = False
     """Trailing spaces do not count in comparisons."""
+    collation: str = ""
+    """Name of the collation; empty where the type has none."""
+
+    @property
+    def beyond_bmp(self) -> bool:
+        """Whether the collation has weights for characters beyond U+FFFF: those made after Unicode 5."""
+        return any(age in self.collation for age in ("_520_", "_0900_", "uca1400_"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +109,8 @@ class KeyPart:
     fold: Fold
     prefix: int | None = None
     """Only so many leading characters (bytes for binary types) count; None = all."""
+    beyond_bmp: bool = True
+    """For LOOSE: the collation tells characters beyond U+FFFF from one another; older ones find all of them equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +196,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, protocol: Protoco
             column=_wire(by_name[name.casefold()], protocol),
             fold=_fold(by_name[name.casefold()], _column(target, name), prefix),
             prefix=prefix,
+            beyond_bmp=_column(target, name).beyond_bmp,
         )
         for name, prefix in key_columns
     )
@@ -308,8 +318,10 @@ def _version(
 ) -> VersionWork:
     """One version directory against the target's table as it is now."""
     layout = row_layout(definition, target.virtual)
-    misfit = _misfit(layout, target)
     places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
+    misfit = _misfit(layout, target)
+    if keyless := sorted(p.column.name for p in key if p.column.name.casefold() not in places):
+        misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
     return VersionWork(
         layout=layout,
         low=_low(definition, window),

@@ -108,7 +108,11 @@ class TargetDatabase:
         generated = ""
         if "VIRTUAL" in flags:
             generated = "VIRTUAL"
-        elif "STORED" in flags or "PERSISTENT" in flags or (expression and "DEFAULT_GENERATED" not in flags and _text(expression)):
+        elif (
+            "STORED" in flags
+            or "PERSISTENT" in flags
+            or (expression and "DEFAULT_GENERATED" not in flags and _text(expression))
+        ):
             generated = "STORED"
         collation = collation or ""
         return TargetColumn(
@@ -118,6 +122,7 @@ class TargetDatabase:
             generated=generated,
             binary_collation=not collation or collation == "binary" or collation.endswith("_bin"),
             pads=bool(collation) and collation != "binary" and collation not in self._no_pad_collations(),
+            collation=collation,
         )
 
     def _no_pad_collations(self) -> frozenset[str]:

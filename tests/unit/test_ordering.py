@@ -1,0 +1,244 @@
+"""Order, repeats, equal keys and buckets."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections import defaultdict
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.ordering import (
+    Key,
+    bucket_function,
+    coarse_image,
+    delivered_once,
+    fold,
+    is_upsert,
+    key_function,
+    one_bucket,
+    order_of,
+    rank_of,
+    row_of,
+    runs,
+)
+from storage_consumer.work import Fold, KeyPart, WireColumn
+
+BOLD_ONE = "\U0001d7cf"
+
+
+def part(how: Fold, prefix: int | None = None, *, kind: WireKind = WireKind.TEXT, beyond_bmp: bool = True) -> KeyPart:
+    """A key column."""
+    column = WireColumn(name="k", kind=kind, type="VARCHAR")
+    return KeyPart(column=column, fold=how, prefix=prefix, beyond_bmp=beyond_bmp)
+
+
+def test_order() -> None:
+    """Deletes go before upserts, then files by rank, then rows; the parts come out as they went in."""
+    places = [(False, 0, 1), (False, 0, 2**36 - 1), (False, 1, 1), (False, 2**24 - 1, 5), (True, 0, 1), (True, 7, 3)]
+    orders = [order_of(rank, row, upsert=upsert) for upsert, rank, row in places]
+    assert orders == sorted(set(orders))
+    assert [(is_upsert(order), rank_of(order), row_of(order)) for order in orders] == places
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other", "equal"),
+    [
+        (part(Fold.EXACT), "a", "a ", False),
+        (part(Fold.EXACT), "a", "A", False),
+        (part(Fold.PAD), "a", "a   ", True),
+        (part(Fold.PAD), "", "  ", True),
+        (part(Fold.PAD), " a", "a", False),
+        (part(Fold.PAD), "a\t", "a", False),
+        (part(Fold.PAD), "a\u00a0", "a", False),
+        (part(Fold.NUMBER), "-0", "0", True),
+        (part(Fold.NUMBER), "1e0", "1", True),
+        (part(Fold.NUMBER), "1.50", "1.5", True),
+        (part(Fold.NUMBER), "1e+06", "1000000", True),
+        (part(Fold.NUMBER), "1e300", "1e301", False),
+        (part(Fold.NUMBER), "9007199254740993.5", "9007199254740995", False),
+        (part(Fold.EXACT, 2), "abc", "abd", True),
+        (part(Fold.EXACT, 2), "a", "ab", False),
+        (part(Fold.EXACT, 1), "😀a", "😀b", True),
+        (part(Fold.EXACT, 2, kind=WireKind.HEX), "AABBCC", "AABBDD", True),
+        (part(Fold.EXACT, 2, kind=WireKind.HEX), "AABB", "AACC", False),
+    ],
+)
+def test_keys(key: KeyPart, one: str, other: str, equal: bool) -> None:  # noqa: FBT001 - a column of the table
+    """Two texts are one key exactly where the target says so, alone or beside another column."""
+    single, several = key_function([key], [1]), key_function([part(Fold.EXACT), key], [0, 1])
+    assert (single(("x", one)) == single(("x", other))) is equal
+    assert (several(("x", one)) == several(("x", other))) is equal
+    assert several(("x", one)) != several(("y", one))
+
+
+def test_null_in_a_key() -> None:
+    """A NULL is no key."""
+    for keys in ([part(Fold.EXACT)], [part(Fold.EXACT), part(Fold.EXACT)]):
+        with pytest.raises(ValueError, match="NULL in a key column"):
+            key_function(keys, range(len(keys)))((None, None))
+
+
+# the coarse image
+
+
+def variants(text: str) -> list[str]:
+    """The text under foldings that some collation makes."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    bare = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
+    wide = "".join(chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign for sign in text)
+    digits = [
+        "".join(chr(zero + int(sign)) if sign in "0123456789" else sign for sign in text)
+        for zero in (0x660, 0x966, 0xE50, 0x1D7CE)
+    ]
+    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC")]
+    return [text.casefold(), text.upper(), text.lower(), text.swapcase(), decomposed, bare, wide, *digits, *forms]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=8) | st.text("aAäÄß12²½ⅧΣς\u017f\u212aŉ\u0661๑\U0001d7cf", max_size=8))
+def test_image_outlives_folding(text: str) -> None:
+    """Texts that are equal under any folding have equal images, so they meet in one bucket."""
+    assert {coarse_image(variant) for variant in variants(text)} == {coarse_image(text)}
+
+
+def test_image_of_every_sign() -> None:
+    """No single sign of Unicode changes its image under a folding."""
+    signs = (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
+    odd = [
+        hex(ord(sign))
+        for sign in signs
+        if not sign.isascii()
+        and unicodedata.category(sign)[0] in "LN"
+        and {
+            coarse_image(v) for v in (sign.casefold(), sign.upper(), sign.lower(), unicodedata.normalize("NFKD", sign))
+        }
+        != {coarse_image(sign)}
+    ]
+    assert odd == []
+
+
+@pytest.mark.parametrize(
+    ("text", "image"),
+    [
+        ("INV-2024-7", "20247"),
+        ("٢٠٢٤", "2024"),
+        ("x²", "2"),
+        ("⑩", "10"),
+        ("௰", "10"),
+        ("一", ""),
+        ("Ⅷ", ""),
+        ("\U0001d7cf", "1"),
+    ],
+)
+def test_image(text: str, image: str) -> None:
+    """The image is the digits, of whatever script; ideographs are letters."""
+    assert coarse_image(text) == image
+
+
+@pytest.mark.parametrize(
+    ("sign", "digit"), [*zip("༪༫༬༭༮༯༰༱༲༳", "1234567890", strict=True), *zip("৴৵৶৷", "1234", strict=True)]
+)
+def test_image_of_old_fractions(sign: str, digit: str) -> None:
+    """Collations take some signs of fractions for the digit in them, so the image does."""
+    assert coarse_image(sign) == digit
+
+
+def test_image_for_older_collations() -> None:
+    """Older collations find all characters beyond U+FFFF equal, digits among them."""
+    assert {coarse_image(f"a{sign}7", beyond_bmp=False) for sign in "😀\U0001d7cf\U0001d7d0𐄇\ufffd"} == {"7"}
+    bucket = bucket_function([part(Fold.LOOSE, beyond_bmp=False)], 1000)
+    assert bucket(BOLD_ONE) == bucket("😀")
+    assert bucket_function([part(Fold.LOOSE)], 1000)(BOLD_ONE) == bucket_function([part(Fold.LOOSE)], 1000)("1")
+
+
+def test_buckets() -> None:
+    """Keys spread over all buckets, the same one always goes to the same, and a text with lone surrogates has one."""
+    single, several = bucket_function([part(Fold.EXACT)], 8), bucket_function([part(Fold.EXACT)] * 2, 8)
+    assert (
+        {single(str(number)) for number in range(200)} == {several((str(n), "x")) for n in range(200)} == set(range(8))
+    )
+    assert single("\ud800") in range(8)
+    assert {one_bucket(index, 8) for index in range(100)} == set(range(8))
+
+
+def test_loose_part_of_a_key() -> None:
+    """Of a key of two columns the loose one counts by its image, the other one to the letter."""
+    bucket = bucket_function([part(Fold.LOOSE), part(Fold.EXACT)], 10_000)
+    assert bucket(("Äb1", "x")) == bucket(("äB\uff11", "x"))
+    assert bucket(("Äb1", "x")) != bucket(("Äb1", "X"))
+
+
+# folding
+
+
+def test_fold_is_independent_of_arrival() -> None:
+    """The last change of a key wins in whatever order changes arrive: by commit ts, then upserts over deletes, then place."""
+    changes = [(5, order_of(9, 9, upsert=True)), (7, order_of(3, 1, upsert=True)), (7, order_of(8, 9, upsert=False))]
+    for arrived in permutations(changes):
+        states: dict[Key, tuple[int, int, Any]] = {}
+        for ts, order in arrived:
+            fold(states, "k", ts, order, (ts, order))
+        assert states["k"][2] == changes[1]
+
+
+def test_runs() -> None:
+    """Changes come in sequence, cut where upserts and deletes alternate."""
+    up, down = (order_of(0, 1, upsert=upsert) for upsert in (True, False))
+    changes = [(3, down, "d3"), (1, up, "u1"), (3, up, "u3"), (2, down, "d2"), (4, up, "u4")]
+    assert list(runs(changes)) == [(True, ["u1"]), (False, ["d2", "d3"]), (True, ["u3", "u4"])]
+    assert list(runs([])) == []
+
+
+# events of a table without a key
+
+
+def events(*files: str) -> list[tuple[int, str]]:
+    """Per file a text of events: ``+a`` an insert of row a, ``-a`` a delete; ``.`` stands for a row of another commit ts."""
+    found = []
+    for rank, text in enumerate(files):
+        rows = text.split()
+        found += [
+            (order_of(rank, number, upsert=row[0] == "+"), row[1:]) for number, row in enumerate(rows, 1) if row != "."
+        ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["+a"], "+a"),
+        (["+a +a"], "+a +a"),
+        (["+a +a", "+a +a"], "+a +a"),
+        (["+a +a +b", ". +a +a +b"], "+a +a +b"),
+        (["+a", "+a +a +b"], "+a +a +b"),
+        (["+a +a +b", "+a"], "+a +a +b"),
+        (["+a -b", "-b +a"], "-b +a"),
+        (["-a -a", "-a"], "-a -a"),
+        (["+a +b", "+b +c"], "+a +b +b +c"),
+        (["+a +b", ". +b +c"], "+a +b +c"),
+        (["+a +b", "+c", "+a +b +c"], "+a +b +c"),
+        (["+a +b +b", "+a +c", "+a +b +b", "+a +c"], "+a +a +b +b +c"),
+    ],
+    ids=" | ".join,
+)
+def test_delivered_once(files: list[str], expected: str) -> None:
+    """A repeated pass over a transaction counts once, the rest of a transaction that was cut counts too."""
+    found = delivered_once(events(*files))
+    assert sorted(("+" if upsert else "-") + row for upsert, row in found) == sorted(expected.split())
+    assert [upsert for upsert, _ in found] == sorted(upsert for upsert, _ in found)
+
+
+def test_files_apart_are_repeats() -> None:
+    """Only the very next file can go on with a cut transaction."""
+    apart = [(order_of(0, 1, upsert=True), "a"), (order_of(0, 2, upsert=True), "b")]
+    apart += [(order_of(2, 1, upsert=True), "b"), (order_of(2, 2, upsert=True), "c")]
+    counts: dict[str, int] = defaultdict(int)
+    for _, row in delivered_once(apart):
+        counts[row] += 1
+    assert counts == {"a": 1, "b": 1, "c": 1}
