@@ -105,7 +105,7 @@ class _Buffer:
     def __init__(self, work: TableWork, version: VersionWork, partitions: int) -> None:
         self._work = work
         self._partitions = partitions
-        self._key = key_function(work.key, version.key) if work.key else None
+        self._key = key_function(work.key, version.key) if version.key else None
         self._unique = version.unique
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None

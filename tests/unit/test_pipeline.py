@@ -1,0 +1,341 @@
+"""The two halves of a task: files to blocks, blocks to the target."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage_consumer import pipeline
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decoding.canal_json import CanalJsonDecoder
+from storage_consumer.decoding.csv import CsvDecoder
+from storage_consumer.decoding.decoder import RowLayout
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.errors import TargetUnavailable
+from storage_consumer.model import DataFile, TableName, Window
+from storage_consumer.pipeline import CHANGES, NOTICE, REPORT, FileReport, Place, WriteReport, read_files, write_bucket
+from storage_consumer.testing import MemoryWriter
+from storage_consumer.work import FileWork, Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
+from tests.unit.building import data_file
+from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_row, layout
+
+NAME = TableName(schema="shop", table="orders")
+KINDS = ("VARCHAR", "VARCHAR")
+WIRE = tuple(WireColumn(name=f"c{place}", kind=WireKind.TEXT, type="VARCHAR") for place in (0, 1))
+LAYOUT: RowLayout = layout(*KINDS)
+
+
+def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TableWork:
+    """shop.orders with columns c0 (the key, if there is one) and c1."""
+    fold = Fold.LOOSE if mode is Mode.ORDERED else Fold.EXACT
+    key = () if mode is Mode.KEYLESS else (KeyPart(column=WIRE[0], fold=fold),)
+    version = VersionWork(layout=LAYOUT, low=low, written=(0, 1), key=(0,) if key else ())
+    return TableWork(
+        index=index,
+        table_dir="shop/orders",
+        name=NAME,
+        window=Window(low=low, high=high),
+        mode=mode,
+        serial=False,
+        written=WIRE,
+        key=key,
+        versions={1: version},
+    )
+
+
+def row(operation: str, ts: int, key: str, value: str = "x", old: tuple[str, str] | None = None) -> Row:
+    """One change."""
+    return Row(operation=operation, values=(key, value), old=old, ts=ts)
+
+
+class Files:
+    """Files in memory, and what both halves make of them."""
+
+    def __init__(self, work: TableWork, *, protocol: Protocol = "csv", partitions: int = 3) -> None:
+        """Without files."""
+        self.work = work
+        self.protocol = protocol
+        self.partitions = partitions
+        self.files: list[FileWork] = []
+        self.contents: dict[str, bytes] = {}
+        self.writer = MemoryWriter({NAME: [("c0",)]} if work.key else {})
+
+    def add(self, *rows: Row, partition: int = 0, version: int = 1, newest: bool = False, tail: str = "") -> DataFile:
+        """One more file with these rows, and a `tail` of raw text."""
+        encode: Callable[[Row], str] = self._csv if self.protocol == "csv" else self._canal
+        file = data_file("shop/orders", version, len(self.files) + 1, partition=partition)
+        self.contents[file.stored.path] = ("".join(map(encode, rows)) + tail).encode()
+        self.files.append(FileWork(table=self.work.index, file=file, rank=len(self.files), newest=newest))
+        return file
+
+    def _csv(self, change: Row) -> str:
+        return csv_row(KINDS, change)
+
+    def _canal(self, change: Row) -> str:
+        return canal_line(canal_message(KINDS, change))
+
+    def open(self, path: str) -> Iterator[bytes]:
+        """The content of a file in one block."""
+        if path not in self.contents:
+            raise FileNotFoundError(path)
+        return iter([self.contents[path]])
+
+    def read(self) -> list[tuple[Place, Any]]:
+        """The first half, each file in a task of its own, in any order."""
+        decoder = CsvDecoder(OPTIONS) if self.protocol == "csv" else CanalJsonDecoder()
+        tasks = [[file] for file in self.files]
+        random.shuffle(tasks)
+        tables = {self.work.index: self.work}
+        return [i for task in tasks for i in read_files(task, tables, self.partitions, self.open, decoder)]
+
+    def apply(self) -> list[FileReport | WriteReport]:
+        """Both halves."""
+        items = sorted(self.read(), key=lambda item: item[0])
+        buckets = [[item for item in items if item[0][0] == bucket] for bucket in range(self.partitions)]
+        random.shuffle(buckets)
+        tables = {self.work.index: self.work}
+        return [report for bucket in buckets for report in write_bucket(iter(bucket), tables, self.writer)]
+
+    def rows(self) -> dict[tuple[str | None, ...], int]:
+        """What is in the target."""
+        return dict(self.writer.rows(NAME))
+
+
+def errors(reports: Sequence[FileReport | WriteReport]) -> list[str]:
+    """What went wrong."""
+    return [report.error for report in reports if report.error]
+
+
+@pytest.mark.parametrize("mode", [Mode.KEYED, Mode.ORDERED])
+def test_last_state(mode: Mode) -> None:
+    """The last change of a key by commit ts counts, in whichever file it is."""
+    files = Files(table(mode))
+    files.add(row("U", 30, "a", "3"), row("D", 30, "b"))
+    files.add(row("I", 10, "a", "1"), row("I", 10, "b", "1"), row("I", 10, "c", "1"))
+    files.add(row("U", 20, "a", "2"))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("a", "3"): 1, ("c", "1"): 1}
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_deletes_before_upserts_across_partitions(mode: Mode) -> None:
+    """A row that moves between partitions in one transaction is deleted before it is inserted, whatever the files' order."""
+    for first, second in (("D", "I"), ("I", "D")):
+        files = Files(table(mode))
+        files.add(row("I", 5, "a", "old"))
+        for operation in (first, second):
+            files.add(row(operation, 10, "a", "old" if operation == "D" else "new"), partition=ord(operation))
+        assert errors(files.apply()) == []
+        assert files.rows() == {("a", "new"): 1}
+
+
+def test_key_changing_update() -> None:
+    """An update that changes the key takes the old row away where the file tells it."""
+    files = Files(table(), protocol="canal-json")
+    files.add(row("I", 5, "a"), row("U", 10, "b", "y", old=("a", "x")))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("b", "y"): 1}
+
+
+def test_swapped_keys() -> None:
+    """Two keys that one transaction swaps by plain updates both stay: deletes of old halves go before all upserts."""
+    files = Files(table(), protocol="canal-json")
+    files.add(row("I", 5, "a", "1"), row("I", 5, "b", "2"))
+    files.add(row("U", 10, "b", "1", old=("a", "1")), row("U", 10, "a", "2", old=("b", "2")))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("b", "1"): 1, ("a", "2"): 1}
+
+
+def test_keys_equal_by_collation() -> None:
+    """Keys that only the target finds equal are changed in sequence."""
+    files = Files(table(Mode.ORDERED))
+    files.writer = MemoryWriter({NAME: [("c0",)]}, same=str.casefold)
+    files.add(row("I", 5, "a1"), row("D", 10, "a1"), row("I", 10, "A1", "y"), row("I", 10, "b1"))
+    files.add(row("D", 20, "b1"), row("I", 20, "B1"), row("D", 30, "B1"))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("A1", "y"): 1}
+
+
+def test_window() -> None:
+    """Rows at the low border are repeats, rows at the high border are applied, later ones wait; each is counted."""
+    files = Files(table(low=10, high=20))
+    files.add(*(row("I", ts, str(ts)) for ts in (9, 10, 11, 20, 21, 25)))
+    report = next(r for r in files.apply() if isinstance(r, FileReport))
+    assert files.rows() == {("11", "x"): 1, ("20", "x"): 1}
+    assert (report.rows, report.duplicates, report.applied, report.later) == (6, 2, 2, 2)
+    assert (report.max_ts, report.next_ts) == (25, 21)
+
+
+def test_repeats_are_told_by_the_applied_mark_only() -> None:
+    """A commit ts that falls back below one seen before is no repeat: another partition may share the directory."""
+    files = Files(table(Mode.KEYLESS, low=10, high=50))
+    files.add(row("I", 40, "late"), row("I", 20, "early"), row("I", 11, "first"))
+    files.apply()
+    assert {key for key, _ in files.rows()} == {"late", "early", "first"}
+
+
+def test_keyless_events() -> None:
+    """Of a keyless table every event counts, in the order of commit ts, equal rows too; a second delivery changes nothing."""
+    files = Files(table(Mode.KEYLESS))
+    first = [row("I", 5, "a"), row("I", 5, "a"), row("D", 7, "a"), row("I", 7, "b")]
+    files.add(*first, row("D", 9, "b"))
+    files.add(*first)
+    assert errors(files.apply()) == []
+    assert files.rows() == {("a", "x"): 1}
+    assert files.writer.checkpoints == {"shop/orders": 9}
+    assert errors(files.apply()) == []
+    assert files.rows() == {("a", "x"): 1}
+
+
+def test_keyless_transaction_in_two_files() -> None:
+    """Equal rows of one keyless transaction count all, also where a file ends within it."""
+    files = Files(table(Mode.KEYLESS))
+    files.add(row("I", 5, "a"), row("I", 5, "b"))
+    files.add(row("I", 5, "b"), row("I", 5, "c"), row("I", 6, "d"))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("a", "x"): 1, ("b", "x"): 2, ("c", "x"): 1, ("d", "x"): 1}
+
+
+def test_keyless_update() -> None:
+    """An update of a keyless table is a delete of the row that the file tells and an insert."""
+    files = Files(table(Mode.KEYLESS), protocol="canal-json")
+    files.add(row("I", 5, "a"), row("U", 6, "b", old=("a", "x")))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("b", "x"): 1}
+
+
+def test_keyless_update_without_its_old_row() -> None:
+    """Where the file does not tell the old row nothing is written, and the error names the file, the row and the option."""
+    files = Files(table(Mode.KEYLESS))
+    file = files.add(row("I", 5, "a"), row("U", 6, "a", "y"))
+    (message,) = errors(files.apply())
+    assert message.startswith(f"{file.stored.path}, row 2, commit ts 6")
+    assert "output-old-value" in message
+    assert files.rows() == {}
+
+
+def test_keyless_delete_that_hits_nothing() -> None:
+    """A delete that finds no row stops the table with the commit ts."""
+    files = Files(table(Mode.KEYLESS))
+    files.add(row("D", 7, "a"))
+    (message,) = errors(files.apply())
+    assert "commit ts 7" in message
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_small_blocks(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often buffers are sent on and however small blocks are, the result is the same."""
+    rng = random.Random(5)  # noqa: S311 - data, not a secret
+    states: dict[str, str] = {}
+    changes: list[Row] = []
+    for ts in range(1, 100):
+        key = str(rng.randrange(9))
+        if key in states:
+            changes.append(row("D", ts, key, states.pop(key)))
+        else:
+            states[key] = str(rng.randrange(3))
+            changes.append(row("I", ts, key, states[key]))
+    for block, flush in ((1, 1), (2, 7), (5000, 100_000)):
+        monkeypatch.setattr(pipeline, "BLOCK_ROWS", block)
+        monkeypatch.setattr(pipeline, "FLUSH_ROWS", flush)
+        files = Files(table(mode))
+        for start in range(0, len(changes), 13):
+            files.add(*changes[start : start + 13])
+        assert errors(files.apply()) == []
+        assert files.rows() == dict.fromkeys(states.items(), 1)
+
+
+@pytest.mark.parametrize(
+    ("tail", "newest", "torn"),
+    [('"I","orders"', True, True), ('"I","orders"', False, False), ('"I"\r\n"I"\r\n', True, False)],
+)
+def test_broken_row(tail: str, newest: bool, torn: bool) -> None:  # noqa: FBT001 - columns of the table
+    """A row that does not parse stops the table before anything of it is written; only a torn end of the newest file may heal."""
+    files = Files(table())
+    files.add(row("I", 5, "a"), newest=newest, tail=tail)
+    files.add(row("I", 6, "b"))
+    broken = [r for r in files.apply() if isinstance(r, FileReport) and r.error]
+    assert [report.torn for report in broken] == [torn]
+    assert files.rows() == {}
+
+
+def test_error_is_told_to_every_bucket() -> None:
+    """A table's error reaches all buckets before any change does."""
+    files = Files(table(), partitions=4)
+    files.add(row("I", 5, "a"), tail="rubbish\r\n")
+    places = [place for place, _ in files.read()]
+    assert {place[0] for place in places if place[1] == NOTICE} == {0, 1, 2, 3}
+    assert NOTICE < CHANGES < REPORT
+
+
+def test_other_tables_go_on() -> None:
+    """One table's error leaves the others of the same bucket alone."""
+    good, bad = table(index=1), table(index=0)
+    files = Files(good, partitions=1)
+    files.add(row("I", 5, "a"))
+    items = [*files.read(), ((0, NOTICE, 0, 0), None), ((0, CHANGES, 0, 3), b"")]
+    reports = list(write_bucket(iter(sorted(items, key=lambda i: i[0])), {0: bad, 1: good}, files.writer))
+    assert [r.table for r in reports if isinstance(r, WriteReport)] == [1]
+    assert files.rows() == {("a", "x"): 1}
+
+
+def test_vanished_file() -> None:
+    """A file that is gone when it is read stops its table and says that data was lost."""
+    files = Files(table())
+    del files.contents[files.add(row("I", 5, "a")).stored.path]
+    (message,) = errors(files.apply())
+    assert "vanished" in message
+
+
+def test_null_key() -> None:
+    """A NULL in a key column is told with file, row and commit ts."""
+    files = Files(table())
+    file = files.add(Row(operation="I", values=(None, "x"), ts=5))
+    (message,) = errors(files.apply())
+    assert message == f"{file.stored.path}, row 1, commit ts 5: NULL in a key column"
+
+
+@pytest.mark.parametrize("width", [1, 2], ids=["one key column", "two key columns"])
+def test_rows_that_no_longer_fit(width: int) -> None:
+    """A directory of an older structure may hold repeats, which are counted; a new row in it stops the table."""
+    keys = tuple(KeyPart(column=column, fold=Fold.EXACT) for column in WIRE[:width])
+    misfit = VersionWork(layout=LAYOUT, low=20, written=(), key=(), misfit="the target's table lacks c9")
+    work = replace(table(low=20), key=keys, versions={1: misfit})
+    files = Files(work)
+    files.add(row("I", 10, "a"), row("I", 20, "b"))
+    reports = files.apply()
+    assert errors(reports) == []
+    assert [r.duplicates for r in reports if isinstance(r, FileReport)] == [2]
+    file = files.add(row("I", 21, "c"))
+    (message,) = errors(files.apply())
+    assert message == f"the target's table lacks c9; the row is number 1 of {file.stored.path}, commit ts 21"
+    assert files.rows() == {}
+
+
+def test_refused_row_is_reported() -> None:
+    """What the target refuses is a report of that table; what makes writing impossible ends the task."""
+    files = Files(table(Mode.KEYLESS))
+    files.add(row("D", 7, "a"))
+
+    class Unavailable(MemoryWriter):
+        def write_events(self, *_: object) -> int:
+            raise TargetUnavailable
+
+    assert len(errors(files.apply())) == 1
+    files.writer = Unavailable()
+    with pytest.raises(TargetUnavailable):
+        files.apply()
+
+
+def test_replace_goes_by_all_unique_keys() -> None:
+    """The twin's own rule: a row takes the place of all rows that share any of its unique keys, NULLs aside."""
+    writer = MemoryWriter({NAME: [("c0",), ("c1",)]})
+    work = table()
+    writer.write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
+    writer.write_states(work, ["d"], ["a\t2"])
+    assert writer.rows(NAME) == Counter({("a", "2"): 1, ("c", None): 1})
