@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from storage_consumer.model import DataFile, TableDefinition
 
@@ -30,6 +31,10 @@ class FileStream:
             return False
         self.pending[file.stored.path] = file
         self._not_before.pop(file.stored.path, None)
+        self._done.discard(file.number)
+        if file.number <= self.done_upto:
+            self._done.update(range(file.number + 1, self.done_upto + 1))
+            self.done_upto = file.number - 1  # so that a restart reads it again too
         return True
 
     def readable(self, high: int) -> Iterator[DataFile]:
@@ -47,8 +52,7 @@ class FileStream:
         self._not_before.pop(file.stored.path, None)
         if file.number > self.done_upto:
             self._done.add(file.number)
-        waiting = {f.number for f in self.pending.values()}
-        while self.done_upto + 1 in self._done and self.done_upto + 1 not in waiting:
+        while self.done_upto + 1 in self._done:
             self.done_upto += 1
             self._done.discard(self.done_upto)
 
@@ -56,11 +60,10 @@ class FileStream:
         """The file's lowest commit ts that is not applied is `next_ts`."""
         self._not_before[file.stored.path] = next_ts
 
-    def missing(self) -> int:
-        """The lowest number that is neither finished nor listed though a higher one is; 0 if there is none."""
-        known = self._done | {file.number for file in self.pending.values()}
-        top = max(known, default=0)
-        return next((n for n in range(self.done_upto + 1, top) if n not in known), 0)
+    @property
+    def known(self) -> set[int]:
+        """Numbers above `done_upto` that are finished or listed."""
+        return self._done | {file.number for file in self.pending.values()}
 
 
 class TableVersionConsumer:
@@ -105,8 +108,21 @@ class TableVersionConsumer:
         return stream is not None and stream.pending.pop(file.stored.path, None) is not None
 
     def gap(self) -> str:
-        """Which file is missing from a sequence, or an empty text."""
+        """Which file is missing from a sequence, or an empty text.
+
+        Numbering goes on where the index width was changed in between, so all widths of a directory and dispatcher count.
+        """
+        sequences: dict[str, list[FileStream]] = defaultdict(list)
         for key, stream in self.streams.items():
-            if number := stream.missing():
-                return f"file number {number} in {key.split('|')[0]}"
+            sequences[key.rpartition("|")[0]].append(stream)
+        for key, streams in sequences.items():
+            if number := _missing(streams):
+                return f"file number {number} in {key.partition('|')[0]}"
         return ""
+
+
+def _missing(streams: Sequence[FileStream]) -> int:
+    """The lowest number that is neither finished nor listed in any of the streams though a higher one is; 0 for none."""
+    done_upto = max(stream.done_upto for stream in streams)
+    known: set[int] = set().union(*(stream.known for stream in streams))
+    return next((n for n in range(done_upto + 1, max(known, default=0)) if n not in known), 0)
