@@ -28,6 +28,8 @@ class TableProgress:
     """Inclusive; what is stored never gets smaller."""
     state: str
     """``running``, ``waiting``, ``halted`` or ``dropped``."""
+    follows: bool = True
+    """Its checkpoint is not behind the whole's, which it follows while it is idle."""
     error: str = ""
 
 

@@ -121,6 +121,7 @@ class Round:
             try:
                 definitions.append(parts.reader.definition(file))
             except TableError as fault:
+                parts.manager.unreadable(file.table_dir, file.version)
                 self._halt(file.table_dir, str(fault))
         for warning in (warning for definition in definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
@@ -237,6 +238,7 @@ class Round:
             table=table.name.table,
             checkpoint=table.checkpoint,
             state=self.parts.manager.state_of(table),
+            follows=table.state != HALTED and table.checkpoint >= self.parts.manager.stored_checkpoint,
             error=table.error,
         )
 
@@ -246,7 +248,7 @@ class Round:
         """One statement, and the tables that it moves."""
         manager = self.parts.manager
         touched = manager.touched(step)
-        if any(manager.tables[table_dir].blocked for table_dir in touched):
+        if any(manager.tables[table_dir].is_in_the_way_of(step.version) for table_dir in touched):
             return  # an earlier statement of the same version stopped one of its tables
         self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
         context = DdlContext(
@@ -287,7 +289,7 @@ class Round:
         for table in manager.tables.values():
             counts = self.counts.get(table.table_dir, _Counts())
             state, error = manager.state_of(table), table.error
-            if state != HALTED and table.table_dir in stuck:
+            if not table.blocked and table.table_dir in stuck:
                 state, error = "waiting", stuck[table.table_dir]
             if counts.rows or counts.files or counts.ddls or state in (HALTED, "waiting"):
                 tables.append(
@@ -320,10 +322,10 @@ class Round:
         manager = self.parts.manager
         stuck: dict[str, str] = {}
         for step in manager.blocked_ddls(self.storage_checkpoint):
-            why = (
-                f"waits for the DDL of {step.name} with version {step.version}, which touches a table that stands still"
-            )
-            stuck |= dict.fromkeys(manager.touched(step), why)
+            tables = [manager.tables[table_dir] for table_dir in sorted(manager.touched(step))]
+            still = ", ".join(str(table.name) for table in tables if table.is_in_the_way_of(step.version))
+            why = f"waits for the DDL of {step.name} with version {step.version}" + (f": {still} stands still" if still else "")
+            stuck |= dict.fromkeys((table.table_dir for table in tables), why)
         return stuck
 
 

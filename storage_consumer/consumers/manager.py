@@ -23,8 +23,8 @@ class Restart:
     """Checkpoint of the whole, inclusive; every table that has none of its own follows it."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Table directory → its own checkpoint, inclusive."""
-    halted: frozenset[str] = frozenset()
-    """Table directories that do not follow the checkpoint of the whole."""
+    behind: frozenset[str] = frozenset()
+    """Table directories that do not follow the checkpoint of the whole: halted, or not caught up since they were."""
     dropped: frozenset[str] = frozenset()
     """Table directories whose table did not exist any more."""
     done: Mapping[str, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ConsumerManager:
         """The one consumer of a table directory."""
         if table_dir not in self.tables:
             own = self._restart.tables.get(table_dir, 0)
-            follows = 0 if table_dir in self._restart.halted else self.stored_checkpoint
+            follows = 0 if table_dir in self._restart.behind else self.stored_checkpoint
             table = TableConsumer(table_dir, max(own, follows), self._done)
             table.dropped = table_dir in self._restart.dropped
             self.tables[table_dir] = table
@@ -118,7 +118,9 @@ class ConsumerManager:
                 table.advance(target)
         if steps:
             return Wave(rows=tuple(steps), ddls=())
-        positions = {d: Position(checkpoint=t.checkpoint, blocked=t.blocked) for d, t in self.tables.items()}
+        positions = {
+            d: Position(checkpoint=t.checkpoint, blocked=t.blocked, first=t.first) for d, t in self.tables.items()
+        }
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, settled=settled))
 
     def _with_touches(self) -> list[PendingDdl]:
@@ -172,6 +174,10 @@ class ConsumerManager:
             return False
         pair = renamed(step.definition)
         return table.dropped or (pair is not None and pair[0] != pair[1] and table.name.folded() == pair[0])
+
+    def unreadable(self, table_dir: str, version: int) -> None:
+        """A version is there whose structure cannot be read."""
+        self._table(table_dir).version(version)
 
     def halt(self, table_dir: str, error: str) -> None:
         """Stop one table; the others go on."""

@@ -35,6 +35,15 @@ class TableConsumer:
         """Whether nothing of it may be done now."""
         return self.state in (HALTED, WAITING)
 
+    @property
+    def first(self) -> int:
+        """Lowest version known of it, with or without a schema file; 0 while none is."""
+        return min(self.versions, default=0)
+
+    def is_in_the_way_of(self, version: int) -> bool:
+        """Whether a DDL with this version has to wait since this table stands still before it."""
+        return self.blocked and version >= self.first
+
     def version(self, version: int) -> TableVersionConsumer:
         """The consumer of one version, made at first sight."""
         if version not in self.versions:

@@ -32,6 +32,8 @@ class Position:
     """Commit ts up to which its rows are applied, inclusive."""
     blocked: bool
     """It is halted or waits for something: nothing of it may be done, and no DDL that touches it."""
+    first: int = 0
+    """Lowest version known of it: a DDL before that one, such as its database's, finds nothing to wait for in it."""
 
 
 def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
@@ -72,7 +74,9 @@ def ready_ddls(
 def _arrived(table_dir: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
     """Whether a table stands right before the DDL of this version."""
     position = positions[table_dir]
-    return not position.blocked and barrier[table_dir] == version and position.checkpoint >= version
+    if barrier[table_dir] != version:
+        return False
+    return version < position.first or (not position.blocked and position.checkpoint >= version)
 
 
 def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:

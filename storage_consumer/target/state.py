@@ -23,6 +23,7 @@ from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageC
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import TableProgress
 from storage_consumer.sql_text import quote
+from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect
 from storage_consumer.target.faults import translated
 from storage_consumer.target.state_tables import STATE_VERSION, StateTables
@@ -49,7 +50,10 @@ class StateStore:
         self._schema = downstream.state_schema
         self._tables = StateTables(downstream.state_schema)
         self._engine = create_engine(
-            "mysql+pymysql://", creator=lambda: connect(downstream, password), pool_pre_ping=True, pool_size=2
+            "mysql+pymysql://",
+            creator=lambda: _without_autocommit(connect(downstream, password)),
+            pool_pre_ping=True,
+            pool_size=2,
         )
         self.epoch = 0
         self._holder = ""
@@ -76,7 +80,7 @@ class StateStore:
             tables.metadata.create_all(connection)
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
-                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.now(6)}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.utc_timestamp(6)}),
                 (
                     tables.feed,
                     {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
@@ -108,7 +112,7 @@ class StateStore:
         with self._translated("acquiring the lease"), self._engine.begin() as connection:
             row = connection.execute(
                 select(
-                    lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.now(6)).label("expired")
+                    lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.utc_timestamp(6)).label("expired")
                 ).with_for_update()
             ).one()
             if row.holder and not row.expired and not previous_is_dead:
@@ -153,7 +157,7 @@ class StateStore:
         restart = Restart(
             checkpoint=feed.checkpoint,
             tables={row.table_dir: row.checkpoint for row in progress},
-            halted=frozenset(row.table_dir for row in progress if row.state == "halted"),
+            behind=frozenset(row.table_dir for row in progress if not row.follows),
             dropped=frozenset(row.table_dir for row in progress if row.state == "dropped"),
             done={row.stream: row.done_upto for row in files},
             journalled=frozenset((row.table_dir, row.version, row.checksum) for row in journal),
@@ -174,7 +178,10 @@ class StateStore:
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:
         """Fence off everything older and return the id of the new window; `partitions` slots are ready afterwards."""
         tables = self._tables
-        with self._owned("opening a window") as connection:
+        with self._translated("opening a window"), self._engine.begin() as connection:
+            # Slots before the lease: this may wait for a task, and the lease must be renewed meanwhile.
+            connection.execute(select(tables.slots.c.slot).with_for_update()).all()
+            self._check_owner(connection, "opening a window")
             connection.execute(
                 update(tables.feed).values(
                     window_id=tables.feed.c.window_id + 1,
@@ -250,6 +257,7 @@ class StateStore:
                 "table_name": table.table,
                 "checkpoint": table.checkpoint,
                 "state": table.state,
+                "follows": table.follows,
                 "error": table.error[:16_000],
             }
             for table in tables
@@ -263,6 +271,7 @@ class StateStore:
                     table_name=new.table_name,
                     checkpoint=func.greatest(self._tables.tables.c.checkpoint, new.checkpoint),
                     state=new.state,
+                    follows=new.follows,
                     error=new.error,
                 )
             )
@@ -280,11 +289,15 @@ class StateStore:
     def _owned(self, doing: str) -> Iterator[Connection]:
         """A transaction that goes through only while the lease is ours."""
         with self._translated(doing), self._engine.begin() as connection:
-            epoch = connection.execute(select(self._tables.lease.c.epoch).with_for_update()).scalar_one()
-            if epoch != self.epoch:
-                message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
-                raise LeaseLost(message)
+            self._check_owner(connection, doing)
             yield connection
+
+    def _check_owner(self, connection: Connection, doing: str) -> None:
+        """Lock the lease until the transaction's end; raises `LeaseLost` unless it is ours."""
+        epoch = connection.execute(select(self._tables.lease.c.epoch).with_for_update()).scalar_one()
+        if epoch != self.epoch:
+            message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
+            raise LeaseLost(message)
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -298,6 +311,12 @@ class StateStore:
             raise error from fault
 
 
+def _without_autocommit(connection: Target) -> Target:
+    """The same connection with transactions: SQLAlchemy sends no BEGIN of its own."""
+    connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
+    return connection
+
+
 def _in_seconds(ttl: float) -> object:
-    """A moment by the database's clock."""
-    return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, NOW(6))")
+    """A moment by the database's clock; in UTC, since sessions may have different time zones."""
+    return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, UTC_TIMESTAMP(6))")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Column, MetaData, String, Table, Text
+from sqlalchemy import BOOLEAN, Column, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import BIGINT, DATETIME, INTEGER, MEDIUMTEXT
 
 STATE_VERSION = 1
@@ -44,6 +44,7 @@ class StateTables:
             _text("table_name"),
             _tso("checkpoint"),
             Column("state", String(16), nullable=False),
+            Column("follows", BOOLEAN, nullable=False),
             Column("error", Text, nullable=False),
         )
         self.files = self._table(

@@ -207,8 +207,9 @@ class TargetWriter:
         names = (work.table_dir, work.name.schema, work.name.table)
         values = ", ".join(f"'{escape(name)}'" for name in names)
         self._query(
-            f"INSERT INTO {self._state('table_progress')} (table_dir, schema_name, table_name, checkpoint, state, error) "
-            f"VALUES ({values}, {checkpoint}, 'running', '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
+            f"INSERT INTO {self._state('table_progress')} "
+            "(table_dir, schema_name, table_name, checkpoint, state, follows, error) "
+            f"VALUES ({values}, {checkpoint}, 'running', 1, '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
         )
 
     # the connection
