@@ -54,8 +54,11 @@ class State(Protocol):
     def open(self, upstream: str) -> None:
         """Create what is not there; `ConfigError` for another bucket's state."""
 
-    def acquire(self, holder: str, ttl: float, *, previous_is_dead: bool = False) -> str:
-        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text."""
+    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
+        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text.
+
+        `dead`: a holder who is known to be gone, so that its lease need not run out.
+        """
         ...
 
     def renew(self, ttl: float) -> bool:

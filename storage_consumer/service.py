@@ -45,6 +45,7 @@ class ConsumerService:
         self._state = state
         self._assemble = assemble
         self._clock = clock
+        self._me = identity()
         self._parts: Parts | None = None
         self._storage_floor = 0
         self._renewal: Renewal | None = None
@@ -69,13 +70,13 @@ class ConsumerService:
 
     def _acquire(self, stop: StopSignal, *, standby: bool) -> bool:
         """Wait for the lease: as long as it takes, or until it would have run out had its holder died."""
-        ttl, me = self._config.tuning.lease_ttl, identity()
+        ttl, me = self._config.tuning.lease_ttl, self._me
         deadline = self._clock.monotonic() + ttl + 5
         told = False
         while not stop.requested.is_set():
             other = self._state.acquire(me, ttl)
             if other and process_is_gone(other):
-                other = self._state.acquire(me, ttl, previous_is_dead=True)
+                other = self._state.acquire(me, ttl, dead=other)
             if not other:
                 _log.info("lease_acquired", holder=me, epoch=self._state.epoch)
                 return True

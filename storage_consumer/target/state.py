@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
@@ -68,16 +69,14 @@ class StateStore:
         """Create the state schema if it is not there. Raises `ConfigError` for another version or another bucket's state."""
         tables = self._tables
         with self._translated("creating the state schema"), self._engine.begin() as connection:
-            found = connection.execute(
-                text("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :name"),
-                {"name": self._schema},
-            )
-            if not found.scalar_one():
-                options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-                connection.execute(
-                    text(f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}".replace(":", "\\:"))
-                )
-            tables.metadata.create_all(connection)
+            self._refuse_other_version(connection)
+            options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            if not self._exists(connection):
+                name = quote(self._schema).replace("%", "%%")  # the driver's own escape
+                connection.exec_driver_sql(f"CREATE DATABASE IF NOT EXISTS {name} {options}")
+            for table in tables.metadata.sorted_tables:
+                if not self._exists(connection, table.name):  # another process may be doing the same
+                    connection.execute(CreateTable(table, if_not_exists=True))
             for table, row in (
                 (tables.version, {"id": 1, "version": STATE_VERSION}),
                 (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.utc_timestamp(6)}),
@@ -87,13 +86,8 @@ class StateStore:
                 ),
             ):
                 connection.execute(insert(table).prefix_with("IGNORE").values(row))
-            version = connection.execute(select(tables.version.c.version)).scalar_one()
+            self._refuse_other_version(connection)
             known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
-        if version != STATE_VERSION:
-            message = (
-                f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}"
-            )
-            raise ConfigError(message)
         if known != upstream:
             message = (
                 f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: "
@@ -101,12 +95,35 @@ class StateStore:
             )
             raise ConfigError(message)
 
+    def _exists(self, connection: Connection, table: str = "") -> bool:
+        """Whether the state schema, or one table in it, is there."""
+        found = text(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name"
+            if table
+            else "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema"
+        )
+        return bool(connection.execute(found, {"schema": self._schema, "name": table}).scalar_one())
+
+    def _refuse_other_version(self, connection: Connection) -> None:
+        """Raise `ConfigError` when the tables are those of another version; they may have another shape."""
+        table = self._tables.version
+        if not self._exists(connection, table.name):
+            return
+        version = connection.execute(select(table.c.version)).scalar_one_or_none()
+        if version not in (None, STATE_VERSION):
+            message = (
+                f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}: "
+                "use the program that wrote it, or give this one a state schema of its own (--state-schema)"
+            )
+            raise ConfigError(message)
+
     # lease
 
-    def acquire(self, holder: str, ttl: float, *, previous_is_dead: bool = False) -> str:
+    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
         """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text.
 
-        `previous_is_dead`: the present holder is known to be gone, so its lease need not run out (fencing protects in any case).
+        `dead`: a holder who is known to be gone, so that its lease need not run out (fencing protects in any case). A holder
+        who asks again gets the lease anew, with a higher epoch.
         """
         lease = self._tables.lease
         with self._translated("acquiring the lease"), self._engine.begin() as connection:
@@ -115,7 +132,7 @@ class StateStore:
                     lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.utc_timestamp(6)).label("expired")
                 ).with_for_update()
             ).one()
-            if row.holder and not row.expired and not previous_is_dead:
+            if row.holder not in ("", holder, dead) and not row.expired:
                 return str(row.holder)
             connection.execute(update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl)))
         self.epoch, self._holder = row.epoch + 1, holder
