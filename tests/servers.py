@@ -149,8 +149,10 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def mariadb(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
-    """A MariaDB server with its own data folder."""
+def mariadb(
+    *, local_infile: bool = True, options: Sequence[str] = (), innodb: Sequence[str] = INNODB_SMALL_AND_FAST
+) -> Iterator[DatabaseServer]:
+    """A MariaDB server with its own data folder; `innodb`: options for memory, log and safety of its storage engine."""
     with tempfile.TemporaryDirectory(prefix="mariadb-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         data, log, port = home / "data", home / "log", free_port()
@@ -171,7 +173,7 @@ def mariadb(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterat
             "--innodb-log-file-size=64M",
             "--max-allowed-packet=64M",
             f"--local-infile={int(local_infile)}",
-            *INNODB_SMALL_AND_FAST,
+            *innodb,
             *options,
         ]
         with running(command, log) as process:

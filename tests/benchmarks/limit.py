@@ -1,0 +1,63 @@
+r"""The limit: how fast the server takes the final rows when all the work before it is done already.
+
+LOAD DATA LOCAL over two connections, rows in the order of their keys, a commit after each chunk of 10,000.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.target.connection import connect
+from tests.benchmarks.bucket import Bucket
+from tests.benchmarks.rows import CHECKSUM, DATABASE, SQL_COLUMNS
+from tests.servers import DatabaseServer
+
+CONNECTIONS = 2
+_LIMIT_DATABASE = f"{DATABASE}_limit"
+
+
+class WrongResult(Exception):
+    """A database does not hold the final state."""
+
+
+def load_final_state(bucket: Bucket, server: DatabaseServer) -> float:
+    """Load the final state into empty tables; returns the seconds that it took, reading the chunks from disk left out."""
+    server.query(f"CREATE DATABASE {_LIMIT_DATABASE} COLLATE utf8mb4_bin")
+    for table in bucket.final:
+        server.query(f"CREATE TABLE {_LIMIT_DATABASE}.{table.name} ({SQL_COLUMNS})")
+    chunks = [(table.name, chunk.read_bytes()) for table in bucket.final for chunk in table.chunks]
+    shares = [chunks[first::CONNECTIONS] for first in range(CONNECTIONS)]
+    began = time.monotonic()
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        for loaded in [threads.submit(_load, server, share) for share in shares]:
+            loaded.result()
+    seconds = time.monotonic() - began
+    check(bucket, server, _LIMIT_DATABASE)
+    server.query(f"DROP DATABASE {_LIMIT_DATABASE}")
+    return seconds
+
+
+def _load(server: DatabaseServer, chunks: Iterable[tuple[str, bytes]]) -> None:
+    with connect(Downstream(port=server.port), "") as connection:
+        for table, rows in chunks:
+            statement = (
+                f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {_LIMIT_DATABASE}.{table} CHARACTER SET binary "
+                "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'"
+            )
+            _, warnings = connection.load(statement, rows)
+            if warnings:
+                raise WrongResult(f"LOAD DATA into {table} gave {warnings} warnings")
+
+
+def check(bucket: Bucket, server: DatabaseServer, database: str = DATABASE) -> None:
+    """Raise `WrongResult` unless every table has the final rows, by number and by checksum."""
+    for table in bucket.final:
+        query = f"SELECT COUNT(*), COALESCE(SUM({CHECKSUM}), 0) FROM {database}.{table.name}"
+        rows, checksum = (int(value) for value in server.query(query)[0])
+        if (rows, checksum) != (table.rows, table.checksum):
+            raise WrongResult(
+                f"{database}.{table.name} has {rows} rows with checksum {checksum}, not {table.rows} with {table.checksum}"
+            )
