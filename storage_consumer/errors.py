@@ -83,7 +83,15 @@ class DdlFailed(TableError):
 
 
 class RowRefused(TableError):
-    """The target refused a value of a row."""
+    """The target refused a value of a row.
+
+    `line` is the row as it was to be written, by which the one who ordered its writing finds the place it came from.
+    """
+
+    def __init__(self, message: str = "", *, line: str = "") -> None:
+        """`message` names the table, the row's key and the server's answer."""
+        super().__init__(message)
+        self.line = line
 
 
 class NotReplicable(TableError):

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from storage_consumer.decoding.decoder import DELETE, UPDATE, Decoder, RowChange, Tally, Values
 from storage_consumer.decoding.wire import LineEncoder
-from storage_consumer.errors import NotReplicable, TableError, UndecodableRow
+from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.ordering import (
     Key,
     bucket_function,
@@ -27,6 +27,8 @@ from storage_consumer.ordering import (
     key_function,
     one_bucket,
     order_of,
+    rank_of,
+    row_of,
     runs,
 )
 from storage_consumer.work import FileWork, Mode, TableWork, VersionWork
@@ -41,6 +43,8 @@ BLOCK_ROWS = 5_000
 """Changes in one shuffled block."""
 READ_BLOCK = 4 << 20
 """Bytes asked of the storage at once."""
+
+_REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
 
 Place = tuple[int, int, int, int]
 """(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
@@ -62,7 +66,9 @@ class FileReport:
     error: str = ""
     """Why the file's table cannot go on; empty if it can."""
     torn: bool = False
-    """The error may go away by itself: the last row of the newest file, which may still be in writing."""
+    """The error may go away by itself: the last row of the newest file, which may still be in writing; or `gone`."""
+    gone: bool = False
+    """It was listed, but is no longer there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,10 @@ class WriteReport:
     """Rows written and deleted."""
     error: str = ""
     """Why the target did not take a row; empty if it took all."""
+    commit_ts: int = 0
+    """Of the row that the target did not take; 0 where that is not known, as `rank` (of its file) and `row` (number) then."""
+    rank: int = 0
+    row: int = 0
 
 
 class RowWriter(Protocol):
@@ -206,7 +216,7 @@ def _read_file(
     path = work.file.stored.path
     tally = Tally()
     window = type(table.window)(low=version.low, high=table.window.high)
-    applied, error, torn = 0, "", False
+    applied, error, torn, gone = 0, "", False, False
     try:
         blocks = open_blocks(path)
         for change in decoder.rows(blocks, version.layout, window, tally, path):
@@ -217,9 +227,9 @@ def _read_file(
             if buffer.rows >= FLUSH_ROWS:
                 yield from buffer.blocks()
     except FileNotFoundError:
-        error = f"{path} vanished before it was read: data was lost at the source"
+        error, torn, gone = f"waits for {path}, which vanished before it was read", True, True
     except UndecodableRow as fault:
-        error, torn = str(fault), fault.at_end and work.newest
+        error, torn = f"{fault}. {_REPAIR}", fault.at_end and work.newest
     except TableError as fault:
         error = str(fault)
     return FileReport(
@@ -234,6 +244,7 @@ def _read_file(
         next_ts=tally.next_ts,
         error=error,
         torn=torn,
+        gone=gone,
     )
 
 
@@ -272,18 +283,27 @@ def _write_table(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer:
         if work.mode is Mode.KEYLESS:
             written = writer.write_events(work, _by_commit_ts(blocks))
         else:
-            written = _write_states(work, blocks, writer)
+            return _write_states(work, blocks, writer)
     except TableError as fault:
         return WriteReport(table=work.index, error=str(fault))
     return WriteReport(table=work.index, written=written)
 
 
-def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> int:
-    """Fold to the last state per key and write."""
+def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> WriteReport:
+    """Fold to the last state per key and write; where the target refuses a row, the report says where it came from."""
     states: dict[Key, tuple[int, int, Any]] = {}
     for _, block in blocks:
         for ts, order, row, key in marshal.loads(block):  # noqa: S302 - made by the first half of this very job
             fold(states, key, ts, order, row)
+    try:
+        return WriteReport(table=work.index, written=_write_folded(work, states, writer))
+    except RowRefused as fault:
+        ts, order = next(((ts, order) for ts, order, row in states.values() if row == fault.line), (0, 0))
+        return WriteReport(table=work.index, error=str(fault), commit_ts=ts, rank=rank_of(order), row=row_of(order))
+
+
+def _write_folded(work: TableWork, states: dict[Key, tuple[int, int, Any]], writer: RowWriter) -> int:
+    """Write last states; where keys may be equal to the target that differ to us, in their sequence."""
     if work.mode is Mode.ORDERED:
         return writer.write_runs(work, runs(states.values()))
     ordered = sorted(states, key=_sort_key(work))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import TableName
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep
@@ -77,7 +78,12 @@ class State(Protocol):
         ...
 
     def save(
-        self, *, tables: Iterable[TableProgress], streams: Mapping[str, int], checkpoint: int, storage_checkpoint: int
+        self,
+        *,
+        tables: Iterable[TableProgress],
+        streams: Mapping[str, Finished],
+        checkpoint: int,
+        storage_checkpoint: int,
     ) -> None:
         """Store what moved."""
 

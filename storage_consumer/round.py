@@ -10,8 +10,9 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import HALTED, TableConsumer
+from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import DataFile, TableDefinition, TableName
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
 from storage_consumer.planning.touches import touched_names
@@ -69,7 +70,7 @@ class Round:
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
-    streams: dict[str, int] = field(default_factory=dict)
+    streams: dict[str, Finished] = field(default_factory=dict)
     known: dict[TableName, TargetTable] = field(default_factory=dict)
     storage_checkpoint: int = 0
 
@@ -126,11 +127,7 @@ class Round:
         for warning in (warning for definition in definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
         parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
-        for table_dir, path in parts.manager.vanished(poll.vanished).items():
-            self._halt(
-                table_dir,
-                f"{path} vanished before it was read: data was lost at the source; the table needs a fresh copy",
-            )
+        parts.manager.vanished(poll.vanished)
         for table_dir, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
             waited = parts.config.tuning.gap_timeout
             self._halt(
@@ -210,10 +207,12 @@ class Round:
         for file in files.values():
             self.skipped["row: repeated delivery"] += file.duplicates
             self.skipped["row: beyond the storage checkpoint"] += file.later
-        errors = [r.error for r in reports if r.error]
+        errors = [_told(r, step) for r in reports if r.error]
         if errors:
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
                 self.parts.manager.wait(step.table_dir, errors[0])
+                if any(isinstance(r, FileReport) and r.gone for r in reports):
+                    self.parts.reader.list_everything()
                 return None
             self._halt(step.table_dir, errors[0], save=False)
             return self._progress_of(table)
@@ -227,7 +226,7 @@ class Round:
             counts.rows += report.applied
             table.finish(listed, max_ts=report.max_ts, next_ts=report.next_ts)
             stream = table.version(listed.version).streams[listed.stream]
-            self.streams[listed.stream] = stream.done_upto
+            self.streams[listed.stream] = stream.finished
         return self._progress_of(table)
 
     def _progress_of(self, table: TableConsumer) -> TableProgress:
@@ -324,9 +323,22 @@ class Round:
         for step in manager.blocked_ddls(self.storage_checkpoint):
             tables = [manager.tables[table_dir] for table_dir in sorted(manager.touched(step))]
             still = ", ".join(str(table.name) for table in tables if table.is_in_the_way_of(step.version))
-            why = f"waits for the DDL of {step.name} with version {step.version}" + (f": {still} stands still" if still else "")
+            why = f"waits for the DDL of {step.name} with version {step.version}{still and f': {still} stands still'}"
             stuck |= dict.fromkeys((table.table_dir for table in tables), why)
         return stuck
+
+
+def _told(report: FileReport | WriteReport, step: RowStep) -> str:
+    """A report's error, with the place in the bucket that a refused row came from."""
+    if isinstance(report, WriteReport) and report.commit_ts:
+        path = _in_sequence(step)[report.rank].stored.path
+        return f"{report.error} (row {report.row} of {path}, commit ts {report.commit_ts})"
+    return report.error
+
+
+def _in_sequence(step: RowStep) -> list[DataFile]:
+    """The files of one table in its sequence: a file's rank is its place here."""
+    return sorted(step.files, key=lambda file: (file.version, file.order))
 
 
 def _file_works(step: RowStep, index: int) -> Iterable[FileWork]:
@@ -334,5 +346,5 @@ def _file_works(step: RowStep, index: int) -> Iterable[FileWork]:
     last: dict[str, int] = {}
     for file in step.files:
         last[file.stream] = max(last.get(file.stream, 0), file.number)
-    for rank, file in enumerate(sorted(step.files, key=lambda f: (f.version, f.order))):
+    for rank, file in enumerate(_in_sequence(step)):
         yield FileWork(table=index, file=file, rank=rank, newest=file.number == last[file.stream])

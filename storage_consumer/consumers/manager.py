@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
 from storage_consumer.consumers.table import DROPPED, HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import DataFile, TableDefinition, TableName
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave
@@ -27,8 +28,8 @@ class Restart:
     """Table directories that do not follow the checkpoint of the whole: halted, or not caught up since they were."""
     dropped: frozenset[str] = frozenset()
     """Table directories whose table did not exist any more."""
-    done: Mapping[str, int] = field(default_factory=dict)
-    """Stream → highest file number (inclusive) up to which all files are finished."""
+    done: Mapping[str, Finished] = field(default_factory=dict)
+    """Stream → how far it is finished."""
     journalled: frozenset[tuple[str, int, int]] = frozenset()
     """Identities of the DDL that are done, or skipped by decision."""
 
@@ -195,13 +196,11 @@ class ConsumerManager:
             if table.state == WAITING:
                 table.state, table.error = RUNNING, ""
 
-    def vanished(self, files: Iterable[DataFile]) -> dict[str, str]:
-        """Files that are no longer stored; table directory → path of one that was not finished."""
-        lost = {}
+    def vanished(self, files: Iterable[DataFile]) -> None:
+        """Files that are no longer stored; a table waits for those that were not finished."""
         for file in files:
-            if file.table_dir in self.tables and self._table(file.table_dir).version(file.version).forget(file):
-                lost[file.table_dir] = file.stored.path
-        return lost
+            if file.table_dir in self.tables:
+                self._table(file.table_dir).version(file.version).forget(file)
 
     # what is known
 

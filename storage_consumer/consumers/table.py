@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from storage_consumer.checkpoint import may_hold_rows
-from storage_consumer.consumers.table_version import TableVersionConsumer
+from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
 from storage_consumer.model import DataFile, TableDefinition, TableName, Window
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE
@@ -18,8 +20,8 @@ class TableConsumer:
     the table's own where an earlier run stored one.
     """
 
-    def __init__(self, table_dir: str, checkpoint: int, done: dict[str, int]) -> None:
-        """`done`: per stream the file number that an earlier run finished up to."""
+    def __init__(self, table_dir: str, checkpoint: int, done: Mapping[str, Finished]) -> None:
+        """`done`: per stream how far an earlier run finished it."""
         self.table_dir = table_dir
         self.checkpoint = checkpoint
         self.name = TableName(schema=table_dir.rpartition("/")[0] or table_dir, table=table_dir.rpartition("/")[2])

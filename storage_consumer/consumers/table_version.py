@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from storage_consumer.model import DataFile, TableDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How far one stream is finished."""
+
+    upto: int = 0
+    """Highest number (inclusive) up to which all files are finished."""
+    tag: str = ""
+    """`StoredObject.tag` of that file when it was read; empty where that is not known."""
 
 
 class FileStream:
@@ -14,27 +25,33 @@ class FileStream:
     Numbers start at 1 and grow by 1. What is finished is one number and, rarely, a few beyond a file that is still pending.
     """
 
-    def __init__(self, done_upto: int = 0) -> None:
-        """`done_upto`: highest number (inclusive) up to which all files are finished, from an earlier run."""
+    def __init__(self, done_upto: int = 0, tag: str = "") -> None:
+        """`done_upto`, `tag`: see `Finished`; from an earlier run."""
         self.done_upto = done_upto
+        self._tag = tag
         self.pending: dict[str, DataFile] = {}
-        self._done: set[int] = set()
+        self._done: dict[int, str] = {}
+        self._lost: set[int] = set()
         self._not_before: dict[str, int] = {}
 
     def offer(self, file: DataFile, *, again: bool) -> bool:
         """Take a listed file; False if an earlier run finished it. `again`: this process saw the whole stream before.
 
         A file that is offered again has changed its content or came late under an old number, so it is read again; rows
-        that were applied are told by their commit ts.
+        that were applied are told by their commit ts. The last finished file is read again too where it changed while nobody
+        looked: a restarted TiCDC may write it anew.
         """
-        if file.number <= self.done_upto and not again:
+        anew = file.number == self.done_upto and self._tag not in ("", file.stored.tag)
+        if file.number <= self.done_upto and not again and not anew:
             return False
+        self._lost.discard(file.number)
         self.pending[file.stored.path] = file
         self._not_before.pop(file.stored.path, None)
-        self._done.discard(file.number)
+        self._done.pop(file.number, None)
         if file.number <= self.done_upto:
-            self._done.update(range(file.number + 1, self.done_upto + 1))
-            self.done_upto = file.number - 1  # so that a restart reads it again too
+            self._done |= dict.fromkeys(range(file.number + 1, self.done_upto), "")
+            self._done |= {self.done_upto: self._tag} if file.number < self.done_upto else {}
+            self.done_upto, self._tag = file.number - 1, ""  # so that a restart reads it again too
         return True
 
     def readable(self, high: int) -> Iterator[DataFile]:
@@ -51,26 +68,43 @@ class FileStream:
         del self.pending[file.stored.path]
         self._not_before.pop(file.stored.path, None)
         if file.number > self.done_upto:
-            self._done.add(file.number)
+            self._done[file.number] = file.stored.tag
         while self.done_upto + 1 in self._done:
             self.done_upto += 1
-            self._done.discard(self.done_upto)
+            self._tag = self._done.pop(self.done_upto)
 
     def defer(self, file: DataFile, next_ts: int) -> None:
         """The file's lowest commit ts that is not applied is `next_ts`."""
         self._not_before[file.stored.path] = next_ts
 
+    def forget(self, file: DataFile) -> bool:
+        """The file is no longer stored; True if it had not been finished: then it is missed from now on."""
+        lost = self.pending.pop(file.stored.path, None) is not None
+        if lost:
+            self._lost.add(file.number)
+        return lost
+
     @property
     def known(self) -> set[int]:
         """Numbers above `done_upto` that are finished or listed."""
-        return self._done | {file.number for file in self.pending.values()}
+        return self._done.keys() | {file.number for file in self.pending.values()}
+
+    @property
+    def lost(self) -> frozenset[int]:
+        """Numbers that were listed, are no longer stored, and were not finished."""
+        return frozenset(self._lost)
+
+    @property
+    def finished(self) -> Finished:
+        """How far it is finished, as it is stored."""
+        return Finished(upto=self.done_upto, tag=self._tag)
 
 
 class TableVersionConsumer:
     """One version of one table: its structure, its streams of files and how far each is consumed."""
 
-    def __init__(self, version: int, done: dict[str, int]) -> None:
-        """`done`: per stream the number that an earlier run finished up to (shared by all versions of the table)."""
+    def __init__(self, version: int, done: Mapping[str, Finished]) -> None:
+        """`done`: per stream how far an earlier run finished it (shared by all versions of the table)."""
         self.version = version
         self.definition: TableDefinition | None = None
         self.streams: dict[str, FileStream] = {}
@@ -90,7 +124,8 @@ class TableVersionConsumer:
         """Take a listed file; False if an earlier run finished it."""
         stream = self.streams.get(file.stream)
         if stream is None:
-            stream = self.streams[file.stream] = FileStream(self._done.get(file.stream, 0))
+            before = self._done.get(file.stream, Finished())
+            stream = self.streams[file.stream] = FileStream(before.upto, before.tag)
         return stream.offer(file, again=again)
 
     def readable(self, high: int) -> list[DataFile]:
@@ -105,7 +140,7 @@ class TableVersionConsumer:
     def forget(self, file: DataFile) -> bool:
         """The file is no longer stored; True if it had not been finished."""
         stream = self.streams.get(file.stream)
-        return stream is not None and stream.pending.pop(file.stored.path, None) is not None
+        return stream is not None and stream.forget(file)
 
     def gap(self) -> str:
         """Which file is missing from a sequence, or an empty text.
@@ -122,7 +157,9 @@ class TableVersionConsumer:
 
 
 def _missing(streams: Sequence[FileStream]) -> int:
-    """The lowest number that is neither finished nor listed in any of the streams though a higher one is; 0 for none."""
+    """The lowest number that is neither finished nor listed in any of the streams though it was, or a higher one is; 0 for none."""
     done_upto = max(stream.done_upto for stream in streams)
     known: set[int] = set().union(*(stream.known for stream in streams))
-    return next((n for n in range(done_upto + 1, max(known, default=0)) if n not in known), 0)
+    lost: set[int] = set().union(*(stream.lost for stream in streams)) - known
+    hole = next((n for n in range(done_upto + 1, max(known, default=0)) if n not in known), 0)
+    return min({hole} - {0} | lost, default=0)

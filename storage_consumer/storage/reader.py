@@ -118,6 +118,14 @@ class StorageReader:
         self._returned = checkpoint
         return poll
 
+    def resume(self, checkpoint: int) -> None:
+        """Go on from a checkpoint-ts that an earlier run read."""
+        self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
+
+    def list_everything(self) -> None:
+        """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""
+        self._last_full = None
+
     def definition(self, schema_file: SchemaFile) -> TableDefinition:
         """The content of a schema file.
 

@@ -39,6 +39,11 @@ def is_connection_loss(fault: BaseException) -> bool:
     )
 
 
+def is_refusal(fault: BaseException) -> bool:
+    """Whether the fault lies in the rows: no other error of ours fits it."""
+    return isinstance(fault, ValueError) or isinstance(translated(fault, ""), RowRefused)
+
+
 def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     """Our error for a driver's one; `doing` says what was tried, without any secret."""
     text = f"{doing}: {described(fault)}"
@@ -57,4 +62,4 @@ def described(fault: BaseException) -> str:
     """The server's number and text in one line."""
     if isinstance(fault, pymysql.err.MySQLError) and len(fault.args) > 1:
         return f"error {fault.args[0]}: {fault.args[1]}"
-    return f"{type(fault).__name__}: {fault}"
+    return str(fault) if isinstance(fault, ValueError) else f"{type(fault).__name__}: {fault}"

@@ -20,6 +20,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import TableProgress
@@ -176,7 +177,7 @@ class StateStore:
             tables={row.table_dir: row.checkpoint for row in progress},
             behind=frozenset(row.table_dir for row in progress if not row.follows),
             dropped=frozenset(row.table_dir for row in progress if row.state == "dropped"),
-            done={row.stream: row.done_upto for row in files},
+            done={row.stream: Finished(upto=row.done_upto, tag=row.tag) for row in files},
             journalled=frozenset((row.table_dir, row.version, row.checksum) for row in journal),
         )
         return restart, feed.storage_checkpoint
@@ -214,17 +215,23 @@ class StateStore:
         return int(window_id)
 
     def save(
-        self, *, tables: Iterable[TableProgress], streams: Mapping[str, int], checkpoint: int, storage_checkpoint: int
+        self,
+        *,
+        tables: Iterable[TableProgress],
+        streams: Mapping[str, Finished],
+        checkpoint: int,
+        storage_checkpoint: int,
     ) -> None:
-        """Store what moved: tables, per stream the number up to which its files are finished, and the whole's checkpoint."""
+        """Store what moved: tables, per stream how far it is finished, and the whole's checkpoint."""
         feed = self._tables.feed
         with self._owned("storing the progress") as connection:
             self._put_tables(connection, tables)
             if streams:
                 statement = insert(self._tables.files).values(
-                    [{"stream": s, "done_upto": n} for s, n in streams.items()]
+                    [{"stream": name, "done_upto": done.upto, "tag": done.tag} for name, done in streams.items()]
                 )
-                connection.execute(statement.on_duplicate_key_update(done_upto=statement.inserted.done_upto))
+                new = statement.inserted
+                connection.execute(statement.on_duplicate_key_update(done_upto=new.done_upto, tag=new.tag))
             connection.execute(
                 update(feed).values(
                     checkpoint=func.greatest(feed.c.checkpoint, checkpoint),

@@ -48,7 +48,7 @@ class StateTables:
             Column("error", Text, nullable=False),
         )
         self.files = self._table(
-            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto")
+            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _text("tag")
         )
         self.journal = self._table("ddl_journal", *_journal_columns())
         self.slots = self._table("slots", _number("slot"), _tso("epoch"), _tso("window_id"))

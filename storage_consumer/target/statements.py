@@ -14,6 +14,7 @@ from storage_consumer.work import KeyPart, TableWork, WireColumn
 Escape = Callable[[str], str]
 """The driver's escaping of a string literal's content."""
 
+_SHOWN = 60
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _DIGITS = re.compile(r"\d+", re.ASCII)
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
@@ -53,6 +54,30 @@ def write_rows(verb: str, work: TableWork, lines: Sequence[str], escape: Escape)
         for line in lines
     )
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES {rows}"
+
+
+def row_text(work: TableWork, line: str, escape: Escape, *, key_only: bool) -> str:
+    """A row for messages: its key's columns and values, or all of them where the table has no key.
+
+    `key_only`: `line` has the key's columns, not the written ones.
+    """
+    columns = [part.column for part in work.key] if key_only else list(work.written)
+    wanted = {part.column.name for part in work.key} or {column.name for column in columns}
+    shown = [
+        f"{column.name} = {_shown(text, column, escape)}"
+        for text, column in zip(decode_line(line), columns, strict=True)
+        if column.name in wanted
+    ]
+    return ", ".join(shown)
+
+
+def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
+    """A value as a literal, cut where it is long."""
+    try:
+        value = literal(text, column, escape)
+    except ValueError:
+        value = repr(text)
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
 
 def delete_keys(work: TableWork, lines: Sequence[str], escape: Escape) -> str:

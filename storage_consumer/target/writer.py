@@ -13,9 +13,9 @@ import pymysql.err
 from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.sql_text import quote
 from storage_consumer.target.connection import Connection, connect, escape
-from storage_consumer.target.faults import is_conflict, is_connection_loss, translated
+from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal, translated
 from storage_consumer.target.state import SERIAL_SLOTS
-from storage_consumer.target.statements import delete_keys, delete_one, load_data, write_rows
+from storage_consumer.target.statements import delete_keys, delete_one, load_data, row_text, write_rows
 from storage_consumer.work import JobSpec, TableWork
 
 TRANSACTION_ROWS = 10_000
@@ -24,6 +24,8 @@ TRANSACTION_SIZE = 8 << 20
 STATEMENT_ROWS = 1_000
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
+_MOST_BYTES = 4
+"""Of a character in UTF-8."""
 
 
 class TargetWriter:
@@ -102,8 +104,9 @@ class TargetWriter:
                     "the table was changed by someone else, or its rows were not complete at the start"
                 )
                 raise RowRefused(message)
+        verb = "REPLACE" if work.replaces else "INSERT"
         for batch in _batches([line for upsert, line in events if upsert], STATEMENT_ROWS, self._statement_size):
-            self._query(write_rows("REPLACE" if work.replaces else "INSERT", work, batch, escape))
+            self._write(work, batch, partial(write_rows, verb, work, escape=escape))
         return len(events)
 
     # statements
@@ -111,7 +114,7 @@ class TargetWriter:
     def _delete(self, work: TableWork, rows: Sequence[str]) -> int:
         """Delete keys that may or may not be there."""
         return sum(
-            self._query(delete_keys(work, batch, escape))
+            self._write(work, batch, partial(delete_keys, work, escape=escape), key_only=True)
             for batch in _batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
@@ -120,8 +123,49 @@ class TargetWriter:
         if self._load_data and self._load(work, rows):
             return len(rows)
         for batch in _batches(rows, STATEMENT_ROWS, self._statement_size):
-            self._query(write_rows("REPLACE", work, batch, escape))
+            self._write(work, batch, partial(write_rows, "REPLACE", work, escape=escape))
         return len(rows)
+
+    def _write(
+        self, work: TableWork, rows: Sequence[str], statement: Callable[[Sequence[str]], str], *, key_only: bool = False
+    ) -> int:
+        """One statement for many rows. Where the target refuses it, `RowRefused` names the row that is refused alone too."""
+        try:
+            return self._sized(statement(rows))
+        except (pymysql.err.MySQLError, ValueError) as fault:
+            if not is_refusal(fault):
+                raise
+            row, why = self._refused(rows, statement) or ("", fault)
+        which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
+        message = (
+            f"{work.name}: the target refused {which}: {described(why)}. "
+            "Make the target's table fit what the source holds, then start again"
+        )
+        raise RowRefused(message, line=row) from why
+
+    def _refused(self, rows: Sequence[str], statement: Callable[[Sequence[str]], str]) -> tuple[str, Exception] | None:
+        """The first row that the target refuses by itself, and its answer, by halves; the transaction is lost anyway."""
+        refusal: Exception | None = None
+        while rows:
+            half = rows[: max(1, len(rows) // 2)]
+            try:
+                self._sized(statement(half))
+            except (pymysql.err.MySQLError, ValueError) as fault:
+                if not is_refusal(fault):
+                    raise
+                rows, refusal = half, fault
+                if len(rows) == 1:
+                    return rows[0], refusal
+            else:
+                rows = rows[len(half) :]
+        return None
+
+    def _sized(self, sql: str) -> int:
+        """Run a statement. `ValueError` for one that the server would end the connection for."""
+        if len(sql) * _MOST_BYTES > self._spec.max_packet and len(sql.encode()) >= self._spec.max_packet:
+            message = f"the statement is larger than the server's max_allowed_packet ({self._spec.max_packet} bytes)"
+            raise ValueError(message)
+        return self._query(sql)
 
     def _load(self, work: TableWork, rows: Sequence[str]) -> bool:
         """LOAD DATA LOCAL from memory; False if the server changed or refused a value, and nothing of it is left.

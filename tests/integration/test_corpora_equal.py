@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,12 @@ from pyspark.sql import SparkSession
 
 from tests.corpora import CorpusSource, available, chosen
 from tests.corpus_table import WORKLOADS
-from tests.local_spark import local_spark
 from tests.replay import MODES, replayed
 from tests.servers import DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json"))
 ON_MYSQL = chosen(SOURCES, workloads=("shop", "types", "text_traps", "keys"), archs=("new",))
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """One session for all replays; each `Consumer` finds it active."""
-    with local_spark() as session:
-        yield session
 
 
 @pytest.fixture(scope="session")

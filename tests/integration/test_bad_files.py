@@ -1,0 +1,248 @@
+"""What bad ``metadata``, schema files, names and missing files get: nothing wrong is applied, and the rest goes on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.summary import RoundSummary, Silent
+from tests.integration.rounds import consumer, content, of, once
+from tests.servers import DatabaseServer
+from tests.small_bucket import SmallBucket, row, ts
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+@pytest.fixture
+def two_tables(bucket: SmallBucket) -> SmallBucket:
+    """Tables d.good and d.bad with one row each at tick 5; ``metadata`` says tick 9."""
+    bucket.create("d.good", "d.bad")
+    bucket.rows("d.good", 1, row("d.good", 5, "1", '"good"'))
+    bucket.rows("d.bad", 1, row("d.bad", 5, "1", '"bad"'))
+    bucket.metadata(ts(9))
+    return bucket
+
+
+class RemovesFile(Silent):
+    """Takes a file away after the bucket was listed and before it is read."""
+
+    def __init__(self, path: Path) -> None:
+        """`path`: which file."""
+        self.path = path
+
+    def round_started(self, **_: int) -> None:
+        """The listing is over."""
+        self.path.unlink(missing_ok=True)
+
+
+def rounds_until_halted(running: object, table: str, limit: float = 10) -> RoundSummary:
+    """Rounds until a table is halted, at most `limit` seconds."""
+    deadline = time.monotonic() + limit
+    while True:
+        summary: RoundSummary = running.run_once()  # type: ignore[attr-defined]  # a Consumer
+        if of(summary, table).state == "halted" or time.monotonic() > deadline:
+            return summary
+        time.sleep(0.2)
+
+
+# metadata
+
+
+def test_nothing_is_applied_without_metadata(
+    two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the first checkpoint the bucket is looked at, nothing is applied, and the log says why."""
+    (two_tables.root / "metadata").unlink()
+    with consumer(two_tables, mariadb) as running:
+        summary = running.run_once()
+        assert (summary.checkpoint, summary.storage_checkpoint, summary.rows, summary.ddls) == (0, 0, 0, 0)
+        assert summary.pending_files == 2
+        assert mariadb.databases() == ("storage_consumer",)
+        assert "checkpoint_missing" in caplog.text
+        assert "no metadata file yet" in caplog.text
+        two_tables.metadata(ts(9))
+        assert running.run_once().checkpoint == ts(9)
+    assert content(mariadb, "d.bad") == [(1, "bad")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"checkpoint-ts":47060', "", "nonsense", '{"checkpoint-ts":-5}', '{"checkpoint-ts":4.7e17}', "[]"],
+    ids=["torn", "empty", "not JSON", "negative", "float", "another document"],
+)
+def test_bad_metadata_keeps_the_last_good_value(
+    two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    """A ``metadata`` that holds no checkpoint is warned of, changes nothing, and a later good one continues."""
+    two_tables.metadata(ts(2))
+    with consumer(two_tables, mariadb) as running:
+        assert running.run_once().checkpoint == ts(2)
+        two_tables.metadata(text)
+        summary = running.run_once()
+        assert (summary.checkpoint, summary.rows) == (ts(2), 0)
+        assert "metadata holds no checkpoint-ts" in caplog.text
+        two_tables.metadata(ts(9))
+        assert running.run_once().rows == 2
+
+
+def test_metadata_that_goes_back_changes_nothing(
+    two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The highest checkpoint stays in force, in this process and in the next, and the step back is warned of."""
+    with consumer(two_tables, mariadb) as running:
+        running.run_once()
+        two_tables.metadata(ts(3))
+        assert running.run_once().checkpoint == ts(9)
+        assert "metadata went back" in caplog.text
+    caplog.clear()
+    summary = once(two_tables, mariadb)
+    assert (summary.checkpoint, summary.storage_checkpoint, summary.written) == (ts(9), ts(9), 0)
+    assert "metadata went back" in caplog.text
+
+
+# schema files
+
+
+def test_unreadable_schema_file_halts_its_table_only(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A torn schema file halts its table with the file's name; the others go on; repaired, the next start completes it."""
+    (path,) = two_tables.root.glob("d/bad/meta/*.json")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    summary = once(two_tables, mariadb)
+    halted = of(summary, "d.bad")
+    assert halted.state == "halted"
+    assert path.name in halted.error
+    assert "not JSON" in halted.error
+    assert content(mariadb, "d.good") == [(1, "good")]
+    assert mariadb.query("SHOW TABLES IN d") == (("good",),)
+    path.write_bytes(whole)
+    assert once(two_tables, mariadb).tables[0].state == "running"
+    assert content(mariadb, "d.bad") == [(1, "bad")]
+
+
+def test_missing_schema_file_is_waited_for(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Rows without a schema file wait for it; when it comes the table goes on; when it does not, the table halts."""
+    (path,) = two_tables.root.glob("d/bad/meta/*.json")
+    whole = path.read_bytes()
+    path.unlink()
+    with consumer(two_tables, mariadb, gap_timeout="1s") as running:
+        waiting = of(running.run_once(), "d.bad")
+        assert waiting.state == "waiting"
+        assert f"d/bad/meta/schema_{ts(1)}_" in waiting.error
+        halted = of(rounds_until_halted(running, "d.bad"), "d.bad")
+        assert halted.state == "halted"
+        assert "did not come within 1 s" in halted.error
+    assert content(mariadb, "d.good") == [(1, "good")]
+    path.write_bytes(whole)
+    once(two_tables, mariadb)
+    assert content(mariadb, "d.bad") == [(1, "bad")]
+
+
+# missing and vanished files
+
+
+def test_gap_in_file_numbers_is_waited_for(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Nothing beyond a missing number is applied; when the file comes in time the table goes on."""
+    two_tables.rows("d.bad", 3, row("d.bad", 7, "3", '"three"'))
+    with consumer(two_tables, mariadb) as running:
+        waiting = of(running.run_once(), "d.bad")
+        assert waiting.state == "waiting"
+        assert "file number 2" in waiting.error
+        assert content(mariadb, "d.good") == [(1, "good")]
+        two_tables.rows("d.bad", 2, row("d.bad", 6, "2", '"two"'))
+        assert not running.run_once().waiting
+    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "two"), (3, "three")]
+
+
+def test_gap_that_stays_halts_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """After the gap timeout the table halts as one whose data was lost, and a file that comes late is still applied then."""
+    two_tables.rows("d.bad", 3, row("d.bad", 7, "3", '"three"'))
+    with consumer(two_tables, mariadb, gap_timeout="1s") as running:
+        summary = rounds_until_halted(running, "d.bad")
+    assert of(summary, "d.bad").state == "halted"
+    assert "file number 2" in of(summary, "d.bad").error
+    assert "data was lost at the source" in of(summary, "d.bad").error
+    assert summary.checkpoint == ts(9)
+    two_tables.rows("d.bad", 2, row("d.bad", 6, "2", '"two"'))
+    once(two_tables, mariadb)
+    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "two"), (3, "three")]
+
+
+def test_file_that_vanishes_before_it_is_read_is_waited_for(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A file that was listed and is gone is never passed over: its table waits; when the file is back it goes on."""
+    path = two_tables.file("d.bad", 1)
+    kept = two_tables.root.parent / "kept"
+    shutil.copy2(path, kept)
+    progress = RemovesFile(path)
+    with consumer(two_tables, mariadb, progress=progress) as running:
+        waiting = of(running.run_once(), "d.bad")
+        assert waiting.state == "waiting"
+        assert path.name in waiting.error
+        assert content(mariadb, "d.good") == [(1, "good")]
+        assert of(running.run_once(), "d.bad").state == "waiting"
+        progress.path = kept.with_name("nothing")
+        shutil.copy2(kept, path)
+        assert not running.run_once().waiting
+    assert content(mariadb, "d.bad") == [(1, "bad")]
+
+
+def test_file_that_stays_away_halts_its_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """After the gap timeout the table of a vanished file halts, though no higher number shows the gap."""
+    with consumer(two_tables, mariadb, progress=RemovesFile(two_tables.file("d.bad", 1)), gap_timeout="1s") as running:
+        summary = rounds_until_halted(running, "d.bad")
+    assert of(summary, "d.bad").state == "halted"
+    assert "data was lost at the source" in of(summary, "d.bad").error
+    assert "file number 1" in of(summary, "d.bad").error
+
+
+# changed files, odd names
+
+
+def test_content_changed_before_it_was_applied_is_read_again(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Of a file that changes before its rows are due, the new content counts."""
+    two_tables.metadata(ts(3))
+    with consumer(two_tables, mariadb) as running:
+        running.run_once()
+        two_tables.rows("d.bad", 1, row("d.bad", 5, "2", '"other"'), row("d.bad", 6, "3", '"more"'))
+        two_tables.metadata(ts(9))
+        summary = running.run_once()
+    assert any("content changed" in reason for reason in summary.skipped)
+    assert content(mariadb, "d.bad") == [(2, "other"), (3, "more")]
+
+
+def test_content_changed_after_it_was_applied_is_read_again(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Of a file that is written anew after its rows were applied, only later rows count: the others are repeats."""
+    with consumer(two_tables, mariadb) as running:
+        running.run_once()
+        two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"old"'), row("d.bad", 12, "2", '"new"'))
+        two_tables.metadata(ts(20))
+        summary = running.run_once()
+    assert summary.skipped["row: repeated delivery"] == 1
+    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "new")]
+
+
+def test_last_file_written_anew_while_nobody_looked_is_read_again(
+    two_tables: SmallBucket, mariadb: DatabaseServer
+) -> None:
+    """A restarted TiCDC may write its last file anew under the old name; a consumer that starts after that notices."""
+    once(two_tables, mariadb)
+    two_tables.rows("d.bad", 1, row("d.bad", 12, "2", '"new"'))
+    two_tables.metadata(ts(20))
+    once(two_tables, mariadb)
+    assert content(mariadb, "d.bad") == [(1, "bad"), (2, "new")]
+
+
+def test_odd_objects_are_counted(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Empty objects, temporary files and unknown paths are counted by reason and change nothing."""
+    two_tables.write("d/bad/empty.txt", "")
+    two_tables.write("d/bad/half.csv.tmp", "x")
+    two_tables.write("notes.md", "x")
+    two_tables.write(two_tables.file("d.bad", 2).relative_to(two_tables.root).as_posix(), b"")
+    summary = once(two_tables, mariadb)
+    objects = {reason: count for reason, count in summary.skipped.items() if reason.startswith("object")}
+    assert sum(objects.values()) == 4
+    assert objects["object: empty object"] >= 1
+    assert content(mariadb, "d.bad") == [(1, "bad")]

@@ -1,0 +1,191 @@
+"""What bad rows, values and statements get: their table halts with a message that says where and what to do; others go on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.integration.rounds import content, of, once
+from tests.servers import DatabaseServer
+from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+ADD_COLUMN = 5
+
+
+@pytest.fixture
+def two_tables(bucket: SmallBucket) -> SmallBucket:
+    """Tables d.good and d.bad; d.good has one row at tick 5; ``metadata`` says tick 9."""
+    bucket.create("d.good", "d.bad")
+    bucket.rows("d.good", 1, row("d.good", 5, "1", '"good"'))
+    bucket.metadata(ts(9))
+    return bucket
+
+
+# rows
+
+
+def test_unparsable_row_halts_its_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Nothing of the table's window is written, the message says where; after a repair the next start completes it."""
+    first, last = row("d.bad", 5, "1", '"one"'), row("d.bad", 7, "3", '"three"')
+    two_tables.rows("d.bad", 1, first, row("d.bad", 6, "2", "two words"), last)
+    two_tables.rows("d.bad", 2, row("d.bad", 8, "4", '"four"'))
+    summary = once(two_tables, mariadb)
+    error = of(summary, "d.bad").error
+    assert of(summary, "d.bad").state == "halted"
+    assert two_tables.file("d.bad", 1).name in error
+    assert f"row 2 at byte {len(first) + 2}" in error
+    assert f"commit ts {ts(6)}" in error
+    assert "two words" in error
+    assert "epair" in error
+    assert content(mariadb, "d.bad") == []
+    assert content(mariadb, "d.good") == [(1, "good")]
+    assert summary.checkpoint == ts(9)
+    two_tables.rows("d.bad", 1, first, row("d.bad", 6, "2", '"two words"'), last)
+    assert not once(two_tables, mariadb).halted
+    assert content(mariadb, "d.bad") == [(1, "one"), (2, "two words"), (3, "three"), (4, "four")]
+
+
+def test_torn_last_row_of_the_newest_file_is_waited_for(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A file that is still being written makes its table wait with nothing applied; whole, it is applied."""
+    path = two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"one"'), row("d.bad", 6, "2", '"two"'))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    summary = once(two_tables, mariadb)
+    assert of(summary, "d.bad").state == "waiting"
+    assert "row 2" in of(summary, "d.bad").error
+    assert content(mariadb, "d.bad") == []
+    assert summary.checkpoint < ts(5)
+    path.write_bytes(whole)
+    assert once(two_tables, mariadb).checkpoint == ts(9)
+    assert content(mariadb, "d.bad") == [(1, "one"), (2, "two")]
+
+
+def test_torn_row_in_an_older_file_halts(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A file that others follow is not being written any more."""
+    path = two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"one"'), row("d.bad", 6, "2", '"two"'))
+    two_tables.rows("d.bad", 2, row("d.bad", 8, "4", '"four"'))
+    path.write_bytes(path.read_bytes()[:-7])
+    assert of(once(two_tables, mariadb), "d.bad").state == "halted"
+    assert content(mariadb, "d.bad") == []
+
+
+def test_rows_without_commit_ts_are_told(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Where the setting says that rows have their commit ts and they have none, the error names the setting."""
+    two_tables.rows("d.bad", 1, '"I","bad","d",1,"one"', '"I","bad","d",2,"two"', '"I","bad","d",3,"three"')
+    summary = once(two_tables, mariadb)
+    assert of(summary, "d.bad").state == "halted"
+    assert "include-commit-ts" in of(summary, "d.bad").error
+    assert content(mariadb, "d.bad") == []
+
+
+# values
+
+REFUSED = {
+    "too_long": ("VARCHAR(5)", column("v", "VARCHAR", ColumnPrecision="5"), '"a"', '"longer than five"'),
+    "out_of_range": ("TINYINT", column("v", "TINYINT"), "5", "300"),
+    "negative": ("INT UNSIGNED", column("v", "INT UNSIGNED"), "5", "-1"),
+    "bad_date": ("DATETIME", column("v", "DATETIME"), '"2026-01-02 03:04:05"', '"2026-13-45 10:00:00"'),
+    "bad_json": ("JSON", column("v", "JSON"), '"[]"', '"{not json"'),
+    "no_member": ("ENUM('a','b')", column("v", "ENUM"), '"a"', '"c"'),
+    "no_null": ("INT NOT NULL", column("v", "INT", ColumnNullable="false"), "5", r"\N"),
+    "not_latin1": ("VARCHAR(5) CHARACTER SET latin1", column("v", "VARCHAR"), '"a"', '"\u4e2d"'),
+}
+"""Table → type of its column v, the same in the schema file, a value that it takes, and one that it does not."""
+KEY = (column("k1", "INT", key=True), column("k2", "VARCHAR", key=True, ColumnPrecision="9"))
+
+
+@pytest.mark.parametrize("local_infile", [True, False], ids=["load data", "literals"])
+def test_value_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer, *, local_infile: bool) -> None:
+    """Its table halts; the message names row, column, file and commit ts; nothing is cut to fit; other tables go on."""
+    for name, (kind, entry, fine, refused) in REFUSED.items():
+        query = f"CREATE TABLE `{name}` (k1 INT, k2 VARCHAR(9), v {kind}, PRIMARY KEY (k1, k2))"
+        two_tables.schema(f"d.{name}", ts(1), query, CREATE_TABLE, (*KEY, entry))
+        values = {number: refused if number == 7 else fine for number in range(1, 20)}
+        rows = (row(f"d.{name}", 5, str(number), '"x\'y"', value) for number, value in values.items())
+        two_tables.rows(f"d.{name}", 1, *rows)
+    summary = once(two_tables, mariadb, local_infile=local_infile)
+    assert {table.table.partition(".")[2] for table in summary.halted} == REFUSED.keys()
+    for table in summary.halted:
+        assert f"{table.table}: the target refused the row with k1 = 7, k2 = 'x\\'y'" in table.error
+        assert re.search(r"\bv\b", table.error)
+        assert f"(row 7 of {table.table.replace('.', '/')}/{ts(1)}/" in table.error
+        assert f"commit ts {ts(5)})" in table.error
+        assert mariadb.query(f"SELECT * FROM {table.table} WHERE k1 = 7") == ()
+    assert content(mariadb, "d.good") == [(1, "good")]
+    mariadb.query("ALTER TABLE d.too_long MODIFY v VARCHAR(50)")
+    assert "d.too_long" not in {table.table for table in once(two_tables, mariadb).halted}
+    assert len(content(mariadb, "d.too_long")) == 19
+
+
+def test_row_of_a_keyless_table_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A row without a key is named by its values, and nothing of its transaction is written."""
+    columns = (column("a", "INT"), column("v", "VARCHAR", ColumnPrecision="5"))
+    two_tables.schema("d.heap", ts(1), "CREATE TABLE `heap` (a INT, v VARCHAR(5))", CREATE_TABLE, columns)
+    two_tables.rows("d.heap", 1, row("d.heap", 5, "1", '"a"'), row("d.heap", 6, "2", '"longer than five"'))
+    error = of(once(two_tables, mariadb), "d.heap").error
+    assert "d.heap: the target refused the row with a = 2, v = 'longer than five'" in error
+    assert content(mariadb, "d.heap") == []
+
+
+def test_row_larger_than_the_server_takes(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A row that no statement can carry halts its table and is named, instead of ending the connection again and again."""
+    bucket.create("d.bad", body="id INT PRIMARY KEY, name LONGTEXT")
+    bucket.rows("d.bad", 1, row("d.bad", 5, "1", '"a"'), row("d.bad", 5, "2", f'"{"x" * 3_000_000}"'))
+    bucket.metadata(ts(9))
+    (before,) = mariadb.query("SELECT @@GLOBAL.max_allowed_packet")
+    mariadb.query("SET GLOBAL max_allowed_packet = 2097152")
+    try:
+        error = of(once(bucket, mariadb, local_infile=False), "d.bad").error
+    finally:
+        mariadb.query(f"SET GLOBAL max_allowed_packet = {before[0]}")
+    assert "the row with id = 2" in error
+    assert "max_allowed_packet" in error
+
+
+# structure and statements
+
+
+def test_rows_that_do_not_fit_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Columns that only one side has, or a table that is missing, halt the table, and the error says which."""
+    once(two_tables, mariadb)
+    mariadb.query("ALTER TABLE d.bad ADD COLUMN ours INT")
+    mariadb.query("DROP TABLE d.good")
+    two_tables.rows("d.bad", 1, row("d.bad", 12, "2", '"two"'))
+    two_tables.rows("d.good", 2, row("d.good", 12, "2", '"two"'))
+    two_tables.metadata(ts(20))
+    summary = once(two_tables, mariadb)
+    assert {table.table: table.state for table in summary.tables} == {"d.bad": "halted", "d.good": "halted"}
+    assert "columns that the rows do not carry: ours" in of(summary, "d.bad").error
+    assert "the table d.good does not exist in the target" in of(summary, "d.good").error
+    mariadb.query("ALTER TABLE d.bad DROP COLUMN ours, DROP COLUMN name")
+    mariadb.query("CREATE TABLE d.good (id INT PRIMARY KEY, name VARCHAR(20))")
+    summary = once(two_tables, mariadb)
+    assert "columns that the target's table lacks: name" in of(summary, "d.bad").error
+    assert content(mariadb, "d.good") == [(2, "two")]
+
+
+def test_statement_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Its table halts with the statement and the server's answer, the others go on; the next start tries it again."""
+    wider = (*ID_NAME, column("more", "INT"))
+    two_tables.schema(
+        "d.bad", ts(6), "ALTER TABLE `bad` ADD COLUMN `more` INT CHECK (nonsense(id) > 0)", ADD_COLUMN, wider
+    )
+    two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"before"'))
+    two_tables.rows("d.bad", 1, row("d.bad", 8, "2", '"after"', "5"), version=ts(6))
+    summary = once(two_tables, mariadb)
+    error = of(summary, "d.bad").error
+    assert of(summary, "d.bad").state == "halted"
+    assert "ALTER TABLE `bad` ADD COLUMN `more` INT CHECK (nonsense(id) > 0)" in error
+    assert "nonsense" in error.partition("ALTER TABLE")[0]
+    assert f"version {ts(6)}" in error
+    assert content(mariadb, "d.bad") == [(1, "before")]
+    assert content(mariadb, "d.good") == [(1, "good")]
+    assert summary.checkpoint == ts(9)
+    mariadb.query("CREATE FUNCTION d.nonsense(a INT) RETURNS INT DETERMINISTIC RETURN a")
+    assert of(once(two_tables, mariadb), "d.bad").state == "halted"
+    two_tables.schema("d.bad", ts(6), "ALTER TABLE `bad` ADD COLUMN `more` INT", ADD_COLUMN, wider)
+    assert not once(two_tables, mariadb).halted
+    assert content(mariadb, "d.bad") == [(1, "before", None), (2, "after", 5)]

@@ -1,0 +1,103 @@
+"""Small buckets written by hand, file by file as TiCDC writes them, for tests of what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storage_consumer.storage.schema_file import schema_checksum
+
+_START_MS = 1_790_000_000_000
+_DATE = "2026-11-21"
+CONFIG: dict[str, object] = {"sink": {"csv": {"include-commit-ts": True}}}
+"""What ``config`` takes for CSV."""
+
+
+def ts(tick: int) -> int:
+    """The TSO at tick `tick`; one tick is a second."""
+    return (_START_MS + tick * 1000) << 18
+
+
+def column(name: str, kind: str, *, key: bool = False, **attributes: str) -> dict[str, Any]:
+    """One entry of TableColumns."""
+    extra = {"ColumnNullable": "false", "ColumnIsPk": "true"} if key else {}
+    return {"ColumnName": name, "ColumnType": kind, **extra, **attributes}
+
+
+ID_NAME = (column("id", "INT", key=True), column("name", "VARCHAR", ColumnPrecision="20"))
+"""Columns of the table that most tests use."""
+CREATE_TABLE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallBucket:
+    """A folder that a test fills."""
+
+    root: Path
+
+    @property
+    def uri(self) -> str:
+        """What ``--upstream-uri`` takes."""
+        return f"{self.root.as_uri()}?protocol=csv"
+
+    def metadata(self, checkpoint: int | str) -> None:
+        """Write ``metadata``: a checkpoint, or any text."""
+        text = checkpoint if isinstance(checkpoint, str) else json.dumps({"checkpoint-ts": checkpoint})
+        self.write("metadata", text)
+
+    def write(self, path: str, content: str | bytes) -> Path:
+        """Write a file."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+        return target
+
+    def schema(
+        self,
+        table: str,
+        version: int,
+        query: str,
+        kind: int,
+        columns: Sequence[Mapping[str, Any]] = ID_NAME,
+    ) -> Path:
+        """Write the schema file of ``schema.table`` (or of ``schema``) at `version`."""
+        database, _, name = table.partition(".")
+        document = {
+            "Table": name,
+            "Schema": database,
+            "Version": 1,
+            "TableVersion": version,
+            "Query": query,
+            "Type": kind,
+            "TableColumns": list(columns) if name else None,
+            "TableColumnsTotal": len(columns) if name else 0,
+        }
+        text = json.dumps(document, indent=4, ensure_ascii=False)
+        folder = f"{database}/{name}/meta" if name else f"{database}/meta"
+        return self.write(f"{folder}/schema_{version}_{schema_checksum(text):010d}.json", text)
+
+    def create(self, *tables: str, body: str = "id INT PRIMARY KEY, name VARCHAR(20)", at: int = 1) -> None:
+        """Schema files that create the tables of `ID_NAME` at tick `at`, and their databases a tick before."""
+        for database in sorted({table.partition(".")[0] for table in tables}):
+            self.schema(database, ts(at - 1), f"CREATE DATABASE `{database}`", 1)
+        for table in tables:
+            self.schema(table, ts(at), f"CREATE TABLE `{table.partition('.')[2]}` ({body})", CREATE_TABLE)
+
+    def file(self, table: str, number: int, *, version: int | None = None) -> Path:
+        """Where a data file lies."""
+        folder = f"{table.replace('.', '/')}/{ts(1) if version is None else version}/{_DATE}"
+        return self.root / folder / f"CDC{number:020d}.csv"
+
+    def rows(self, table: str, number: int, *rows: str, version: int | None = None) -> Path:
+        """Write data file `number` of a table with these rows, which `row` made."""
+        path = self.file(table, number, version=version)
+        return self.write(path.relative_to(self.root).as_posix(), "".join(f"{one}\r\n" for one in rows))
+
+
+def row(table: str, tick: int, *values: str, operation: str = "I") -> str:
+    """One CSV row; `values` as CSV has them, quotes included."""
+    database, _, name = table.partition(".")
+    return ",".join((f'"{operation}"', f'"{name}"', f'"{database}"', str(ts(tick)), *values))
