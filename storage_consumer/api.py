@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +11,7 @@ from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets_file import remove_secrets, write_secrets
 from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.errors import TransientError
 from storage_consumer.round import Parts
 from storage_consumer.service import ConsumerService, StopSignal
 from storage_consumer.signals import Stop
@@ -99,8 +101,14 @@ class Consumer:
         """The service, made at first use: the bucket and the target are looked at before Spark is started."""
         if self._service is None:
             config, secrets = self._loaded.config, self._loaded.secrets
-            open_storage(config.upstream, secrets).check()
-            TargetDatabase(config.downstream, secrets.password).check()
+            for check in (
+                open_storage(config.upstream, secrets).check,
+                TargetDatabase(config.downstream, secrets.password).check,
+            ):
+                with suppress(
+                    TransientError
+                ):  # who does not answer yet is asked again in the first round, up to the limit
+                    check()
             self._secrets_file = write_secrets(secrets)
             state = StateStore(config.downstream, secrets.password)
             self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from storage_consumer.config.secrets_file import secrets_from
 from storage_consumer.config.settings import Tuning
 from storage_consumer.decoding import decoder_for
-from storage_consumer.errors import LeaseLost, StorageConsumerError, StorageUnavailable, TargetUnavailable
+from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, StorageUnavailable, TargetUnavailable
 from storage_consumer.pipeline import READ_BLOCK, FileReport, Place, WriteReport, read_files, write_bucket
 from storage_consumer.spark.session import open_session
 from storage_consumer.storage.fsspec_storage import open_storage
@@ -35,7 +35,7 @@ SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
 """Bytes of files that one task reads."""
 _TICK = 0.5
 _FAILURES: dict[str, type[StorageConsumerError]] = {
-    c.__name__: c for c in (LeaseLost, StorageUnavailable, TargetUnavailable)
+    c.__name__: c for c in (ConfigError, LeaseLost, StorageUnavailable, TargetUnavailable)
 }
 
 
@@ -76,7 +76,7 @@ class SparkPipeline:
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; the reports of all files and of all tables in all buckets.
 
-        Raises `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did.
+        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did.
         """
         context = self._context
         shared = context.broadcast(spec)
