@@ -51,6 +51,7 @@ class ConsumerService:
         self._renewal: Renewal | None = None
         self._rose_at = 0.0
         self._last_seen = -1
+        self._steps = 0
 
     # the lease
 
@@ -147,20 +148,30 @@ class ConsumerService:
         """Whether the round's next step may begin."""
         if self._renewal is not None and self._renewal.lost.is_set():
             message = (
-                "the lease was lost: this process was paused for longer than --lease-ttl, or could not reach the target"
+                "the lease was lost to another process: this one was paused, or could not reach the target, for longer than "
+                "--lease-ttl"
             )
             raise LeaseLost(message)
+        self._steps += 1
         return not stop.requested.is_set()
 
     def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
-        """Try again with growing pauses while something outside does not answer, up to the limit."""
-        began, pause = self._clock.monotonic(), _FIRST_PAUSE
+        """Try again with growing pauses while something outside does not answer, up to the limit.
+
+        The limit counts from the first fault after the last step that was finished: a long round may meet many.
+        """
+        failing_since: float | None = None
+        pause = _FIRST_PAUSE
         while True:
+            steps = self._steps
             try:
                 return attempt()
             except TransientError as fault:
                 self._drop()
-                if self._clock.monotonic() - began > self._config.tuning.retry_limit or stop.requested.is_set():
+                now = self._clock.monotonic()
+                if failing_since is None or self._steps > steps + 1:
+                    failing_since, pause = now, _FIRST_PAUSE
+                if now - failing_since > self._config.tuning.retry_limit or stop.requested.is_set():
                     raise
                 _log.warning("retry", what="round", wait=round(pause, 1), error=str(fault))
             self._clock.wait(stop.requested, pause * random.uniform(0.7, 1.0))  # noqa: S311 - not for secrets
@@ -181,21 +192,22 @@ class Renewal:
         self._thread.start()
 
     def _run(self) -> None:
-        """Renew three times per time to live; what cannot be renewed in time is lost."""
-        good_until = self._clock.monotonic() + self._ttl
-        while not self._clock.wait(self._end, self._ttl / 3):
-            asked = self._clock.monotonic()
-            try:
-                if not self._state.renew(self._ttl):
-                    break
-                good_until = asked + self._ttl
-            except TransientError as fault:
-                _log.warning("retry", what="lease renewal", error=str(fault))
-                if self._clock.monotonic() > good_until:
-                    break
-        else:
-            return
-        self.lost.set()
+        """Renew three times per time to live, until the lease is another's.
+
+        A target that does not answer for longer than that takes nothing from us: while nobody else takes the lease, it can be
+        renewed when the target is back; and where somebody does, the epoch keeps us from writing.
+        """
+        try:
+            while not self._clock.wait(self._end, self._ttl / 3):
+                try:
+                    if not self._state.renew(self._ttl):
+                        self.lost.set()
+                        return
+                except TransientError as fault:
+                    _log.warning("retry", what="lease renewal", error=str(fault))
+        except BaseException:
+            self.lost.set()
+            raise
 
     def stop(self) -> None:
         """End the thread."""
