@@ -7,7 +7,8 @@ structure as it is (TRUNCATE) may. Only EXCHANGE PARTITION can neither be seen n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
@@ -16,18 +17,62 @@ from storage_consumer.planning.touches import DROP_TABLE, mentioned_names
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.sql_text import has_words, quote, tokens
 from storage_consumer.target.connection import escape
-from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns
 from storage_consumer.target.faults import ALREADY_DONE
-from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry, StateStore
+from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
+from storage_consumer.work import TargetTable
 
 _NO_SUCH_TABLE = frozenset((1051,))
+
+
+class Structure(Protocol):
+    """What is asked of the target; see `database.TargetDatabase`."""
+
+    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """The tables that exist, by folded name."""
+        ...
+
+    def database_collation(self, schema: str) -> str | None:
+        """Default collation of a database, None if it does not exist."""
+        ...
+
+    def is_running(self, statement: str) -> bool:
+        """Whether some connection is executing the statement right now."""
+        ...
+
+    def fingerprint(self, names: Iterable[TableName]) -> str:
+        """Tells two structures of these tables apart."""
+        ...
+
+    def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
+        """Run one statement."""
+        ...
+
+
+class Journal(Protocol):
+    """What is asked of the state; see `state.StateStore`."""
+
+    def journal_entry(self, step: DdlStep) -> JournalEntry | None:
+        """What the journal says of a statement."""
+        ...
+
+    def journal(
+        self,
+        step: DdlStep,
+        state: str,
+        *,
+        statement: str = "",
+        structure_before: str = "",
+        note: str = "",
+        tables: Iterable[TableProgress] = (),
+    ) -> None:
+        """Store where a statement stands."""
 
 
 class DdlRunner:
     """Runs statements on the target with a journal around each."""
 
-    def __init__(self, database: TargetDatabase, state: StateStore, flavor: str) -> None:
+    def __init__(self, database: Structure, state: Journal, flavor: str) -> None:
         """`flavor`: ``mariadb``, ``mysql`` or ``tidb``."""
         self._database = database
         self._state = state

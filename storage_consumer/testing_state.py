@@ -1,0 +1,350 @@
+"""Twins of what the driver asks of a target: its state, its structure and DDL, and the job that writes rows.
+
+All are handles on `TargetRecords`, which outlive them as a target outlives the processes that work on it: a test that starts
+over makes new handles on the same records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Upstream
+from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.table_version import Finished
+from storage_consumer.decoding import decoder_for
+from storage_consumer.decoding.wire import decode_line
+from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost, RowRefused
+from storage_consumer.model import TableName
+from storage_consumer.pipeline import READ_BLOCK, FileReport, RowWriter, WriteReport, read_files, write_bucket
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.ports import ServerFacts, TableProgress
+from storage_consumer.storage.reader import Storage
+from storage_consumer.summary import Progress
+from storage_consumer.target.state import DONE, SKIPPED, JournalEntry
+from storage_consumer.work import FileWork, JobSpec, TableWork, TargetColumn, TargetTable, UniqueKey
+
+Row = dict[str, str | None]
+"""Column name → wire text."""
+Streams = Mapping[str, Finished]
+FACTS = ServerFacts(flavor="mysql", version="in memory", max_packet=1 << 24, load_data=False)
+
+
+@dataclass(slots=True)
+class TargetRecords:
+    """Everything that a target keeps: state tables, structure and rows."""
+
+    upstream: str = ""
+    holder: str = ""
+    epoch: int = 0
+    expires_at: float = 0.0
+    window: tuple[int, int] = (0, 0)  # epoch and window id in every slot
+    checkpoint: int = 0
+    storage_checkpoint: int = 0
+    tables: dict[str, TableProgress] = field(default_factory=dict)
+    streams: dict[str, Finished] = field(default_factory=dict)
+    journal: dict[tuple[str, int, int], JournalEntry] = field(default_factory=dict)
+    databases: set[str] = field(default_factory=set)
+    structures: dict[TableName, TargetTable] = field(default_factory=dict)
+    rows: dict[TableName, list[Row]] = field(default_factory=dict)
+    effects: list[str] = field(default_factory=list)
+    """Statements that took effect, in order."""
+
+
+class MemoryState:
+    """The twin of `target.state.StateStore`."""
+
+    def __init__(self, records: TargetRecords, clock: Clock) -> None:
+        """`clock` is the database's."""
+        self._records = records
+        self._clock = clock
+        self._holder = ""
+        self.epoch = 0
+
+    def open(self, upstream: str) -> None:
+        """Remember the bucket; `ConfigError` if the state is another bucket's."""
+        self._records.upstream = self._records.upstream or upstream
+        if self._records.upstream != upstream:
+            raise ConfigError(f"the state belongs to the bucket {self._records.upstream}, not to {upstream}")
+
+    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
+        """Take the lease if it is free, expired, ours or a dead holder's."""
+        records = self._records
+        if records.holder not in ("", holder, dead) and records.expires_at >= self._clock.now():
+            return records.holder
+        records.holder, records.epoch, records.expires_at = holder, records.epoch + 1, self._clock.now() + ttl
+        self.epoch, self._holder = records.epoch, holder
+        return ""
+
+    def renew(self, ttl: float) -> bool:
+        """Hold the lease longer, if it is ours."""
+        if not self._is_ours():
+            return False
+        self._records.expires_at = self._clock.now() + ttl
+        return True
+
+    def release(self) -> None:
+        """Give the lease back, if it is ours."""
+        if self._is_ours():
+            self._records.holder = ""
+
+    def load(self) -> tuple[Restart, int]:
+        """What was saved."""
+        self._check_owner("reading the state")
+        records = self._records
+        restart = Restart(
+            checkpoint=records.checkpoint,
+            tables={table_dir: table.checkpoint for table_dir, table in records.tables.items()},
+            behind=frozenset(table_dir for table_dir, table in records.tables.items() if not table.follows),
+            dropped=frozenset(table_dir for table_dir, table in records.tables.items() if table.state == "dropped"),
+            done=dict(records.streams),
+            journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
+        )
+        return restart, records.storage_checkpoint
+
+    def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no slots are needed for one writer
+        """Fence off everything older."""
+        self.save(tables=(), streams={}, checkpoint=0, storage_checkpoint=storage_checkpoint)
+        self._records.window = (self.epoch, self._records.window[1] + 1)
+        return self._records.window[1]
+
+    def save(
+        self, *, tables: Iterable[TableProgress], streams: Streams, checkpoint: int, storage_checkpoint: int
+    ) -> None:
+        """Store what moved; checkpoints only grow."""
+        self._check_owner("storing the progress")
+        self._put_tables(tables)
+        records = self._records
+        records.streams |= streams
+        records.checkpoint = max(records.checkpoint, checkpoint)
+        records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
+
+    def journal_entry(self, step: DdlStep) -> JournalEntry | None:
+        """What the journal says of a statement."""
+        self._check_owner("reading the DDL journal")
+        return self._records.journal.get(step.identity)
+
+    def journal(
+        self,
+        step: DdlStep,
+        state: str,
+        *,
+        statement: str = "",  # noqa: ARG002 - kept for people to read only
+        structure_before: str = "",
+        note: str = "",
+        tables: Iterable[TableProgress] = (),
+    ) -> None:
+        """Store where a statement stands, and the tables that it moved."""
+        self._check_owner("writing the DDL journal")
+        before = self._records.journal.get(step.identity, JournalEntry(state="", structure_before="", note=""))
+        structure = structure_before or before.structure_before
+        self._records.journal[step.identity] = JournalEntry(state=state, structure_before=structure, note=note)
+        self._put_tables(tables)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _is_ours(self) -> bool:
+        return (self._records.holder, self._records.epoch) == (self._holder, self.epoch)
+
+    def _check_owner(self, doing: str) -> None:
+        if self._records.epoch != self.epoch:
+            raise LeaseLost(f"another process took the lease while {doing}")
+
+    def _put_tables(self, tables: Iterable[TableProgress]) -> None:
+        known = self._records.tables
+        for table in tables:
+            before = known[table.table_dir].checkpoint if table.table_dir in known else 0
+            known[table.table_dir] = replace(table, checkpoint=max(before, table.checkpoint))
+
+
+_NAME = r"`?(?:(?P<{0}_schema>\w+)`?\.`?)?(?P<{0}>\w+)`?"
+
+
+class MemoryTarget:
+    """The twin of `target.database.TargetDatabase`. It knows a handful of statements; each takes effect wholly or not at all."""
+
+    def __init__(self, records: TargetRecords) -> None:
+        """A handle on `records`."""
+        self._records = records
+        self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
+            (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
+            (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create),
+            (rf"DROP TABLE {_NAME.format('a')}", self._drop),
+            (rf"TRUNCATE TABLE {_NAME.format('a')}", self._truncate),
+            (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._rename),
+            (rf"ALTER TABLE {_NAME.format('a')} ADD COLUMN `?(?P<column>\w+)`? (?P<type>\w+)", self._add_column),
+        )
+
+    def facts(self) -> ServerFacts:
+        """A server without LOAD DATA."""
+        return FACTS
+
+    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """The tables that exist, by folded name."""
+        names = {name.folded() for name in wanted}
+        return {name: table for name, table in self._records.structures.items() if name in names}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def database_collation(self, schema: str) -> str | None:
+        """The source's default where the database exists."""
+        return "utf8mb4_bin" if schema in self._records.databases else None
+
+    def is_running(self, statement: str) -> bool:  # noqa: ARG002 - nothing runs beside the one caller
+        """No."""
+        return False
+
+    def fingerprint(self, names: Iterable[TableName]) -> str:
+        """The structure of tables or databases as text."""
+        structures, databases = self._records.structures, self._records.databases
+        return repr([structures.get(n.folded()) if n.table else n.schema in databases for n in sorted(set(names))])
+
+    def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:  # noqa: ARG002 - a twin has no clock
+        """Run one statement; `DdlFailed` where it does not fit what is there, or is not known."""
+        for pattern, run in self._statements:
+            if found := re.match(pattern, statement):
+                groups = found.groupdict()
+                try:
+                    run(TableName(schema=groups.get("a_schema") or schema, table=groups["a"]), found)
+                except _Refused as fault:
+                    number, text = fault.args
+                    if number in ignorable:
+                        return str(text)
+                    raise DdlFailed(f"error {number}: {text}") from fault
+                self._records.effects.append(statement)
+                return ""
+        raise DdlFailed(f"error 1064: {statement}")
+
+    def _create_database(self, name: TableName, found: re.Match[str]) -> None:
+        if name.table in self._records.databases and "IF NOT EXISTS" not in found[0]:
+            raise _Refused(1007, f"{name.table} exists")
+        self._records.databases.add(name.table)
+
+    def _create(self, name: TableName, found: re.Match[str]) -> None:
+        if name.schema not in self._records.databases:
+            raise _Refused(1049, f"no database {name.schema}")
+        if name.folded() in self._records.structures:
+            raise _Refused(1050, f"{name} exists")
+        words = [part.split() for part in found["body"].split(",")]
+        columns = tuple(_column(w[0], w[1], nullable="PRIMARY" not in w) for w in words)
+        key = tuple(c.name for c in columns if not c.nullable)
+        keys = (UniqueKey(name="PRIMARY", columns=key, prefixes=(None,) * len(key)),) if key else ()
+        self._records.structures[name.folded()] = TargetTable(name=name, columns=columns, unique_keys=keys)
+
+    def _there(self, name: TableName) -> TargetTable:
+        if found := self._records.structures.get(name.folded()):
+            return found
+        raise _Refused(1051, f"no table {name}")
+
+    def _drop(self, name: TableName, found: re.Match[str]) -> None:
+        self._truncate(name, found)
+        del self._records.structures[name.folded()]
+
+    def _truncate(self, name: TableName, _: re.Match[str]) -> None:
+        self._there(name)
+        self._records.rows.pop(name.folded(), None)
+
+    def _rename(self, name: TableName, found: re.Match[str]) -> None:
+        table, rows = self._there(name), self._records.rows.get(name.folded(), [])
+        self._drop(name, found)
+        new = TableName(schema=found["b_schema"] or name.schema, table=found["b"])
+        self._records.structures[new.folded()] = replace(table, name=new)
+        self._records.rows[new.folded()] = rows
+
+    def _add_column(self, name: TableName, found: re.Match[str]) -> None:
+        table = self._there(name)
+        if found["column"] in (column.name for column in table.columns):
+            raise _Refused(1060, f"{found['column']} exists")
+        column = _column(found["column"], found["type"], nullable=True)
+        self._records.structures[name.folded()] = replace(table, columns=(*table.columns, column))
+        for row in self._records.rows.get(name.folded(), []):
+            row[column.name] = None
+
+
+def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:
+    return TargetColumn(name=name.strip("`"), data_type=kind.lower(), nullable=nullable)
+
+
+class _Refused(Exception):
+    """(number, text) of a server's answer."""
+
+
+class FencedWriter:
+    """A `pipeline.RowWriter` on the records' rows; each call is one transaction that checks the fence first."""
+
+    def __init__(self, records: TargetRecords, spec: JobSpec) -> None:
+        """For one job."""
+        self._records = records
+        self._fence = (spec.epoch, spec.window_id)
+
+    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+        """Deletes first, then upserts."""
+        return self.write_runs(work, ((False, deletes), (True, upserts)))
+
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+        """Replace and delete rows by key."""
+        rows, written = self._rows(work), 0
+        names = [part.column.name for part in work.key]
+        for upsert, lines in ordered:
+            for line in lines:
+                row = self._row(work, line) if upsert else dict(zip(names, decode_line(line), strict=True))
+                rows[:] = [there for there in rows if any(there[name] != row[name] for name in names)]
+                rows += [row] if upsert else []
+                written += 1
+        return written
+
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+        """Write events one by one; the stored checkpoint moves with them."""
+        rows, written = self._rows(work), 0
+        stored = self._records.tables.get(work.table_dir)
+        table = stored or TableProgress(
+            table_dir=work.table_dir, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
+        )
+        for commit_ts, events in groups:
+            if commit_ts <= table.checkpoint:
+                continue
+            for upsert, line in events:
+                row = self._row(work, line)
+                if not upsert and row not in rows:
+                    raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+                rows.append(row) if upsert else rows.remove(row)
+                written += 1
+            table = self._records.tables[work.table_dir] = replace(table, checkpoint=commit_ts)
+        return written
+
+    def _rows(self, work: TableWork) -> list[Row]:
+        if self._records.window != self._fence:
+            raise LeaseLost(f"the window {self._fence} is closed: {self._records.window} is open")
+        return self._records.rows.setdefault(work.name.folded(), [])
+
+    def _row(self, work: TableWork, line: str) -> Row:
+        return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
+
+
+class MemoryPipeline:
+    """The twin of `spark.job.SparkPipeline`: both halves of a job in this very process."""
+
+    cores = 2
+
+    def __init__(self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter]) -> None:
+        """`writer` makes what one job writes with."""
+        self._storage = storage
+        self._decoder = decoder_for(upstream)
+        self._writer = writer
+
+    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+        """Read all files, then write bucket after bucket."""
+        tables = {table.index: table for table in spec.tables}
+        read = read_files(files, tables, spec.partitions, lambda p: self._storage.blocks(p, READ_BLOCK), self._decoder)
+        items = sorted(read, key=lambda item: item[0])
+        writer = self._writer(spec)
+        reports: list[FileReport | WriteReport] = []
+        for bucket in range(spec.partitions):
+            mine = (item for item in items if item[0][0] == bucket)
+            reports += write_bucket(mine, tables, writer)
+        progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
+        return reports

@@ -1,0 +1,401 @@
+"""What every state store does: the twin in memory, and the real one on MariaDB and MySQL."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.table_version import Finished
+from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError
+from storage_consumer.model import TableDefinition, TableName, TableVersion
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.ports import TableProgress
+from storage_consumer.target.state import DONE, FAILED, PLANNED, SERIAL_SLOTS, SKIPPED, STARTED, StateStore
+from storage_consumer.testing import FakeClock
+from storage_consumer.testing_state import MemoryState, TargetRecords
+from tests.servers import DatabaseServer, quoted
+
+BUCKET = "file:///some/bucket"
+LAST = (1 << 64) - 1
+"""The highest TSO."""
+ODD = 'o\'dd "name" %s %% \\ :x `y` 表😀/t:b%(z)s'
+"""Everything that a careless statement trips over; a table directory."""
+ODD_SCHEMA = "st'ate %s% :x `y`"
+NOTHING: dict[str, Any] = {"tables": (), "streams": {}, "checkpoint": 0, "storage_checkpoint": 0}
+
+
+class Rig:
+    """A target, handles on its state, and its clock."""
+
+    def __init__(self, new: Callable[[], StateStore | MemoryState], expire: Callable[[], None]) -> None:
+        """`expire`: have the lease run out by the database's clock."""
+        self._new = new
+        self._stack = ExitStack()
+        self.expire = expire
+
+    def handle(self) -> Any:
+        """A process's handle, nothing opened; closed at the end."""
+        state = self._new()
+        self._stack.callback(state.close)
+        return state
+
+    def owner(self, holder: str = "me") -> Any:
+        """A handle that holds the lease."""
+        state = self.handle()
+        state.open(BUCKET)
+        assert state.acquire(holder, 30) == ""
+        return state
+
+    def close(self) -> None:
+        """Close all handles."""
+        self._stack.close()
+
+
+def _real(server: DatabaseServer, schema: str = "storage_consumer") -> Rig:
+    downstream = Downstream(port=server.port, state_schema=schema)
+
+    def expire() -> None:
+        server.query(f"UPDATE {quoted(schema)}.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
+
+    return Rig(lambda: StateStore(downstream, ""), expire)
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("mariadb", marks=pytest.mark.server),
+        pytest.param("mysql", marks=pytest.mark.server),
+        pytest.param("odd", marks=pytest.mark.server),
+    ]
+)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """Each state in turn; ``odd`` is MariaDB with an odd schema name."""
+    if request.param == "memory":
+        records, clock = TargetRecords(), FakeClock()
+        found = Rig(lambda: MemoryState(records, clock), lambda: clock.advance(31))
+    else:
+        server = request.getfixturevalue("mysql" if request.param == "mysql" else "mariadb")
+        found = _real(server, ODD_SCHEMA if request.param == "odd" else "storage_consumer")
+    yield found
+    found.close()
+
+
+def progress(table_dir: str, checkpoint: int, state: str = "running", **more: Any) -> TableProgress:
+    """What is stored of a table."""
+    schema, _, table = table_dir.rpartition("/")
+    return TableProgress(table_dir=table_dir, schema=schema, table=table, checkpoint=checkpoint, state=state, **more)
+
+
+def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, query: str = "ALTER TABLE a") -> DdlStep:
+    """A statement in its place."""
+    schema, _, table = table_dir.rpartition("/")
+    definition = TableDefinition(
+        name=TableName(schema=schema, table=table),
+        version=TableVersion(version),
+        query=query,
+        ddl_type=5,
+        columns=(),
+        path=f"{table_dir}/meta/schema_{version}_{checksum}.json",
+        checksum=checksum,
+    )
+    return DdlStep(table_dir=table_dir, definition=definition)
+
+
+def writes(state: Any) -> list[Callable[[], object]]:
+    """Every call that only the owner may make."""
+    return [
+        lambda: state.save(
+            tables=[progress("a/b", 9)], streams={"s": Finished(upto=1)}, checkpoint=9, storage_checkpoint=9
+        ),
+        lambda: state.open_window(4, 9),
+        lambda: state.journal(statement(), STARTED, tables=[progress("a/b", 9)]),
+        lambda: state.journal_entry(statement()),
+        state.load,
+    ]
+
+
+def test_creation_is_repeatable(rig: Rig) -> None:
+    """Opening again keeps what is stored."""
+    state = rig.owner()
+    state.save(tables=[progress("a/b", 7)], streams={}, checkpoint=6, storage_checkpoint=8)
+    again = rig.handle()
+    again.open(BUCKET)
+    state.open(BUCKET)
+    restart, storage_checkpoint = state.load()
+    assert (restart.checkpoint, restart.tables, storage_checkpoint) == (6, {"a/b": 7}, 8)
+
+
+def test_fresh_state_is_empty(rig: Rig) -> None:
+    """A new state says nothing."""
+    assert rig.owner().load() == (Restart(), 0)
+
+
+def test_another_buckets_state(rig: Rig) -> None:
+    """A state that follows another bucket is refused with both names and the way out."""
+    rig.handle().open(BUCKET)
+    with pytest.raises(ConfigError, match=r"belongs to the bucket file:///some/bucket, not to s3://other/p"):
+        rig.handle().open("s3://other/p")
+
+
+def test_lease_is_refused_and_expires(rig: Rig) -> None:
+    """A second holder is told who the first is, until the first one's time is over by the database's clock."""
+    first, second = rig.owner("first"), rig.handle()
+    second.open(BUCKET)
+    assert second.acquire("second", 30) == "first"
+    rig.expire()
+    assert second.acquire("second", 30) == ""
+    assert second.epoch == first.epoch + 1
+    assert first.acquire("first", 30) == "second"
+
+
+def test_lease_of_the_dead(rig: Rig) -> None:
+    """A holder known to be dead is followed at once; one that is not the dead one keeps the lease."""
+    rig.owner("first")
+    second = rig.handle()
+    assert second.acquire("second", 30, dead="somebody else") == "first"
+    assert second.acquire("second", 30, dead="first") == ""
+
+
+def test_same_holder_again(rig: Rig) -> None:
+    """A holder that asks again gets a new epoch without waiting."""
+    state = rig.owner("first")
+    before = state.epoch
+    assert state.acquire("first", 30) == ""
+    assert state.epoch == before + 1
+    state.save(**NOTHING)
+
+
+def test_renew_only_while_ours(rig: Rig) -> None:
+    """A lease is renewed, even one that has run out while nobody came, but not once it is another's."""
+    first, second = rig.owner("first"), rig.handle()
+    rig.expire()
+    assert first.renew(30)
+    assert second.acquire("second", 30) == "first"
+    rig.expire()
+    assert second.acquire("second", 30) == ""
+    assert not first.renew(30)
+    assert second.renew(30)
+
+
+def test_release(rig: Rig) -> None:
+    """A lease that is given back is free; one that is another's by now is left alone."""
+    first, second, third = rig.owner("first"), rig.handle(), rig.handle()
+    first.release()
+    assert second.acquire("second", 30) == ""
+    first.release()
+    assert third.acquire("third", 30) == "second"
+
+
+def test_nothing_is_written_after_a_take_over(rig: Rig) -> None:
+    """Whatever the former owner tries, it raises and changes nothing."""
+    first, second = rig.owner("first"), rig.handle()
+    window = first.open_window(2, 1)
+    rig.expire()
+    second.acquire("second", 30)
+    for write in writes(first):
+        with pytest.raises(LeaseLost, match="another process took the lease"):
+            write()
+    assert second.load() == (Restart(), 1)
+    assert second.journal_entry(statement()) is None
+    assert second.open_window(2, 0) == window + 1
+
+
+def test_windows_rise(rig: Rig) -> None:
+    """Each window has a higher id, over owners too, and the storage checkpoint seen with it is kept."""
+    state = rig.owner()
+    ids = [state.open_window(partitions, 5) for partitions in (3, 1, 40)]
+    rig.expire()
+    state = rig.owner("next")
+    ids.append(state.open_window(2, 4))
+    assert ids == sorted(set(ids))
+    assert state.load()[1] == 5
+
+
+def test_checkpoints_never_fall(rig: Rig) -> None:
+    """What is saved later with a lower checkpoint changes the state and the error, never the checkpoint."""
+    state = rig.owner()
+    state.save(tables=[progress("a/b", 9)], streams={}, checkpoint=9, storage_checkpoint=9)
+    state.save(
+        tables=[progress("a/b", 4, "halted", follows=False, error="e")], streams={}, checkpoint=4, storage_checkpoint=4
+    )
+    restart, storage_checkpoint = state.load()
+    assert (restart.checkpoint, restart.tables["a/b"], storage_checkpoint) == (9, 9, 9)
+    assert restart.behind == {"a/b"}
+
+
+def test_load_gives_back_what_was_saved(rig: Rig) -> None:
+    """Tables, streams and statements come back by their exact names; of statements only those that are settled."""
+    state = rig.owner()
+    long = "s" * 64 + "/" + "表" * 64
+    tables = [
+        progress(ODD, LAST),
+        progress(ODD.lower() + "x", 1, "halted", follows=False, error="it's 100% :broken"),
+        progress(long, 3, "dropped"),
+        progress(long.upper(), 4),
+    ]
+    streams = {
+        f"{ODD}/1/2026-01-31|{'d' * 32}|20": Finished(upto=LAST, tag="\"a-1'%"),
+        f"{long}/{LAST}||6": Finished(upto=1),
+    }
+    state.save(tables=tables, streams=streams, checkpoint=LAST - 1, storage_checkpoint=LAST)
+    for checksum, where in enumerate((PLANNED, STARTED, DONE, SKIPPED, FAILED)):
+        state.journal(statement(ODD, LAST, checksum, query="SELECT '%s' :x"), where, note="100% :x")
+    restart, storage_checkpoint = state.load()
+    assert storage_checkpoint == LAST
+    assert restart == Restart(
+        checkpoint=LAST - 1,
+        tables={table.table_dir: table.checkpoint for table in tables},
+        behind=frozenset({tables[1].table_dir}),
+        dropped=frozenset({long}),
+        done=streams,
+        journalled=frozenset({(ODD, LAST, 2), (ODD, LAST, 3)}),
+    )
+
+
+def test_long_texts_are_cut_not_refused(rig: Rig) -> None:
+    """An error or note of any length and any sign is stored."""
+    state = rig.owner()
+    state.save(tables=[progress("a/b", 1, error="😀" * 70_000)], streams={}, checkpoint=0, storage_checkpoint=0)
+    state.journal(statement(query="x" * 300_000), FAILED, statement="y" * 300_000, note="表" * 100_000)
+    assert state.journal_entry(statement()).state == FAILED
+
+
+def test_many_at_once(rig: Rig) -> None:
+    """Two thousand streams and tables go in one call."""
+    state = rig.owner()
+    streams = {f"shop/t{n}/{LAST}/2026-01-31||20": Finished(upto=n) for n in range(2_000)}
+    tables = [progress(f"shop/t{n}", n) for n in range(2_000)]
+    state.save(tables=tables, streams=streams, checkpoint=0, storage_checkpoint=0)
+    assert state.load()[0].done == streams
+
+
+def test_journal_moves_tables_with_it(rig: Rig) -> None:
+    """From planned over started to done: the structure stays noted, and the tables move with the last step."""
+    state, step = rig.owner(), statement()
+    assert state.journal_entry(step) is None
+    state.journal(step, PLANNED, statement="s", structure_before="before")
+    state.journal(step, STARTED, statement="s", structure_before="before")
+    entry = state.journal_entry(step)
+    assert (entry.state, entry.structure_before) == (STARTED, "before")
+    assert state.load()[0] == Restart()
+    state.journal(step, DONE, note="n", tables=[progress("shop/a", 5), progress("shop/b", 5, "dropped")])
+    entry = state.journal_entry(step)
+    assert (entry.state, entry.structure_before, entry.note) == (DONE, "before", "n")
+    restart, _ = state.load()
+    assert (restart.tables, restart.dropped) == ({"shop/a": 5, "shop/b": 5}, {"shop/b"})
+    assert restart.journalled == {step.identity}
+
+
+def test_statements_of_one_version_are_apart(rig: Rig) -> None:
+    """Directory, version and checksum together tell a statement."""
+    state = rig.owner()
+    state.journal(statement(), DONE)
+    for other in (statement("shop/b"), statement(version=6), statement(checksum=8)):
+        assert state.journal_entry(other) is None
+
+
+# the real store only
+
+
+@pytest.mark.server
+def test_concurrent_first_starts(mariadb: DatabaseServer) -> None:
+    """Eight processes that start at once on an empty target all open, and exactly one gets the lease."""
+    rig = _real(mariadb)
+    states, barrier = [rig.handle() for _ in range(8)], threading.Barrier(8)
+    answers: list[object] = []
+
+    def start(number: int) -> None:
+        barrier.wait()
+        try:
+            states[number].open(BUCKET)
+            answers.append(states[number].acquire(f"p{number}", 30))
+        except StorageConsumerError as fault:
+            answers.append(fault)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rig.close()
+    assert [a for a in answers if isinstance(a, Exception)] == []
+    assert answers.count("") == 1
+
+
+@pytest.mark.server
+def test_another_version(mariadb: DatabaseServer) -> None:
+    """A state of another version is refused before anything in it is touched."""
+    mariadb.query("CREATE DATABASE storage_consumer")
+    mariadb.query("CREATE TABLE storage_consumer.version (id INT PRIMARY KEY, version INT, more INT)")
+    mariadb.query("INSERT INTO storage_consumer.version VALUES (1, 99, 0)")
+    rig = _real(mariadb)
+    with pytest.raises(ConfigError, match=r"version 99, this program writes version 1: .*--state-schema"):
+        rig.handle().open(BUCKET)
+    rig.close()
+    assert mariadb.query("SHOW TABLES FROM storage_consumer") == (("version",),)
+
+
+@pytest.mark.server
+def test_lease_knows_no_time_zone(mariadb: DatabaseServer) -> None:
+    """Two processes whose sessions have different time zones see the same lease."""
+    zones = [StateStore(Downstream(port=mariadb.port, time_zone=zone), "") for zone in ("+10:00", "-10:00", "+00:00")]
+    for zone in zones:
+        zone.open(BUCKET)
+    assert zones[0].acquire("east", 30) == ""
+    assert [zone.acquire("west", 30) for zone in zones[1:]] == ["east", "east"]
+    mariadb.query("UPDATE storage_consumer.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
+    assert zones[1].acquire("west", 30) == ""
+    for zone in zones:
+        zone.close()
+
+
+@pytest.mark.server
+def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
+    """Where a later statement of a transaction fails, the earlier ones are taken back: journal and tables move together."""
+    rig = _real(mariadb)
+    state = rig.owner()
+    mariadb.query("ALTER TABLE storage_consumer.table_progress ADD CONSTRAINT few CHECK (checkpoint < 100)")
+    with pytest.raises(StorageConsumerError):
+        state.journal(statement(), DONE, tables=[progress("shop/a", 500)])
+    assert state.journal_entry(statement()) is None
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint < 100)")
+    with pytest.raises(StorageConsumerError):
+        state.save(
+            tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
+        )
+    assert state.load() == (Restart(), 0)
+    rig.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureRequest) -> None:
+    """While a task's transaction holds a slot no window opens, but the lease is renewed; after its commit the slot is new."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = _real(server)
+    state = rig.owner()
+    first = state.open_window(3, 0)
+    slots = server.query("SELECT slot, epoch, window_id FROM storage_consumer.slots ORDER BY slot")
+    assert slots == tuple((n, state.epoch, first) for n in range(-SERIAL_SLOTS, 3))
+    opened: list[int] = []
+    opening = threading.Thread(target=lambda: opened.append(state.open_window(3, 0)))
+    with server.connect(autocommit=False) as task, task.cursor() as cursor:
+        cursor.execute("SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE")
+        opening.start()
+        time.sleep(0.3)
+        assert opened == []
+        began = time.monotonic()
+        assert state.renew(30)
+        assert time.monotonic() - began < 2
+        task.commit()
+    opening.join(10)
+    assert opened == [first + 1]
+    assert server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots") == ((state.epoch, first + 1),)
+    rig.close()

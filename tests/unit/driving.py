@@ -1,0 +1,166 @@
+"""The whole driver over twins: a bucket, a target and a clock in memory, and processes that can be ended at any call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.model import TableName
+from storage_consumer.round import Parts
+from storage_consumer.service import ConsumerService
+from storage_consumer.storage.reader import StorageReader
+from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.testing import FakeClock, MemoryStorage
+from storage_consumer.testing_state import (
+    FACTS,
+    FencedWriter,
+    MemoryPipeline,
+    MemoryState,
+    MemoryTarget,
+    Row,
+    TargetRecords,
+)
+from tests.small_bucket import SmallBucket
+
+UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
+
+
+class PatientClock(FakeClock):
+    """A clock for one thread: the others wait until they are told to end."""
+
+    def __init__(self) -> None:
+        """The thread that makes it is the one."""
+        super().__init__()
+        self._owner = threading.current_thread()
+        self.waits: list[float] = []
+        """How long the one thread waited, each time."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Let `seconds` pass in the one thread; elsewhere wait for `event`."""
+        if threading.current_thread() is not self._owner:
+            return event.wait()
+        self.waits.append(seconds)
+        return super().wait(event, seconds)
+
+
+class Stop:
+    """A stop signal for tests."""
+
+    def __init__(self) -> None:
+        """Not requested."""
+        self.requested = threading.Event()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBucket(SmallBucket):
+    """A `SmallBucket` in memory."""
+
+    root: Path = Path("/bucket")
+    storage: MemoryStorage = field(default_factory=MemoryStorage)
+
+    def write(self, path: str, content: str | bytes) -> Path:
+        """Write an object."""
+        self.storage.put(path, content.encode() if isinstance(content, str) else content)
+        return self.root / path
+
+
+class Watched:
+    """Calls `tick` with the name of each call, before it begins and after it has ended."""
+
+    def __init__(self, watched: object, tick: Callable[[str], None]) -> None:
+        """Stand before `watched`."""
+        object.__setattr__(self, "_watched", watched)
+        object.__setattr__(self, "_tick", tick)
+
+    def __getattr__(self, name: str) -> Any:
+        """A method that ticks, or a plain attribute."""
+        found = getattr(self._watched, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            where = f"{type(self._watched).__name__}.{name}"
+            self._tick(f"before {where}")
+            result = found(*args, **kwargs)
+            self._tick(f"after {where}")
+            return result
+
+        return call
+
+
+class World:
+    """A bucket and a target, which processes come to and leave."""
+
+    def __init__(self, **tuning: Any) -> None:
+        """`tuning`: as in the settings."""
+        self.bucket = MemoryBucket()
+        self.records = TargetRecords()
+        self.clock = PatientClock()
+        self.config = Config(upstream=UPSTREAM, downstream=Downstream(), tuning=Tuning(partitions=2, **tuning))
+        self.stop = Stop()
+        self.tick: Callable[[str], object] = str
+        """Told of each call of a part; may raise."""
+
+    def watched(self, part: object) -> Any:
+        """A part whose calls tick."""
+        return Watched(part, self._told)
+
+    def _told(self, where: str) -> None:
+        self.tick(where)
+
+    def service(self) -> ConsumerService:
+        """A process: a new service with parts of its own."""
+        state = self.watched(MemoryState(self.records, self.clock))
+        return ConsumerService(self.config, state, lambda manager: self._parts(manager, state), self.clock)
+
+    def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
+        target = self.watched(MemoryTarget(self.records))
+        storage = self.bucket.storage
+        pipeline = MemoryPipeline(storage, UPSTREAM, lambda spec: self.watched(FencedWriter(self.records, spec)))
+        return Parts(
+            config=self.config,
+            reader=StorageReader(storage, UPSTREAM, self.clock, full_listing_interval=600.0),
+            manager=manager,
+            state=state,
+            target=target,
+            ddl=self.watched(DdlRunner(target, state, FACTS.flavor)),
+            pipeline=self.watched(pipeline),
+            facts=FACTS,
+            progress=Silent(),
+            clock=self.clock,
+            secrets_file="",
+        )
+
+    def once(self) -> RoundSummary:
+        """A new process, one round, a clean end."""
+        service = self.service()
+        try:
+            return service.run_once(self.stop)
+        finally:
+            service.close()
+
+    def killed(self, work: Callable[[ConsumerService], object]) -> None:
+        """A new process that ends without any cleaning up."""
+        service = self.service()
+        try:
+            work(service)
+        finally:
+            if service._renewal is not None:
+                service._renewal.stop()
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows of ``schema.table``, sorted."""
+        schema, _, name = table.partition(".")
+        found = self.records.rows.get(TableName(schema=schema, table=name), [])
+        return sorted(found, key=lambda row: [(v is not None, v or "") for v in row.values()])
+
+
+def of(summary: RoundSummary, table: str) -> TableSummary:
+    """One table's share of a round."""
+    return next(one for one in summary.tables if one.table == table)
