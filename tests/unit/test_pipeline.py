@@ -161,6 +161,16 @@ def test_keys_equal_by_collation() -> None:
     assert files.rows() == {("A1", "y"): 1}
 
 
+def test_spelling_of_a_key() -> None:
+    """An update that only changes the case of a key, in a file that does not tell the old one, leaves the new spelling."""
+    for old, new in (("a1", "A1"), ("A1", "a1")):
+        files = Files(table(Mode.ORDERED))
+        files.writer = MemoryWriter({NAME: [("c0",)]}, same=str.casefold)
+        files.add(row("I", 5, old), row("U", 10, new, "y"))
+        assert errors(files.apply()) == []
+        assert files.rows() == {(new, "y"): 1}
+
+
 def test_window() -> None:
     """Rows at the low border are repeats, rows at the high border are applied, later ones wait; each is counted."""
     files = Files(table(low=10, high=20))
