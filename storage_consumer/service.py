@@ -67,6 +67,7 @@ class ConsumerService:
             self._renewal = Renewal(self._state, tuning.lease_ttl, self._clock)
         restart, self._storage_floor = self._state.load()
         self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout))
+        self._parts.reader.resume(self._storage_floor)
         return self._parts
 
     def _acquire(self, stop: StopSignal, *, standby: bool) -> bool:

@@ -90,7 +90,7 @@ def test_user_without_privileges(one_table: SmallBucket, mariadb: DatabaseServer
 def test_user_who_may_not_create(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
     """A DDL that the user may not run halts its table with the server's answer; with the right to, the next start goes on."""
     with user(mariadb, "ALL ON storage_consumer.*") as uri:
-        with pytest.raises(ConfigError, match="structure of d: .*privileges"):
+        with pytest.raises(ConfigError, match=r"structure of d: .*privileges"):
             once(one_table, mariadb, downstream_uri=uri)
         mariadb.query("GRANT SELECT ON d.* TO weak@'%'")
         halted = once(one_table, mariadb, downstream_uri=uri).halted
