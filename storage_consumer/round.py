@@ -73,6 +73,7 @@ class Round:
     streams: dict[str, Finished] = field(default_factory=dict)
     known: dict[TableName, TargetTable] = field(default_factory=dict)
     storage_checkpoint: int = 0
+    ended_early: bool = False
 
     def run(self) -> RoundSummary:
         """Apply what the storage checkpoint covers. Raises only what stops the whole run."""
@@ -85,11 +86,11 @@ class Round:
             files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint
         )
         settled = self.take_last_ddl or self.settled_at == self.storage_checkpoint
-        while self.keep_on() and (wave := parts.manager.next_wave(self.storage_checkpoint, settled=settled)):
+        while self._goes_on() and (wave := parts.manager.next_wave(self.storage_checkpoint, settled=settled)):
             if wave.rows:
                 self._write_rows(wave.rows)
             for step in (step for group in wave.ddls for step in group):
-                if not self.keep_on():
+                if not self._goes_on():
                     break
                 self._run_ddl(step)
         checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
@@ -101,6 +102,11 @@ class Round:
         summary = self._summary(checkpoint, parts.clock.monotonic() - began)
         parts.progress.round_finished(summary)
         return summary
+
+    def _goes_on(self) -> bool:
+        """Whether the next step may begin."""
+        self.ended_early = not self.keep_on()
+        return not self.ended_early
 
     # poll
 
@@ -283,7 +289,7 @@ class Round:
     def _summary(self, checkpoint: int, seconds: float) -> RoundSummary:
         """What happened."""
         manager = self.parts.manager
-        stuck = self._stuck()
+        stuck = {} if self.ended_early else manager.stuck(self.storage_checkpoint)
         tables = []
         for table in manager.tables.values():
             counts = self.counts.get(table.table_dir, _Counts())
@@ -315,17 +321,6 @@ class Round:
             skipped={reason: count for reason, count in self.skipped.items() if count},
             tables=tuple(sorted(tables, key=lambda t: t.table)),
         )
-
-    def _stuck(self) -> dict[str, str]:
-        """Tables that could not reach the storage checkpoint since a DDL before it touches one that stands still."""
-        manager = self.parts.manager
-        stuck: dict[str, str] = {}
-        for step in manager.blocked_ddls(self.storage_checkpoint):
-            tables = [manager.tables[table_dir] for table_dir in sorted(manager.touched(step))]
-            still = ", ".join(str(table.name) for table in tables if table.is_in_the_way_of(step.version))
-            why = f"waits for the DDL of {step.name} with version {step.version}{still and f': {still} stands still'}"
-            stuck |= dict.fromkeys((table.table_dir for table in tables), why)
-        return stuck
 
 
 def _told(report: FileReport | WriteReport, step: RowStep) -> str:

@@ -217,13 +217,21 @@ class ConsumerManager:
             and not ddl_is_stored(step.version, storage_checkpoint, settled=False)
         ]
 
-    def blocked_ddls(self, storage_checkpoint: int) -> list[DdlStep]:
-        """DDL that should have run by now but touch a table that is halted or waits."""
-        return [
-            ddl.step
-            for ddl in self._with_touches()
-            if ddl_is_stored(ddl.step.version, storage_checkpoint, settled=False)
-        ]
+    def stuck(self, storage_checkpoint: int) -> dict[str, str]:
+        """Tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
+
+        Table directory → which DDL, and which of the tables that it touches stand still.
+        """
+        stuck: dict[str, str] = {}
+        for ddl in self._with_touches():
+            step = ddl.step
+            if not ddl_is_stored(step.version, storage_checkpoint, settled=False):
+                continue
+            tables = [self.tables[table_dir] for table_dir in sorted(ddl.touches)]
+            still = ", ".join(str(table.name) for table in tables if table.is_in_the_way_of(step.version))
+            why = f"waits for the DDL of {step.name} with version {step.version}{still and f': {still} stands still'}"
+            stuck |= dict.fromkeys((table.table_dir for table in tables), why)
+        return stuck
 
     def creates_database(self, schema: str) -> bool:
         """Whether the bucket has the statement that made the database."""

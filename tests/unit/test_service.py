@@ -1,0 +1,431 @@
+"""The service over twins and a clock that stands still: the lease, faults that pass, stop, and when the last DDL is due."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from storage_consumer.clock import Clock
+from storage_consumer.errors import ConfigError, LeaseLost, StorageUnavailable, TargetUnavailable
+from storage_consumer.service import Renewal, _place, identity, process_is_gone
+from storage_consumer.summary import RoundSummary
+from storage_consumer.testing_state import MemoryState
+from tests.small_bucket import row, ts
+from tests.unit.driving import World, of
+
+TTL, LIMIT, WAIT = 30.0, 300.0, 30.0
+OURS, ANOTHERS = True, False  # what a renewal answers
+
+
+@pytest.fixture
+def world() -> World:
+    """One table with one row up to tick 3."""
+    found = World()
+    found.bucket.create("shop.a")
+    found.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
+    found.bucket.metadata(ts(3))
+    return found
+
+
+def failing(world: World, where: str, times: int) -> list[str]:
+    """Have the next calls with this name fail; all calls are noted in the list that is returned."""
+    seen: list[str] = []
+
+    def tick(call: str) -> None:
+        seen.append(call)
+        if call == where and seen.count(where) <= times:
+            raise TargetUnavailable("nobody answers")
+
+    world.tick = tick
+    return seen
+
+
+def running(world: World, act: Callable[[int], None]) -> RoundSummary:
+    """Run until stop is requested; `act` is told before each pause between rounds how many there were."""
+    rounds = 0
+    wait = world.clock.wait
+
+    def between(event: threading.Event, seconds: float) -> bool:
+        nonlocal rounds
+        if event is world.stop.requested and threading.current_thread() is threading.main_thread():
+            rounds += 1
+            act(rounds)
+        return wait(event, seconds)
+
+    world.clock.wait = between  # type: ignore[method-assign] # the test looks in between
+    service = world.service()
+    try:
+        return service.run(world.stop)
+    finally:
+        service.close()
+
+
+# faults that pass
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "before MemoryState.load",
+        "after MemoryState.open_window",
+        "before MemoryPipeline.run",
+        "after FencedWriter.write_states",
+        "before MemoryState.save",
+        "after MemoryState.save",
+        "before DdlRunner.run",
+        "after MemoryTarget.execute_ddl",
+    ],
+)
+def test_fault_that_passes(world: World, where: str) -> None:
+    """A fault anywhere is tried again from the stored state, and the result is the same."""
+    calls = failing(world, where, 1)
+    world.once()
+    assert world.rows("shop.a") == [{"id": "1", "name": "one"}]
+    assert calls.count("before MemoryState.load") == 2
+    assert calls.count("after MemoryState.acquire") == 1
+    assert calls.count("before MemoryTarget.close") >= 1
+    assert len(world.records.effects) == 2
+
+
+def test_pauses_grow_up_to_the_limit(world: World) -> None:
+    """A target that never answers is asked in growing pauses of at most half a minute, for as long as the limit says."""
+    failing(world, "before MemoryState.load", 10_000)
+    with pytest.raises(TargetUnavailable, match="nobody answers"):
+        world.once()
+    pauses = world.clock.waits
+    assert 0.3 <= pauses[0] <= 0.5
+    assert max(pauses) <= 30
+    assert [p <= q * 1.45 for p, q in pairwise(pauses)] == [True] * (len(pauses) - 1)
+    assert LIMIT < sum(pauses) <= LIMIT + 30
+
+
+def test_limit_counts_from_the_first_fault(world: World) -> None:
+    """A fault after a long time of good work is tried again."""
+    calls = failing(world, "before MemoryState.save", 1)
+    tick = world.tick
+
+    def slow(call: str) -> None:
+        if call == "before MemoryPipeline.run":
+            world.clock.advance(10_000)
+        tick(call)
+
+    world.tick = slow
+    assert world.once().checkpoint == ts(3)
+    assert calls.count("before MemoryState.load") == 2
+
+
+def test_limit_counts_anew_after_a_finished_step() -> None:
+    """Faults between which steps are finished may go on for longer than the limit in all."""
+    world = World(retry_limit=10.0)
+    world.bucket.create("shop.a", "shop.b", "shop.c", "shop.d")
+    world.bucket.metadata(ts(3))
+    done: set[int] = set()
+
+    def tick(call: str) -> None:
+        step = len(world.records.effects)
+        if call == "before MemoryTarget.execute_ddl" and step not in done:
+            done.add(step)
+            world.clock.advance(8)
+            raise TargetUnavailable("nobody answers")
+
+    world.tick = tick
+    assert world.once().checkpoint == ts(3)
+    assert len(done) == 5
+
+
+def test_storage_that_does_not_answer(world: World) -> None:
+    """The storage is asked again too; after the limit the run ends with its error."""
+    world.bucket.storage.available = False
+    with pytest.raises(StorageUnavailable):
+        world.once()
+    world.bucket.storage.available = True
+    assert world.once().checkpoint == ts(3)
+
+
+def test_configuration_is_not_tried_again(world: World) -> None:
+    """Another bucket's state ends the run at once."""
+    world.records.upstream = "file:///other"
+    with pytest.raises(ConfigError, match="file:///other"):
+        world.once()
+    assert world.clock.waits == []
+
+
+# the lease
+
+
+def test_lease_lost_ends(world: World) -> None:
+    """A writer whose lease is another's ends, and leaves the other's lease and state alone."""
+
+    def tick(call: str) -> None:
+        if call == "before MemoryPipeline.run":
+            world.clock.advance(TTL + 1)
+            assert MemoryState(world.records, world.clock).acquire("the other", TTL) == ""
+            MemoryState.open_window(_owner(world), 1, 0)
+
+    world.tick = tick
+    with pytest.raises(LeaseLost):
+        world.once()
+    assert world.records.holder == "the other"
+    assert world.rows("shop.a") == []
+
+
+def _owner(world: World) -> MemoryState:
+    state = MemoryState(world.records, world.clock)
+    state.epoch = world.records.epoch
+    return state
+
+
+def test_renewal_that_finds_the_lease_gone_ends_the_round(world: World) -> None:
+    """Once the renewal was refused no further step begins."""
+    service = world.service()
+
+    def tick(call: str) -> None:
+        if call == "before DdlRunner.run":
+            assert service._renewal is not None
+            service._renewal.lost.set()
+
+    world.tick = tick
+    with pytest.raises(LeaseLost, match="lost to another process"):
+        service.run_once(world.stop)
+    service.close()
+    assert len(world.records.effects) == 1
+
+
+def test_once_waits_for_a_dead_holder_only(world: World) -> None:
+    """One round waits until a holder that died would have lost the lease; one that lives on is named."""
+    other = MemoryState(world.records, world.clock)
+    other.acquire("host|other", TTL)
+    assert world.once().checkpoint == ts(3)
+
+    other.acquire("host|other", 10_000)
+    with pytest.raises(LeaseLost, match=r"host\|other holds the lease .*--state-schema"):
+        world.once()
+
+
+def test_run_stands_by(world: World) -> None:
+    """A continuous run waits for the lease for as long as it takes."""
+    MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if world.records.checkpoint:
+            world.stop.requested.set()
+
+    assert running(world, act).checkpoint == ts(3)
+    assert world.clock.monotonic() > 10_000
+
+
+def test_stop_while_standing_by(world: World) -> None:
+    """Told to stop, a process that stands by ends without a word to the state."""
+    MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if rounds == 3:
+            world.stop.requested.set()
+
+    assert running(world, act) == RoundSummary()
+    assert world.records.holder == "host|other"
+
+
+def test_lease_is_given_back(world: World) -> None:
+    """After a clean end the next process need not wait; closing again does nothing."""
+    service = world.service()
+    service.run_once(world.stop)
+    assert world.records.holder
+    service.close()
+    service.close()
+    assert world.records.holder == ""
+
+
+def test_holder_on_this_machine_that_is_gone(world: World) -> None:
+    """A holder that was a process of this machine and runs no more is followed at once."""
+    gone = f"{socket.gethostname()}|{_place()}|{2**22 + 1}|0"
+    MemoryState(world.records, world.clock).acquire(gone, 10_000)
+    assert process_is_gone(gone)
+    world.once()
+    assert world.clock.waits == []
+
+
+@pytest.mark.parametrize("holder", ["", "a", "a|b|c", "elsewhere|x|99999999|1", identity()])
+def test_holder_that_may_live(holder: str) -> None:
+    """Nothing is known of holders elsewhere, of other forms of names, and of this very process."""
+    assert not process_is_gone(holder)
+
+
+def test_holders_differ() -> None:
+    """Two services of one process are two holders."""
+    assert identity() != identity()
+    assert f"|{os.getpid()}|" in identity()
+
+
+class Script:
+    """A state whose renewals go as told; the last one ends the test."""
+
+    epoch = 1
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        """One answer per renewal."""
+        self.answers = list(answers)
+        self.done = threading.Event()
+
+    def renew(self, _: float) -> bool:
+        """The next answer."""
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.done.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Ticking:
+    """A clock on which a wait is over at once, until the script has come to its end."""
+
+    def __init__(self, script: Script) -> None:
+        """For one script."""
+        self._script = script
+
+    def wait(self, event: threading.Event, _: float) -> bool:
+        """Go on while there are answers."""
+        return event.wait() if self._script.done.is_set() else event.is_set()
+
+
+def _renewed(*answers: bool | Exception) -> bool:
+    """Whether the lease counts as lost after these answers."""
+    script = Script(*answers)
+    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits are asked of it
+    renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
+    assert script.done.wait(5)
+    lost = renewal.lost.wait(0.2)
+    renewal.stop()
+    return lost
+
+
+def test_renewal_over_an_outage() -> None:
+    """However long the target is away, a lease that can be renewed afterwards is still ours."""
+    away = [TargetUnavailable("away")] * 200
+    assert not _renewed(OURS, *away, OURS)
+    assert _renewed(OURS, *away, ANOTHERS)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_renewal_that_breaks() -> None:
+    """A renewal that ends by an error nobody expected does not end unnoticed."""
+    assert _renewed(OURS, ConfigError("the password was changed"))
+
+
+def test_outage_longer_than_the_lease(world: World) -> None:
+    """A target that is away for longer than the lease's time, but not than the limit, is waited for."""
+
+    def tick(call: str) -> None:
+        if world.clock.monotonic() < 4 * TTL and call.startswith("before MemoryState.load"):
+            raise TargetUnavailable("away")
+
+    world.tick = tick
+    assert world.once().checkpoint == ts(3)
+    assert world.clock.monotonic() >= 4 * TTL
+
+
+# stop
+
+
+def test_stop_before_the_start(world: World) -> None:
+    """A stop that was requested before gives an empty round and takes no lease."""
+    world.stop.requested.set()
+    assert world.once() == RoundSummary()
+    assert world.records.epoch == 0
+
+
+def test_stop_at_every_call(world: World) -> None:
+    """A stop requested at any call ends the round after the running step; the next process completes it."""
+    calls: list[str] = []
+    world.tick = calls.append
+    world.once()
+    for point in range(1, len(calls) + 1):
+        other = World()
+        other.bucket = world.bucket
+        seen: list[str] = []
+
+        def tick(call: str, *, at: int = point, stopped: World = other, seen: list[str] = seen) -> None:
+            seen.append(call)
+            if len(seen) == at:
+                stopped.stop.requested.set()
+
+        other.tick = tick
+        stopped = other.once()
+        assert stopped.waiting == (), point
+        assert "before DdlRunner.run" not in seen[point:], point
+        assert stopped.checkpoint == other.records.checkpoint <= ts(3), point
+        other.stop.requested.clear()
+        assert other.once().checkpoint == ts(3), point
+        assert (other.rows("shop.a"), other.records.effects) == (world.rows("shop.a"), world.records.effects), point
+
+
+# when the last DDL is due
+
+
+def _with_last_ddl(world: World) -> None:
+    """A statement at exactly the storage checkpoint."""
+    world.bucket.schema("shop.a", ts(3), "TRUNCATE TABLE `a`", 11)
+
+
+def test_last_ddl_waits_for_standstill(world: World) -> None:
+    """In a continuous run a DDL at exactly the storage checkpoint runs once that has stood still for long enough."""
+    _with_last_ddl(world)
+    ran: dict[float, int] = {}
+
+    def act(rounds: int) -> None:
+        ran[world.clock.monotonic()] = len(world.records.effects)
+        if world.clock.monotonic() > 2 * WAIT:
+            world.stop.requested.set()
+
+    running(world, act)
+    assert {moment for moment, effects in ran.items() if effects == 3} == {m for m in ran if m >= WAIT}
+    assert set(ran.values()) == {2, 3}
+
+
+def test_last_ddl_waits_anew_when_the_checkpoint_moves_to_another(world: World) -> None:
+    """A checkpoint that moves past the DDL has it run at once, and the next one at the new end waits anew."""
+    _with_last_ddl(world)
+    seen: list[int] = []
+
+    def act(rounds: int) -> None:
+        seen.append(len(world.records.effects))
+        if rounds == 1:
+            world.bucket.schema("shop.a", ts(5), "TRUNCATE TABLE `a`", 11)
+            world.bucket.metadata(ts(5))
+        if len(seen) == 6:
+            world.stop.requested.set()
+
+    running(world, act)
+    assert seen == [2, 3, 3, 3, 3, 3]
+
+
+def test_once_takes_the_last_ddl(world: World) -> None:
+    """One round runs the DDL at exactly the storage checkpoint."""
+    _with_last_ddl(world)
+    summary = world.once()
+    assert (summary.ddls, world.rows("shop.a")) == (3, [])
+    assert of(summary, "shop.a").rows == 1
+
+
+# over a restart
+
+
+def test_metadata_that_goes_back(world: World) -> None:
+    """A lower storage checkpoint changes nothing, in this process and in the next."""
+    world.once()
+    world.bucket.rows("shop.a", 2, row("shop.a", 3, "3", '"late"'))
+    world.bucket.metadata(ts(2))
+    summary = world.once()
+    assert (summary.storage_checkpoint, summary.checkpoint) == (ts(3), ts(3))
+    service = world.service()
+    service.run_once(world.stop)
+    world.bucket.metadata(ts(1))
+    assert service.run_once(world.stop).storage_checkpoint == ts(3)
+    service.close()
+    assert (world.records.checkpoint, world.records.storage_checkpoint) == (ts(3), ts(3))
