@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from storage_consumer.errors import DdlFailed
 from tests.small_bucket import ID_NAME, column, row, ts
-from tests.unit.driving import World
+from tests.unit.driving import World, of
 
 KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
@@ -93,3 +96,206 @@ def test_killed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f" [{calls} points]", end="")
     assert calls > 100
+
+
+# what stands still
+
+
+@pytest.fixture
+def world() -> World:
+    """Two tables with a row each, up to tick 3."""
+    found = World()
+    found.bucket.create("shop.a", "shop.b")
+    for table in ("shop.a", "shop.b"):
+        found.bucket.rows(table, 1, row(table, 2, "1", '"one"'))
+    found.bucket.metadata(ts(3))
+    return found
+
+
+def test_refused_ddl_halts_its_table_only(world: World) -> None:
+    """A DDL that the target refuses halts its table with the statement; the others go on, and so does the whole."""
+    world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
+    world.bucket.rows("shop.a", 1, row("shop.a", 5, "2", '"two"'), version=ts(4))
+    world.bucket.rows("shop.b", 2, row("shop.b", 5, "2", '"two"'))
+    world.bucket.metadata(ts(6))
+    summary = world.once()
+    assert [(t.table, t.checkpoint) for t in summary.halted] == [("shop.a", ts(4))]
+    assert "ALTER TABLE `a` NONSENSE" in summary.halted[0].error
+    assert (summary.checkpoint, len(world.rows("shop.a")), len(world.rows("shop.b"))) == (ts(6), 1, 2)
+    assert world.records.tables["shop/a"].state == "halted"
+    assert "NONSENSE" in world.records.tables["shop/a"].error
+
+
+def test_what_a_halted_table_touches_waits(world: World) -> None:
+    """A table that a DDL of a halted table touches waits before it, says so, and holds the whole back."""
+    world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
+    world.bucket.schema("shop.b", ts(5), "DROP TABLE `b`", DROP)
+    world.bucket.schema("shop.b", ts(6), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
+    world.bucket.metadata(ts(8))
+    summary = world.once()
+    assert [t.table for t in summary.halted] == ["shop.a"]
+    waiting = {t.table: t for t in summary.waiting}
+    assert set(waiting) == {"shop.b"}
+    assert f"waits for the DDL of shop.b with version {ts(6)}: shop.a stands still" in waiting["shop.b"].error
+    assert summary.checkpoint == world.records.checkpoint == ts(6)
+    assert world.once().checkpoint == ts(6)
+
+
+def test_halted_table_is_tried_again_and_follows_nothing(world: World) -> None:
+    """A halted table goes on from where it stood, whatever the others reached and however often the program starts."""
+    world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` ADD COLUMN `name` VARCHAR(20)", ALTER)
+    world.bucket.rows("shop.a", 1, row("shop.a", 5, "2", '"two"'), version=ts(4))
+    world.bucket.rows("shop.b", 2, row("shop.b", 7, "2", '"two"'))
+    world.bucket.metadata(ts(8))
+    for _ in range(3):
+        assert [t.table for t in world.once().halted] == ["shop.a"]
+    assert world.records.checkpoint == ts(8)
+    table = next(t for n, t in world.records.structures.items() if n.table == "a")
+    world.records.structures[table.name.folded()] = replace(table, columns=table.columns[:1])
+    for kept in world.records.rows[table.name.folded()]:
+        del kept["name"]
+    summary = world.once()
+    assert (summary.halted, summary.checkpoint) == ((), ts(8))
+    assert [r["name"] for r in world.rows("shop.a")] == [None, "two"]
+
+
+def test_repaired_table_is_killed_before_it_caught_up(world: World) -> None:
+    """A halted table that was repaired and ended again at any call loses nothing of what lies behind the whole."""
+    refused = "ALTER TABLE `a` ADD COLUMN `note` VARCHAR(20)"
+    world.bucket.schema("shop.a", ts(4), refused, ALTER, WIDER)
+    world.bucket.rows("shop.a", 1, row("shop.a", 5, "2", '"two"', '"n"'), version=ts(4))
+    world.bucket.schema("shop.a", ts(6), "ALTER TABLE `a` ADD COLUMN `more` VARCHAR(20)", ALTER, MORE)
+    world.bucket.rows("shop.a", 1, row("shop.a", 7, "3", '"three"', '"n"', '"m"'), version=ts(6))
+    world.bucket.metadata(ts(9))
+    point, calls = 0, 0
+    while point <= calls:
+        point += 1
+        other = World()
+        other.bucket = world.bucket
+        _halt_at(other, refused)
+        assert [t.table for t in other.once().halted] == ["shop.a"]
+        assert other.records.checkpoint == ts(9)
+        calls = _kill(other, point)
+        summary = other.once()
+        assert (summary.halted, summary.checkpoint) == ((), ts(9)), point
+        assert [r["id"] for r in other.rows("shop.a")] == ["1", "2", "3"], point
+    assert calls > 20
+
+
+MORE = (*WIDER, column("more", "VARCHAR", ColumnPrecision="20"))
+
+
+def _halt_at(world: World, statement: str) -> None:
+    """Have the target refuse a statement once."""
+    refusals = 0
+
+    def tick(call: str) -> None:
+        nonlocal refusals
+        if call == "before MemoryTarget.execute_ddl" and not refusals and len(world.records.effects) == 3:
+            refusals += 1
+            raise DdlFailed(f"error 1: not now: {statement}")
+
+    world.tick = tick
+
+
+def _kill(world: World, point: int) -> int:
+    """A process that ends at its call number `point`; how many calls it made."""
+    calls = 0
+
+    def tick(_: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == point:
+            raise Killed
+
+    world.tick = tick
+    with suppress(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    return calls
+
+
+def test_missing_file_holds_the_whole_back_until_it_halts(world: World) -> None:
+    """A table that waits for a file holds the whole back; once it halts, the whole goes on without it."""
+    world.bucket.rows("shop.a", 3, row("shop.a", 3, "3", '"three"'))
+    service = world.service()
+    first = service.run_once(world.stop)
+    assert [(t.table, t.state) for t in first.tables if t.state == "waiting"] == [("shop.a", "waiting")]
+    assert "file number 2" in of(first, "shop.a").error
+    assert first.checkpoint < ts(3)
+    world.clock.advance(61)
+    second = service.run_once(world.stop)
+    service.close()
+    assert [t.table for t in second.halted] == ["shop.a"]
+    assert second.checkpoint == ts(3)
+    world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'))
+    third = world.once()
+    assert (third.halted, [r["id"] for r in world.rows("shop.a")]) == ((), ["1", "2", "3"])
+
+
+def test_table_halted_by_a_row(world: World) -> None:
+    """A row that cannot be read halts its table before anything of the window is written, and names the file."""
+    world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'), "nonsense", row("shop.a", 3, "3", '"three"'))
+    summary = world.once()
+    assert [t.table for t in summary.halted] == ["shop.a"]
+    assert "CDC00000000000000000002.csv" in summary.halted[0].error
+    assert (world.rows("shop.a"), len(world.rows("shop.b"))) == ([], 1)
+
+
+# what is counted
+
+
+def test_counts(world: World) -> None:
+    """The summary has rows, written rows, files and statements of the round, in all and per table."""
+    world.bucket.rows("shop.a", 2, row("shop.a", 3, "1", '"uno"'), row("shop.a", 9, "2", '"later"'))
+    summary = world.once()
+    assert (summary.rows, summary.written, summary.files, summary.ddls) == (3, 2, 3, 3)
+    assert (summary.checkpoint, summary.storage_checkpoint) == (ts(3), ts(3))
+    assert (summary.finished_files, summary.pending_files) == (0, 1)
+    assert summary.skipped == {"row: beyond the storage checkpoint": 1}
+    assert [(t.table, t.rows, t.files, t.ddls, t.checkpoint) for t in summary.tables] == [
+        ("shop", 0, 0, 1, ts(3)),
+        ("shop.a", 2, 2, 1, ts(3)),
+        ("shop.b", 1, 1, 1, ts(3)),
+    ]
+
+
+def test_finished_files_are_not_read_again(world: World) -> None:
+    """A new start counts what was finished, reads and writes nothing, and asks the storage for no data file."""
+    world.once()
+    requests = world.bucket.storage.requests
+    summary = world.once()
+    assert (summary.files, summary.written, summary.ddls, summary.rows) == (0, 0, 0, 0)
+    assert (summary.finished_files, summary.pending_files, summary.tables) == (2, 0, ())
+    assert world.bucket.storage.requests - requests == 5  # metadata, the listing, three schema files
+
+
+def test_rows_beyond_the_checkpoint_are_kept_for_later(world: World) -> None:
+    """A file with later rows stays pending over a restart, and its earlier rows count as repeats then."""
+    world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'), row("shop.a", 9, "3", '"three"'))
+    assert world.once().pending_files == 1
+    world.bucket.metadata(ts(10))
+    summary = world.once()
+    assert (summary.rows, summary.pending_files, summary.finished_files) == (1, 0, 2)
+    assert summary.skipped == {"row: repeated delivery": 1}
+
+
+def test_nothing_without_metadata() -> None:
+    """Without ``metadata`` everything is discovered and nothing applied."""
+    world = World()
+    world.bucket.create("shop.a")
+    world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
+    summary = world.once()
+    assert (summary.checkpoint, summary.pending_files, summary.ddls) == (0, 1, 0)
+    assert world.records.effects == []
+
+
+def test_table_that_turns_up_later_follows_the_whole(world: World) -> None:
+    """A table that is created after others have come far starts where the whole stands."""
+    world.once()
+    world.bucket.schema("shop.c", ts(4), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.bucket.rows("shop.c", 1, row("shop.c", 4, "0", '"old"'), row("shop.c", 5, "1", '"one"'), version=ts(4))
+    world.bucket.metadata(ts(6))
+    summary = world.once()
+    assert (of(summary, "shop.c").rows, summary.ddls, summary.checkpoint) == (1, 1, ts(6))
+    assert [r["id"] for r in world.rows("shop.c")] == ["1"]
