@@ -81,7 +81,9 @@ def action_for(definition: TableDefinition, flavor: str, collation: str | None) 
 
 def _is_bare(found: Sequence[Token]) -> bool:
     """``ALTER TABLE `t` `` with nothing after the name."""
-    return len(found) in (3, 5) and found[0].upper == "ALTER" and found[1].upper == "TABLE"
+    if len(found) not in (3, 5) or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):
+        return False
+    return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
 
 
 def _says_charset(found: Sequence[Token], start: int, end: int, depth: int) -> bool:
