@@ -61,17 +61,25 @@ def renamed(definition: TableDefinition) -> tuple[TableName, TableName] | None:
     """(old, new) folded names of a statement that renames its table, else None."""
     found = tokens(definition.query)
     at = find_words(found, "RENAME", depth=0)
-    if at < 0 or any(found[at + 1].upper == word for word in ("COLUMN", "INDEX", "KEY") if at + 1 < len(found)):
+    while 0 <= at < len(found) - 1 and found[at + 1].upper in ("COLUMN", "INDEX", "KEY"):
+        at = find_words(found, "RENAME", depth=0, start=at + 1)
+    if at < 0:
+        return None
+    before, after = _named(found[:at]), _named(found[at:])
+    pair = [*before[:1], *after[:1]] if before else after
+    if len(pair) < 2:  # noqa: PLR2004 - an old and a new name
         return None
     own = definition.name.folded()
-    named = [(schema, table) for schema, table, _ in names([t for t in found if t.upper not in _NOISE])]
-    if len(named) < 2:  # noqa: PLR2004 - an old and a new name
-        return None
-    (old_schema, old), (new_schema, new) = named[0], named[-1]
+    (old_schema, old), (new_schema, new) = pair[0], pair[-1]
     return (
         TableName(schema=(old_schema or own.schema).casefold(), table=old.casefold()),
         TableName(schema=(new_schema or own.schema).casefold(), table=new.casefold()),
     )
+
+
+def _named(found: Sequence[Token]) -> list[tuple[str, str]]:
+    """(schema, table) of each name in a statement that renames a table."""
+    return [(schema, table) for schema, table, _ in names([token for token in found if token.upper not in _NOISE])]
 
 
 _NOISE = frozenset(("RENAME", "TABLE", "ALTER", "TO", "AS", "IF", "EXISTS", ";", ","))
@@ -80,9 +88,12 @@ _NOISE = frozenset(("RENAME", "TABLE", "ALTER", "TO", "AS", "IF", "EXISTS", ";",
 def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
     """Statements of one version so that one that frees a name runs before the one that takes it.
 
-    A database statement runs before those of its tables. Renames that form a cycle keep their order by directory.
+    A database statement runs before those of its tables, a table that only has to be there is made before a statement that may
+    need it. Renames that form a cycle keep their order by directory.
     """
-    waiting = sorted(group, key=lambda step: (bool(step.name.table), step.table_dir, step.definition.checksum))
+    waiting = sorted(
+        group, key=lambda step: (bool(step.name.table), not step.ensure, step.table_dir, step.definition.checksum)
+    )
     pairs = {step.identity: renamed(step.definition) for step in waiting}
     ordered: list[DdlStep] = []
     while waiting:
