@@ -114,7 +114,7 @@ def _create_body(found: Sequence[Token]) -> tuple[int, int]:
 def _table_defaults(found: Sequence[Token], collation: str | None) -> list[Edit]:
     """The source's defaults for a new table that says nothing, where the target's database has others."""
     _, end = _create_body(found)
-    if end < 0 or collation is None or collation.endswith("_bin") or _says_charset(found, end, len(found), 0):
+    if end < 0 or collation in (None, "utf8mb4_bin") or _says_charset(found, end, len(found), 0):
         return []
     return [(found[end].end, found[end].end, " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")]
 
@@ -129,14 +129,14 @@ def _charsets(found: Sequence[Token]) -> list[Edit]:
         at = index + 1
         at += at < len(found) and found[at].text == "="
         collation = SOURCE_COLLATIONS.get(found[at].name.strip("'\"").lower()) if at < len(found) else None
-        if collation and not _collated(found, at, token.depth):
+        if collation and not (_collated(found[at + 1 :], token.depth) or _collated(found[index::-1], token.depth)):
             edits.append((found[at].end, found[at].end, f" COLLATE {collation}"))
     return edits
 
 
-def _collated(found: Sequence[Token], at: int, depth: int) -> bool:
-    """Whether a COLLATE stands in the same clause: up to the next comma or the end of the parenthesis."""
-    for token in found[at + 1 :]:
+def _collated(found: Sequence[Token], depth: int) -> bool:
+    """Whether a COLLATE stands in the rest of the clause: up to the next comma or parenthesis at its depth."""
+    for token in found:
         if token.depth < depth or (token.depth == depth and token.kind == "symbol" and token.text in ",)"):
             return False
         if token.depth == depth and token.upper == "COLLATE":
@@ -153,7 +153,8 @@ def _expression_indexes(found: Sequence[Token], body: tuple[int, int]) -> list[E
     for first, last in elements(found, opening, end):
         starts = found[first].upper in ("INDEX", "KEY", "UNIQUE", "FULLTEXT")
         if starts and any(
-            a.text == "(" and b.text == "(" for a, b in zip(found[first:last], found[first + 1 : last], strict=False)
+            a.text in ("(", ",") and b.text == "("
+            for a, b in zip(found[first:last], found[first + 1 : last], strict=False)
         ):
             edits.append((found[first - 1].start, found[last - 1].end, ""))
     return edits
