@@ -1,0 +1,142 @@
+"""One table: which rows come next, what is deferred, what is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.model import Window
+from tests.unit.building import CREATE, DROP, data_file, definition
+
+SQL = "ALTER TABLE `t` COMMENT 'x'"
+
+
+@pytest.fixture
+def table() -> TableConsumer:
+    """s/t, which a statement created at 5."""
+    made = TableConsumer("s/t", 5, {})
+    made.define(definition("s/t", 5, "CREATE TABLE `t` (`id` INT)", CREATE))
+    return made
+
+
+def files_at(table: TableConsumer, target: int) -> list[tuple[int, int]]:
+    """(version, number) of the files that are read for rows up to `target`."""
+    step = table.row_step(target)
+    return [(file.version, file.number) for file in step.files] if step else []
+
+
+def read(table: TableConsumer, target: int, *rows: int) -> None:
+    """Read file 1 of version 5, which has these rows, in a window up to `target`."""
+    table.advance(target)
+    table.finish(data_file("s/t", 5, 1), max_ts=max(rows), next_ts=min((ts for ts in rows if ts > target), default=0))
+
+
+def test_deferred_rows(table: TableConsumer) -> None:
+    """A file with rows at 10, 20 and 30 is read when the checkpoint covers another of them, with no new file needed."""
+    table.offer(data_file("s/t", 5, 1), again=False)
+    for checkpoint, readable in ((9, True), (15, True), (19, False), (25, True), (29, False), (30, True)):
+        assert bool(files_at(table, checkpoint)) is readable, checkpoint
+        if readable:
+            step = table.row_step(checkpoint)
+            assert step is not None
+            assert step.window == Window(low=table.checkpoint, high=checkpoint)
+            read(table, checkpoint, 10, 20, 30)
+    assert table.pending == 0
+
+
+def test_nothing_to_do_at_the_checkpoint(table: TableConsumer) -> None:
+    """A window never ends where it begins, nor before."""
+    table.offer(data_file("s/t", 5, 1), again=False)
+    assert table.row_step(5) is None
+    assert table.row_step(4) is None
+    table.advance(9)
+    table.advance(7)
+    assert table.checkpoint == 9
+
+
+@pytest.mark.parametrize(("target", "found"), [(19, [5]), (20, [5]), (21, [5, 20])])
+def test_directories(table: TableConsumer, target: int, found: list[int]) -> None:
+    """A statement's directory is read only for rows after its version, older directories always."""
+    table.define(definition("s/t", 20, SQL))
+    for version in (20, 5):
+        table.offer(data_file("s/t", version, 1), again=False)
+    assert [version for version, _ in files_at(table, target)] == found
+
+
+def test_structure_only_directory(table: TableConsumer) -> None:
+    """A directory without a statement may hold earlier rows."""
+    table.define(definition("s/t", 20))
+    table.offer(data_file("s/t", 20, 1), again=False)
+    assert files_at(table, 10) == [(20, 1)]
+
+
+def test_order_of_versions(table: TableConsumer) -> None:
+    """Files come by version as a number, then by their order in it."""
+    for version in (100, 20):
+        table.define(definition("s/t", version, SQL))
+        for number in (10, 2):
+            table.offer(data_file("s/t", version, number), again=False)
+    assert files_at(table, 200) == [(20, 2), (20, 10), (100, 2), (100, 10)]
+
+
+def test_structure_in_force(table: TableConsumer) -> None:
+    """The structure is the newest one at or before the table's checkpoint, and the first of the window where none is."""
+    table.define(definition("s/t", 20, SQL))
+    table.offer(data_file("s/t", 5, 1), again=False)
+    for checkpoint, version in ((5, 5), (19, 5), (20, 20), (25, 20)):
+        table.advance(checkpoint)
+        step = table.row_step(50)
+        assert step is not None
+        assert step.current.version == version
+    early = TableConsumer("s/t", 0, {})
+    early.define(definition("s/t", 20))
+    early.offer(data_file("s/t", 20, 1), again=False)
+    first = early.row_step(50)
+    assert first is not None
+    assert first.current.version == 20
+
+
+def test_structure_without_a_statement(table: TableConsumer) -> None:
+    """The target needs a table made from a structure only where none is known, or where the last was dropped."""
+    assert not table.needs_table_before(definition("s/t", 9))
+    table.define(definition("s/t", 20, "DROP TABLE `t`", DROP))
+    assert table.needs_table_before(definition("s/t", 30))
+    assert not table.needs_table_before(definition("s/t", 15))
+    assert TableConsumer("s/u", 0, {}).needs_table_before(definition("s/u", 1))
+
+
+def test_wait_for_a_missing_file(table: TableConsumer) -> None:
+    """A gap stops the table at once, and for good only after the time to wait has passed; the late file ends the wait."""
+    table.offer(data_file("s/t", 5, 2), again=False)
+    assert [table.look_for_gaps(50, now, 60) for now in (100.0, 159.9)] == ["", ""]
+    assert (table.state, table.blocked) == (WAITING, True)
+    assert "file number 1 in s/t/5" in table.error
+    assert table.look_for_gaps(50, 160.0, 60) == "file number 1 in s/t/5"
+    table.offer(data_file("s/t", 5, 1), again=True)
+    assert table.look_for_gaps(50, 161.0, 60) == ""
+    assert (table.state, table.error) == (RUNNING, "")
+
+
+def test_wait_begins_anew(table: TableConsumer) -> None:
+    """A second gap is waited for as long as the first."""
+    table.offer(data_file("s/t", 5, 2), again=False)
+    table.look_for_gaps(50, 0.0, 60)
+    table.offer(data_file("s/t", 5, 1), again=True)
+    table.look_for_gaps(50, 50.0, 60)
+    table.offer(data_file("s/t", 5, 4), again=True)
+    assert [table.look_for_gaps(50, now, 60) for now in (70.0, 129.0)] == ["", ""]
+
+
+@pytest.mark.parametrize(("storage", "waits"), [(29, False), (30, True)])
+def test_wait_for_a_schema_file(table: TableConsumer, storage: int, waits: bool) -> None:  # noqa: FBT001 - a column of the table
+    """A directory without its schema file stops the table once the storage checkpoint covers its version."""
+    table.offer(data_file("s/t", 30, 1), again=False)
+    table.look_for_gaps(storage, 0.0, 60)
+    assert (table.state == WAITING) is waits
+    assert files_at(table, storage) == []
+
+
+def test_halted_is_blocked(table: TableConsumer) -> None:
+    """A halted table is in the way of statements from its first version on."""
+    table.state = HALTED
+    assert [table.is_in_the_way_of(version) for version in (4, 5, 6)] == [False, True, True]
