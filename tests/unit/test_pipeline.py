@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -340,12 +339,3 @@ def test_refused_row_is_reported() -> None:
     files.writer = Unavailable()
     with pytest.raises(TargetUnavailable):
         files.apply()
-
-
-def test_replace_goes_by_all_unique_keys() -> None:
-    """The twin's own rule: a row takes the place of all rows that share any of its unique keys, NULLs aside."""
-    writer = MemoryWriter({NAME: [("c0",), ("c1",)]})
-    work = table()
-    writer.write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
-    writer.write_states(work, ["d"], ["a\t2"])
-    assert writer.rows(NAME) == Counter({("a", "2"): 1, ("c", None): 1})

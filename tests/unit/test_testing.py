@@ -1,0 +1,39 @@
+"""The twins that are shipped for tests keep to the rules of what they stand for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from storage_consumer.errors import RowRefused
+from storage_consumer.testing import MemoryWriter
+from storage_consumer.work import Mode
+from tests.unit.test_pipeline import NAME, table
+
+
+def test_replace_goes_by_all_unique_keys() -> None:
+    """The twin's own rule: a row takes the place of all rows that share any of its unique keys, NULLs aside."""
+    writer = MemoryWriter({NAME: [("c0",), ("c1",)]})
+    work = table()
+    writer.write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
+    writer.write_states(work, ["d"], ["a\t2"])
+    assert writer.rows(NAME) == Counter({("a", "2"): 1, ("c", None): 1})
+
+
+def test_key_texts_are_compared_as_asked() -> None:
+    """Keys that the given notion finds equal are one key, for replacing and deleting."""
+    writer = MemoryWriter({NAME: [("c0",)]}, same=str.casefold)
+    assert writer.write_runs(table(), [(True, ["a\t1", "A\t2"]), (False, ["x"])]) == 2
+    assert writer.rows(NAME) == Counter({("A", "2"): 1})
+    assert writer.write_states(table(), ["a"], []) == 1
+
+
+def test_events_once() -> None:
+    """Events at or below the checkpoint change nothing; a delete that finds nothing is refused."""
+    writer, work = MemoryWriter(), table(Mode.KEYLESS)
+    assert writer.write_events(work, [(5, [(True, "a\t1"), (True, "a\t1")]), (6, [(False, "a\t1")])]) == 3
+    assert writer.write_events(work, [(6, [(False, "a\t1")])]) == 0
+    assert writer.rows(NAME) == Counter({("a", "1"): 1})
+    with pytest.raises(RowRefused, match="commit ts 7"):
+        writer.write_events(work, [(7, [(False, "b\t1")])])
