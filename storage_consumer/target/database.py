@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -18,6 +19,8 @@ from storage_consumer.target.faults import described, is_conflict, is_connection
 from storage_consumer.target.statements import qualified
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
 
+_COUNTER = re.compile(r"(?m)^(\) ENGINE=\w+) AUTO_INCREMENT=\d+")
+"""Rows and restarts of the server change it too, so it says nothing of a statement."""
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051))
 _CHUNK = 500
 
@@ -173,7 +176,7 @@ class TargetDatabase:
                 return "absent"
             self.close()
             raise translated(fault, f"reading the structure of {name}") from fault
-        return _text(row[1]) if row else "absent"
+        return _COUNTER.sub(r"\1", _text(row[1])) if row else "absent"
 
     # DDL
 

@@ -130,11 +130,11 @@ class DdlRunner:
         before = self._database.fingerprint(names)
         for state in (PLANNED, STARTED):
             self._state.journal(step, state, statement=action.statement, structure_before=before)
-        ignorable = ALREADY_DONE if interrupted else frozenset()
-        if step.definition.ddl_type == DROP_TABLE and not context.table_was_seen:
-            ignorable |= _NO_SUCH_TABLE
+        unseen = step.definition.ddl_type == DROP_TABLE and not context.table_was_seen
+        ignorable = ALREADY_DONE if interrupted else _NO_SUCH_TABLE if unseen else frozenset[int]()
         try:
-            return self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
+            answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
+            self._refuse_if_not_ours(answer, names, "" if unseen else before)
         except DdlFailed as fault:
             self._state.journal(step, FAILED, note=str(fault))
             message = (
@@ -142,6 +142,15 @@ class DdlRunner:
                 f"The statement is: {action.statement[:500]}. Make the target's table fit, then start again: it is tried again"
             )
             raise DdlFailed(message) from fault
+        return answer
+
+    def _refuse_if_not_ours(self, answer: str, names: Sequence[TableName], before: str) -> None:
+        """Refuse an "already done" to a statement that was interrupted unless the structure has changed since.
+
+        What was there before is not that statement's work, and the rest of the statement has not been done.
+        """
+        if answer and self._database.fingerprint(names) == before:
+            raise DdlFailed(answer)
 
     def _names(self, step: DdlStep) -> list[TableName]:
         """Whose structure shows whether the statement took effect."""

@@ -1,0 +1,312 @@
+"""One statement, once: the real runner, journal and structure on MariaDB and MySQL."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import DdlFailed, TargetUnavailable
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.touches import mentioned_names
+from storage_consumer.ports import DdlContext, TableProgress
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED, StateStore
+from tests.servers import DatabaseServer
+from tests.small_bucket import ts
+
+pytestmark = pytest.mark.server
+
+CREATE_DATABASE, CREATE, DROP, ALTER, TRUNCATE, RENAME, EXCHANGE = 1, 3, 4, 5, 11, 14, 42
+COLUMNS = (
+    TableColumn(name="id", type="INT", is_pk=True, nullable=False),
+    TableColumn(name="name", type="VARCHAR", precision=20),
+)
+
+
+@dataclass(slots=True)
+class Rig:
+    """A target with a database ``shop`` and a table ``shop.a`` with one row."""
+
+    server: DatabaseServer
+    state: StateStore
+    database: TargetDatabase
+    version: int = 1
+
+    @property
+    def runner(self) -> DdlRunner:
+        """A runner as a new process would have it."""
+        return DdlRunner(self.database, self.state, self.server.kind)
+
+    def step(self, query: str, kind: int, name: str = "shop.a") -> DdlStep:
+        """The next statement on the line; one without a query only records a structure."""
+        self.version += 1
+        schema, _, table = name.partition(".")
+        definition = TableDefinition(
+            name=TableName(schema=schema, table=table),
+            version=TableVersion(ts(self.version)),
+            query=query,
+            ddl_type=kind,
+            columns=COLUMNS if table else (),
+            path=f"{name.replace('.', '/')}/meta/schema_{ts(self.version)}_1.json",
+            checksum=1,
+        )
+        return DdlStep(table_dir=name.replace(".", "/"), definition=definition, ensure=not query)
+
+    def run(self, step: DdlStep, *, seen: bool = True, ours: bool = True) -> str:
+        """Run a step that moves its table."""
+        moved = TableProgress(
+            table_dir=step.table_dir,
+            schema=step.name.schema,
+            table=step.name.table,
+            checkpoint=step.version,
+            state="running",
+        )
+        return self.runner.run(step, DdlContext(database_is_ours=ours, table_was_seen=seen), [moved])
+
+    def interrupted(self, step: DdlStep, statement: str = "") -> None:
+        """What the journal says when a process ends while a statement runs."""
+        before = self.database.fingerprint(mentioned_names(step.definition))
+        for where in (PLANNED, STARTED):
+            self.state.journal(step, where, statement=statement or step.definition.query, structure_before=before)
+
+    def run_elsewhere(self, statement: str) -> None:
+        """Run a statement on a connection of its own."""
+        with self.server.connect(database="shop") as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def journalled(self, step: DdlStep) -> str:
+        """Where the journal says that a statement stands."""
+        entry = self.state.journal_entry(step)
+        return entry.state if entry else ""
+
+    def moved(self, step: DdlStep) -> bool:
+        """Whether its table moved to it."""
+        return self.state.load()[0].tables.get(step.table_dir) == step.version
+
+    def columns(self, table: str = "a") -> list[str]:
+        """The columns of a table, none where there is none."""
+        sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'shop' AND table_name = '{}' ORDER BY 1"
+        return [str(name) for (name,) in self.server.query(sql.format(table))]
+
+
+@pytest.fixture
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """On MariaDB, or on the server that the test names."""
+    server: DatabaseServer = request.getfixturevalue(getattr(request, "param", "mariadb"))
+    server.query("CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    server.query("CREATE TABLE shop.a (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(20))")
+    server.query("INSERT INTO shop.a VALUES (1, 'one')")
+    downstream = Downstream(port=server.port)
+    state = StateStore(downstream, "")
+    state.open("file:///bucket")
+    state.acquire("me", 30)
+    database = TargetDatabase(downstream, "")
+    yield Rig(server=server, state=state, database=database)
+    database.close()
+    state.close()
+
+
+@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+def test_planned_started_done(rig: Rig) -> None:
+    """A statement runs once; asked again, the runner only says that it was done."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    assert rig.run(step) == ""
+    row = rig.server.query("SELECT state, statement, started_at <= finished_at FROM storage_consumer.ddl_journal")
+    assert row == ((DONE, step.definition.query, 1),)
+    assert (rig.columns(), rig.moved(step)) == (["id", "more", "name"], True)
+    assert rig.run(step) == "done before"
+
+
+def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the statement reaches the server the journal says so, and no table has moved."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    seen: list[Any] = []
+    execute = rig.database.execute_ddl
+
+    def watched(*args: Any) -> str:
+        seen.append((rig.journalled(step), rig.moved(step), rig.columns()))
+        return execute(*args)
+
+    monkeypatch.setattr(rig.database, "execute_ddl", watched)
+    rig.run(step)
+    assert seen == [(STARTED, False, ["id", "name"])]
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "name", "effect"),
+    [
+        ("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER, "shop.a", "ALTER TABLE shop.a ADD COLUMN more INT"),
+        ("ALTER TABLE `a` ADD INDEX (`name`)", ALTER, "shop.a", "ALTER TABLE shop.a ADD INDEX (name)"),
+        ("CREATE TABLE `b` (id INT PRIMARY KEY)", CREATE, "shop.b", "CREATE TABLE shop.b (id INT PRIMARY KEY)"),
+        ("DROP TABLE `a`", DROP, "shop.a", "DROP TABLE shop.a"),
+        ("RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME, "shop.b", "RENAME TABLE shop.a TO shop.b"),
+        ("CREATE DATABASE `new`", CREATE_DATABASE, "new", "CREATE DATABASE new"),
+        ("DROP DATABASE `shop`", 2, "shop", "DROP DATABASE shop"),
+    ],
+)
+@pytest.mark.parametrize("took_effect", [True, False])
+@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+def test_interrupted(rig: Rig, query: str, kind: int, name: str, effect: str, *, took_effect: bool) -> None:
+    """Whether an interrupted statement took effect is seen in the structure; either way it has taken effect once in the end."""
+    step = rig.step(query, kind, name)
+    rig.interrupted(step)
+    if took_effect:
+        rig.server.query(effect)
+    indexes = "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = 'shop' AND table_name = 'a'"
+    note = rig.run(step)
+    assert ("had taken effect" in note) == took_effect
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    if "INDEX" in query:
+        assert rig.server.query(indexes) == ((2,),)
+    assert rig.run(step) == "done before"
+
+
+@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+def test_row_writes_are_no_structure(rig: Rig) -> None:
+    """A counter that rose for other reasons does not make an interrupted statement look done."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    rig.interrupted(step)
+    rig.server.query("INSERT INTO shop.a VALUES (50, 'fifty')")
+    rig.run(step)
+    assert rig.columns() == ["id", "more", "name"]
+
+
+def test_truncate_runs_again(rig: Rig) -> None:
+    """Of an interrupted TRUNCATE nothing can be seen; it runs again, for no later row has been written."""
+    step = rig.step("TRUNCATE TABLE `a`", TRUNCATE)
+    rig.interrupted(step)
+    rig.run(step)
+    assert rig.server.query("SELECT COUNT(*) FROM shop.a") == ((0,),)
+
+
+@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+def test_exchange_halts(rig: Rig) -> None:
+    """An interrupted EXCHANGE PARTITION stops with the way out; marked as done by hand, it does not run."""
+    rig.server.query(
+        "CREATE TABLE shop.p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))"
+    )
+    step = rig.step("ALTER TABLE `p` EXCHANGE PARTITION `p0` WITH TABLE `a`", EXCHANGE, "shop.p")
+    rig.interrupted(step)
+    with pytest.raises(DdlFailed, match=r"EXCHANGE PARTITION .* set its row .* to state 'done'"):
+        rig.run(step)
+    assert not rig.moved(step)
+    rig.server.query("UPDATE storage_consumer.ddl_journal SET state = 'done'")
+    assert rig.run(step) == "done before"
+    assert rig.moved(step)
+
+
+@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+def test_statement_that_still_runs(rig: Rig) -> None:
+    """While the server still executes an interrupted statement nothing is decided."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    rig.interrupted(step)
+    late = threading.Thread(target=rig.run_elsewhere, args=[step.definition.query])
+    with rig.server.connect(autocommit=False) as reader, reader.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.a")
+        late.start()
+        while not rig.database.is_running(step.definition.query):
+            time.sleep(0.01)
+        with pytest.raises(TargetUnavailable, match="is still running on the target"):
+            rig.run(step)
+        reader.rollback()
+    late.join()
+    assert "had taken effect" in rig.run(step)
+
+
+def test_refused(rig: Rig) -> None:
+    """A refused statement is noted with the server's answer, moves nothing, and is tried again at the next start."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT AFTER `nope`", ALTER)
+    with pytest.raises(DdlFailed, match=r"shop\.a: the target refused .*error 1054: .*`nope`.*start again"):
+        rig.run(step)
+    assert (rig.journalled(step), rig.moved(step)) == (FAILED, False)
+    rig.server.query("ALTER TABLE shop.a ADD COLUMN nope INT")
+    assert rig.run(step) == ""
+    assert (rig.journalled(step), rig.columns()) == (DONE, ["id", "more", "name", "nope"])
+
+
+def test_what_is_there_already_is_no_success(rig: Rig) -> None:
+    """Something of the same name that was there before is refused, also on the second try of a statement that did not run."""
+    rig.server.query("ALTER TABLE shop.a ADD COLUMN more VARCHAR(5)")
+    query = "ALTER TABLE `a` ADD COLUMN `more` INT, ADD COLUMN `most` INT"
+    step, interrupted = rig.step(query, ALTER), rig.step(query, ALTER)
+    with pytest.raises(DdlFailed, match="error 1060"):
+        rig.run(step)
+    rig.interrupted(interrupted)
+    with pytest.raises(DdlFailed, match="error 1060"):
+        rig.run(interrupted)
+    assert (rig.journalled(interrupted), rig.moved(interrupted)) == (FAILED, False)
+
+
+def test_drop_of_a_table_never_seen(rig: Rig) -> None:
+    """A DROP of a table that the bucket never showed is done where the target lacks it too; of a known one it is refused."""
+    step = rig.step("DROP TABLE `ghost`", DROP, "shop.ghost")
+    assert "1051" in rig.run(step, seen=False)
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    with pytest.raises(DdlFailed, match="error 1051"):
+        rig.run(rig.step("DROP TABLE `ghost`", DROP, "shop.ghost"), seen=True)
+
+
+def test_ensure_creates(rig: Rig) -> None:
+    """A structure without a statement is created where the target lacks it."""
+    step = rig.step("", 0, "shop.b")
+    assert "made from the columns" in rig.run(step)
+    assert (rig.columns("b"), rig.journalled(step)) == (["id", "name"], DONE)
+
+
+def test_ensure_leaves(rig: Rig) -> None:
+    """A structure that the target has, in whatever shape, is left alone."""
+    step = rig.step("", 0)
+    assert rig.run(step) == "the table is there"
+    assert (rig.journalled(step), rig.moved(step)) == (SKIPPED, True)
+    assert rig.server.query("SELECT * FROM shop.a") == ((1, "one"),)
+
+
+def test_interrupted_ensure(rig: Rig) -> None:
+    """An interrupted creation is completed."""
+    step = rig.step("", 0, "shop.b")
+    rig.interrupted(step, "CREATE TABLE")
+    rig.run(step)
+    rig.run(step)
+    assert (rig.columns("b"), rig.moved(step)) == (["id", "name"], True)
+
+
+def test_database_that_the_source_had_before(rig: Rig) -> None:
+    """A database whose CREATE is not in the bucket is made, with the source's default collation; one that is, is not."""
+    step = rig.step("CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(9))", CREATE, "old.t")
+    rig.run(step, ours=False)
+    assert rig.database.database_collation("old") == "utf8mb4_bin"
+    with pytest.raises(DdlFailed, match="error 1049"):
+        rig.run(rig.step("CREATE TABLE `t` (id INT PRIMARY KEY)", CREATE, "never.t"), ours=True)
+
+
+def test_statement_with_every_kind_of_sign(rig: Rig) -> None:
+    """Percent signs, colons, quotes and other scripts in a statement reach the server as they are."""
+    query = "ALTER TABLE `a` COMMENT '100% :x \\'q\\' %s 表'"
+    rig.run(rig.step(query, ALTER))
+    found = rig.server.query("SELECT table_comment FROM information_schema.tables WHERE table_schema = 'shop'")
+    assert found == (("100% :x 'q' %s 表",),)
+
+
+@pytest.mark.parametrize("action", ["DROP `name`", "RENAME `b`", "COMMENT 'x'", "ENGINE InnoDB", "FORCE"])
+def test_short_statements(rig: Rig, action: str) -> None:
+    """An ALTER TABLE of a few words runs."""
+    rig.run(rig.step(f"ALTER TABLE `a` {action}", ALTER))
+    assert rig.server.query("SELECT state FROM storage_consumer.ddl_journal") == ((DONE,),)
+
+
+def test_clock_is_that_of_the_source(rig: Rig) -> None:
+    """A default of the current time fills old rows with the time of the version, and the session's clock is let go again."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `at` TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)", ALTER)
+    rig.run(step)
+    rig.server.query("SET GLOBAL time_zone = '+00:00'")
+    found = rig.server.query("SELECT UNIX_TIMESTAMP(at) FROM shop.a")[0][0]
+    assert float(found) == (step.version >> 18) / 1000
+    assert abs(int(rig.database._rows("SELECT UNIX_TIMESTAMP() - UNIX_TIMESTAMP(SYSDATE())")[0][0])) < 5
