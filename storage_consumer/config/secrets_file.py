@@ -22,7 +22,7 @@ PASSWORD_VARIABLE = "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD"  # noqa: S105 - the v
 def write_secrets(secrets: Secrets) -> str:
     """Put the secrets in a new file with mode 0600 and return its path; `remove_secrets` removes it."""
     _remove_orphans()
-    handle, path = tempfile.mkstemp(prefix=f"{_PREFIX}{os.getpid()}-")
+    handle, path = tempfile.mkstemp(prefix=f"{_PREFIX}{_process_space()}-{os.getpid()}-")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         json.dump({field.name: getattr(secrets, field.name) for field in fields(secrets)}, file)
     return path
@@ -31,10 +31,30 @@ def write_secrets(secrets: Secrets) -> str:
 def _remove_orphans() -> None:
     """Remove what processes of this user that were killed have left behind."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+        space, _, rest = left.name.removeprefix(_PREFIX).partition("-")
+        owner = rest.partition("-")[0]
+        if space == _process_space() and owner.isdigit() and _is_gone(int(owner)):
             with suppress(OSError):
                 left.unlink()
+
+
+def _process_space() -> str:
+    """Tells whether a process number means the same process here: containers may share a folder for temporary files."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return "0"
+
+
+def _is_gone(process: int) -> bool:
+    """Whether no process has this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 def remove_secrets(path: str) -> None:

@@ -174,5 +174,13 @@ def _ours(fault: BaseException) -> StorageConsumerError:
         name, _, message = line.strip().partition(": ")
         if known := _FAILURES.get(name.rpartition(".")[2]):
             return known(message)
+    return StorageConsumerError(f"the Spark job failed: {_gist(text) or type(fault).__name__}")
+
+
+def _gist(text: str) -> str:
+    """The line of Spark's text that says most: the end of a Python traceback, else Spark's own account of the last failure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return StorageConsumerError("the Spark job failed: " + (lines[-1] if lines else type(fault).__name__))
+    if lines and not lines[-1].startswith(("at ", "...", "Caused by:")):
+        return lines[-1]
+    accounts = [line.partition("most recent failure: ")[2] for line in lines]
+    return next(filter(None, [*accounts, *lines]), "")
