@@ -200,15 +200,20 @@ class Renewal:
         """
         try:
             while not self._clock.wait(self._end, self._ttl / 3):
-                try:
-                    if not self._state.renew(self._ttl):
-                        self.lost.set()
-                        return
-                except TransientError as fault:
-                    _log.warning("retry", what="lease renewal", error=str(fault))
+                if not self._renewed():
+                    self.lost.set()
+                    return
         except BaseException:
             self.lost.set()
             raise
+
+    def _renewed(self) -> bool:
+        """Whether the lease is not known to be another's."""
+        try:
+            return self._state.renew(self._ttl)
+        except TransientError as fault:
+            _log.warning("retry", what="lease renewal", error=str(fault))
+            return True
 
     def stop(self) -> None:
         """End the thread."""

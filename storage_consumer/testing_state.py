@@ -205,19 +205,19 @@ class MemoryTarget:
 
     def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:  # noqa: ARG002 - a twin has no clock
         """Run one statement; `DdlFailed` where it does not fit what is there, or is not known."""
-        for pattern, run in self._statements:
-            if found := re.match(pattern, statement):
-                groups = found.groupdict()
-                try:
-                    run(TableName(schema=groups.get("a_schema") or schema, table=groups["a"]), found)
-                except _Refused as fault:
-                    number, text = fault.args
-                    if number in ignorable:
-                        return str(text)
-                    raise DdlFailed(f"error {number}: {text}") from fault
-                self._records.effects.append(statement)
-                return ""
-        raise DdlFailed(f"error 1064: {statement}")
+        matches = ((run, re.match(pattern, statement)) for pattern, run in self._statements)
+        run, found = next(((run, found) for run, found in matches if found), (None, None))
+        if run is None or found is None:
+            raise DdlFailed(f"error 1064: {statement}")
+        try:
+            run(TableName(schema=found.groupdict().get("a_schema") or schema, table=found["a"]), found)
+        except _Refused as fault:
+            number, text = fault.args
+            if number in ignorable:
+                return str(text)
+            raise DdlFailed(f"error {number}: {text}") from fault
+        self._records.effects.append(statement)
+        return ""
 
     def _create_database(self, name: TableName, found: re.Match[str]) -> None:
         if name.table in self._records.databases and "IF NOT EXISTS" not in found[0]:

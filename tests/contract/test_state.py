@@ -2,69 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.manager import Restart
 from storage_consumer.consumers.table_version import Finished
-from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError
-from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import DdlStep
-from storage_consumer.ports import TableProgress
-from storage_consumer.target.state import DONE, FAILED, PLANNED, SERIAL_SLOTS, SKIPPED, STARTED, StateStore
+from storage_consumer.errors import ConfigError, LeaseLost
+from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
-from tests.servers import DatabaseServer, quoted
+from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 
-BUCKET = "file:///some/bucket"
 LAST = (1 << 64) - 1
 """The highest TSO."""
 ODD = 'o\'dd "name" %s %% \\ :x `y` 表😀/t:b%(z)s'
 """Everything that a careless statement trips over; a table directory."""
 ODD_SCHEMA = "st'ate %s% :x `y`"
 NOTHING: dict[str, Any] = {"tables": (), "streams": {}, "checkpoint": 0, "storage_checkpoint": 0}
-
-
-class Rig:
-    """A target, handles on its state, and its clock."""
-
-    def __init__(self, new: Callable[[], StateStore | MemoryState], expire: Callable[[], None]) -> None:
-        """`expire`: have the lease run out by the database's clock."""
-        self._new = new
-        self._stack = ExitStack()
-        self.expire = expire
-
-    def handle(self) -> Any:
-        """A process's handle, nothing opened; closed at the end."""
-        state = self._new()
-        self._stack.callback(state.close)
-        return state
-
-    def owner(self, holder: str = "me") -> Any:
-        """A handle that holds the lease."""
-        state = self.handle()
-        state.open(BUCKET)
-        assert state.acquire(holder, 30) == ""
-        return state
-
-    def close(self) -> None:
-        """Close all handles."""
-        self._stack.close()
-
-
-def _real(server: DatabaseServer, schema: str = "storage_consumer") -> Rig:
-    downstream = Downstream(port=server.port, state_schema=schema)
-
-    def expire() -> None:
-        server.query(f"UPDATE {quoted(schema)}.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
-
-    return Rig(lambda: StateStore(downstream, ""), expire)
 
 
 @pytest.fixture(
@@ -82,30 +38,9 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
         found = Rig(lambda: MemoryState(records, clock), lambda: clock.advance(31))
     else:
         server = request.getfixturevalue("mysql" if request.param == "mysql" else "mariadb")
-        found = _real(server, ODD_SCHEMA if request.param == "odd" else "storage_consumer")
+        found = real_rig(server, ODD_SCHEMA if request.param == "odd" else "storage_consumer")
     yield found
     found.close()
-
-
-def progress(table_dir: str, checkpoint: int, state: str = "running", **more: Any) -> TableProgress:
-    """What is stored of a table."""
-    schema, _, table = table_dir.rpartition("/")
-    return TableProgress(table_dir=table_dir, schema=schema, table=table, checkpoint=checkpoint, state=state, **more)
-
-
-def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, query: str = "ALTER TABLE a") -> DdlStep:
-    """A statement in its place."""
-    schema, _, table = table_dir.rpartition("/")
-    definition = TableDefinition(
-        name=TableName(schema=schema, table=table),
-        version=TableVersion(version),
-        query=query,
-        ddl_type=5,
-        columns=(),
-        path=f"{table_dir}/meta/schema_{version}_{checksum}.json",
-        checksum=checksum,
-    )
-    return DdlStep(table_dir=table_dir, definition=definition)
 
 
 def writes(state: Any) -> list[Callable[[], object]]:
@@ -299,103 +234,3 @@ def test_statements_of_one_version_are_apart(rig: Rig) -> None:
     state.journal(statement(), DONE)
     for other in (statement("shop/b"), statement(version=6), statement(checksum=8)):
         assert state.journal_entry(other) is None
-
-
-# the real store only
-
-
-@pytest.mark.server
-def test_concurrent_first_starts(mariadb: DatabaseServer) -> None:
-    """Eight processes that start at once on an empty target all open, and exactly one gets the lease."""
-    rig = _real(mariadb)
-    states, barrier = [rig.handle() for _ in range(8)], threading.Barrier(8)
-    answers: list[object] = []
-
-    def start(number: int) -> None:
-        barrier.wait()
-        try:
-            states[number].open(BUCKET)
-            answers.append(states[number].acquire(f"p{number}", 30))
-        except StorageConsumerError as fault:
-            answers.append(fault)
-
-    threads = [threading.Thread(target=start, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    rig.close()
-    assert [a for a in answers if isinstance(a, Exception)] == []
-    assert answers.count("") == 1
-
-
-@pytest.mark.server
-def test_another_version(mariadb: DatabaseServer) -> None:
-    """A state of another version is refused before anything in it is touched."""
-    mariadb.query("CREATE DATABASE storage_consumer")
-    mariadb.query("CREATE TABLE storage_consumer.version (id INT PRIMARY KEY, version INT, more INT)")
-    mariadb.query("INSERT INTO storage_consumer.version VALUES (1, 99, 0)")
-    rig = _real(mariadb)
-    with pytest.raises(ConfigError, match=r"version 99, this program writes version 1: .*--state-schema"):
-        rig.handle().open(BUCKET)
-    rig.close()
-    assert mariadb.query("SHOW TABLES FROM storage_consumer") == (("version",),)
-
-
-@pytest.mark.server
-def test_lease_knows_no_time_zone(mariadb: DatabaseServer) -> None:
-    """Two processes whose sessions have different time zones see the same lease."""
-    zones = [StateStore(Downstream(port=mariadb.port, time_zone=zone), "") for zone in ("+10:00", "-10:00", "+00:00")]
-    for zone in zones:
-        zone.open(BUCKET)
-    assert zones[0].acquire("east", 30) == ""
-    assert [zone.acquire("west", 30) for zone in zones[1:]] == ["east", "east"]
-    mariadb.query("UPDATE storage_consumer.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
-    assert zones[1].acquire("west", 30) == ""
-    for zone in zones:
-        zone.close()
-
-
-@pytest.mark.server
-def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
-    """Where a later statement of a transaction fails, the earlier ones are taken back: journal and tables move together."""
-    rig = _real(mariadb)
-    state = rig.owner()
-    mariadb.query("ALTER TABLE storage_consumer.table_progress ADD CONSTRAINT few CHECK (checkpoint < 100)")
-    with pytest.raises(StorageConsumerError):
-        state.journal(statement(), DONE, tables=[progress("shop/a", 500)])
-    assert state.journal_entry(statement()) is None
-    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint < 100)")
-    with pytest.raises(StorageConsumerError):
-        state.save(
-            tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
-        )
-    assert state.load() == (Restart(), 0)
-    rig.close()
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
-def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureRequest) -> None:
-    """While a task's transaction holds a slot no window opens, but the lease is renewed; after its commit the slot is new."""
-    server: DatabaseServer = request.getfixturevalue(kind)
-    rig = _real(server)
-    state = rig.owner()
-    first = state.open_window(3, 0)
-    slots = server.query("SELECT slot, epoch, window_id FROM storage_consumer.slots ORDER BY slot")
-    assert slots == tuple((n, state.epoch, first) for n in range(-SERIAL_SLOTS, 3))
-    opened: list[int] = []
-    opening = threading.Thread(target=lambda: opened.append(state.open_window(3, 0)))
-    with server.connect(autocommit=False) as task, task.cursor() as cursor:
-        cursor.execute("SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE")
-        opening.start()
-        time.sleep(0.3)
-        assert opened == []
-        began = time.monotonic()
-        assert state.renew(30)
-        assert time.monotonic() - began < 2
-        task.commit()
-    opening.join(10)
-    assert opened == [first + 1]
-    assert server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots") == ((state.epoch, first + 1),)
-    rig.close()

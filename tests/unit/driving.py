@@ -26,7 +26,7 @@ from storage_consumer.testing_state import (
     Row,
     TargetRecords,
 )
-from tests.small_bucket import SmallBucket
+from tests.small_bucket import SmallBucket, row, ts
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
 
@@ -164,3 +164,32 @@ class World:
 def of(summary: RoundSummary, table: str) -> TableSummary:
     """One table's share of a round."""
     return next(one for one in summary.tables if one.table == table)
+
+
+def one_table() -> World:
+    """One table with one row up to tick 3."""
+    found = World()
+    found.bucket.create("shop.a")
+    found.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
+    found.bucket.metadata(ts(3))
+    return found
+
+
+def running(world: World, act: Callable[[int], None]) -> RoundSummary:
+    """Run until stop is requested; `act` is told before each pause between rounds how many there were."""
+    rounds = 0
+    wait = world.clock.wait
+
+    def between(event: threading.Event, seconds: float) -> bool:
+        nonlocal rounds
+        if event is world.stop.requested and threading.current_thread() is threading.main_thread():
+            rounds += 1
+            act(rounds)
+        return wait(event, seconds)
+
+    world.clock.wait = between  # type: ignore[method-assign] # the test looks in between
+    service = world.service()
+    try:
+        return service.run(world.stop)
+    finally:
+        service.close()

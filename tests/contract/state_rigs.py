@@ -1,0 +1,75 @@
+"""States under test, and short ways to say what is stored in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.model import TableDefinition, TableName, TableVersion
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.ports import TableProgress
+from storage_consumer.target.state import StateStore
+from storage_consumer.testing_state import MemoryState
+from tests.servers import DatabaseServer, quoted
+
+BUCKET = "file:///some/bucket"
+
+
+class Rig:
+    """A target, handles on its state, and its clock."""
+
+    def __init__(self, new: Callable[[], StateStore | MemoryState], expire: Callable[[], None]) -> None:
+        """`expire`: have the lease run out by the database's clock."""
+        self._new = new
+        self._stack = ExitStack()
+        self.expire = expire
+
+    def handle(self) -> Any:
+        """A process's handle, nothing opened; closed at the end."""
+        state = self._new()
+        self._stack.callback(state.close)
+        return state
+
+    def owner(self, holder: str = "me") -> Any:
+        """A handle that holds the lease."""
+        state = self.handle()
+        state.open(BUCKET)
+        assert state.acquire(holder, 30) == ""
+        return state
+
+    def close(self) -> None:
+        """Close all handles."""
+        self._stack.close()
+
+
+def real_rig(server: DatabaseServer, schema: str = "storage_consumer") -> Rig:
+    """The real store in one schema of a server."""
+    downstream = Downstream(port=server.port, state_schema=schema)
+
+    def expire() -> None:
+        server.query(f"UPDATE {quoted(schema)}.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
+
+    return Rig(lambda: StateStore(downstream, ""), expire)
+
+
+def progress(table_dir: str, checkpoint: int, state: str = "running", **more: Any) -> TableProgress:
+    """What is stored of a table."""
+    schema, _, table = table_dir.rpartition("/")
+    return TableProgress(table_dir=table_dir, schema=schema, table=table, checkpoint=checkpoint, state=state, **more)
+
+
+def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, query: str = "ALTER TABLE a") -> DdlStep:
+    """A statement in its place."""
+    schema, _, table = table_dir.rpartition("/")
+    definition = TableDefinition(
+        name=TableName(schema=schema, table=table),
+        version=TableVersion(version),
+        query=query,
+        ddl_type=5,
+        columns=(),
+        path=f"{table_dir}/meta/schema_{version}_{checksum}.json",
+        checksum=checksum,
+    )
+    return DdlStep(table_dir=table_dir, definition=definition)

@@ -1,0 +1,110 @@
+"""What only the state store on a real server has: transactions, locks, clocks, and others who do the same at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.table_version import Finished
+from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.target.state import DONE, SERIAL_SLOTS, StateStore
+from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
+from tests.servers import DatabaseServer
+
+pytestmark = pytest.mark.server
+
+
+def test_concurrent_first_starts(mariadb: DatabaseServer) -> None:
+    """Eight processes that start at once on an empty target all open, and exactly one gets the lease."""
+    rig = real_rig(mariadb)
+    states, barrier = [rig.handle() for _ in range(8)], threading.Barrier(8)
+    answers: list[object] = []
+
+    def start(number: int) -> None:
+        barrier.wait()
+        try:
+            states[number].open(BUCKET)
+            answers.append(states[number].acquire(f"p{number}", 30))
+        except StorageConsumerError as fault:
+            answers.append(fault)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rig.close()
+    assert [a for a in answers if isinstance(a, Exception)] == []
+    assert answers.count("") == 1
+
+
+def test_another_version(mariadb: DatabaseServer) -> None:
+    """A state of another version is refused before anything in it is touched."""
+    mariadb.query("CREATE DATABASE storage_consumer")
+    mariadb.query("CREATE TABLE storage_consumer.version (id INT PRIMARY KEY, version INT, more INT)")
+    mariadb.query("INSERT INTO storage_consumer.version VALUES (1, 99, 0)")
+    rig = real_rig(mariadb)
+    with pytest.raises(ConfigError, match=r"version 99, this program writes version 1: .*--state-schema"):
+        rig.handle().open(BUCKET)
+    rig.close()
+    assert mariadb.query("SHOW TABLES FROM storage_consumer") == (("version",),)
+
+
+def test_lease_knows_no_time_zone(mariadb: DatabaseServer) -> None:
+    """Two processes whose sessions have different time zones see the same lease."""
+    zones = [StateStore(Downstream(port=mariadb.port, time_zone=zone), "") for zone in ("+10:00", "-10:00", "+00:00")]
+    for zone in zones:
+        zone.open(BUCKET)
+    assert zones[0].acquire("east", 30) == ""
+    assert [zone.acquire("west", 30) for zone in zones[1:]] == ["east", "east"]
+    mariadb.query("UPDATE storage_consumer.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
+    assert zones[1].acquire("west", 30) == ""
+    for zone in zones:
+        zone.close()
+
+
+def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
+    """Where a later statement of a transaction fails, the earlier ones are taken back: journal and tables move together."""
+    rig = real_rig(mariadb)
+    state = rig.owner()
+    mariadb.query("ALTER TABLE storage_consumer.table_progress ADD CONSTRAINT few CHECK (checkpoint < 100)")
+    with pytest.raises(StorageConsumerError):
+        state.journal(statement(), DONE, tables=[progress("shop/a", 500)])
+    assert state.journal_entry(statement()) is None
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint < 100)")
+    with pytest.raises(StorageConsumerError):
+        state.save(
+            tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
+        )
+    assert state.load() == (Restart(), 0)
+    rig.close()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureRequest) -> None:
+    """While a task's transaction holds a slot no window opens, but the lease is renewed; after its commit the slot is new."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    state = rig.owner()
+    first = state.open_window(3, 0)
+    slots = server.query("SELECT slot, epoch, window_id FROM storage_consumer.slots ORDER BY slot")
+    assert slots == tuple((n, state.epoch, first) for n in range(-SERIAL_SLOTS, 3))
+    opened: list[int] = []
+    opening = threading.Thread(target=lambda: opened.append(state.open_window(3, 0)))
+    with server.connect(autocommit=False) as task, task.cursor() as cursor:
+        cursor.execute("SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE")
+        opening.start()
+        time.sleep(0.3)
+        assert opened == []
+        began = time.monotonic()
+        assert state.renew(30)
+        assert time.monotonic() - began < 2
+        task.commit()
+    opening.join(10)
+    assert opened == [first + 1]
+    assert server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots") == ((state.epoch, first + 1),)
+    rig.close()
