@@ -46,7 +46,8 @@ exit codes:
   2  wrong settings; nothing was touched
 
 signals:
-  SIGTERM or SIGINT: finish the transaction and end; a second one: abandon it and end. Both are safe.
+  SIGTERM or SIGINT: finish the running step, or call it off after a few seconds, and end with 0; a second one: abandon it
+  and end with 1. Both are safe.
 
 where a setting comes from, first wins:
   {PRECEDENCE}.

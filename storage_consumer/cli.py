@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 from typing import Any, Protocol
 
 from storage_consumer import arguments, display, telemetry
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, TableError
+from storage_consumer.errors import Abandoned, ConfigError, LeaseLost, StorageConsumerError, TableError
 from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary
 
 _log = telemetry.Log("cli")
+
+
+PATIENCE = 4.0
+"""Seconds that a running job may take to end after the first signal."""
+
+
+_LOOK_UP = 0.5
+"""Seconds."""
 
 
 class ExitCode(IntEnum):
@@ -80,6 +89,8 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
             )
         except ConfigError as error:
             return _misconfigured(error)
+        except Abandoned:
+            return _abandoned(asked=stop.abandoned.is_set())
         except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
             return _failed(error, abandoned=stop.abandoned.is_set())
     code = exit_code(summary, once=loaded.program.once)
@@ -88,19 +99,40 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
 
 
 def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
-    with consumer(**options) as running:
+    with consumer(**options) as running, _patience(stop, running):
         stop.on_abandon(running.abandon)
         return running.run_once(stop) if once else running.run(stop)
+
+
+@contextmanager
+def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
+    """After the first signal a long job is called off: what is committed by then stays, the rest is for the next start."""
+    ended = threading.Event()
+
+    def call_off() -> None:
+        stop.requested.wait()
+        if not ended.wait(PATIENCE):
+            running.abandon()
+
+    threading.Thread(target=call_off, name="patience", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def _in_a_thread(work: Callable[[], RoundSummary]) -> RoundSummary:
     """The outcome of `work` done in another thread.
 
     The main thread then does nothing but wait, so that it takes a signal at any time; and Spark takes SIGINT for itself only
-    where it is started in the main thread.
+    where it is started in the main thread. It looks up now and then, since a signal that comes right before it begins to wait
+    does not wake it.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
-        return worker.submit(work).result()
+        outcome = worker.submit(work)
+        while not wait([outcome], timeout=_LOOK_UP).done:
+            pass
+        return outcome.result()
 
 
 def _announce(loaded: Loaded) -> None:
@@ -142,11 +174,17 @@ def _misconfigured(error: ConfigError) -> int:
     return ExitCode.MISCONFIGURED
 
 
+def _abandoned(*, asked: bool) -> int:
+    """The end of a run whose job was called off: by a second signal, or some seconds after the first one."""
+    code = ExitCode.FAILED if asked else ExitCode.DONE
+    _log.warning("stopped", exit_code=int(code), reason="abandoned" if asked else "interrupted")
+    return code
+
+
 def _failed(error: Exception, *, abandoned: bool) -> int:
     code = ExitCode.FAILED
     if abandoned:
-        _log.warning("stopped", exit_code=int(code), reason="abandoned")
-        return code
+        return _abandoned(asked=True)
     if isinstance(error, LeaseLost):
         code = ExitCode.NOT_THE_WRITER
     elif isinstance(error, TableError):

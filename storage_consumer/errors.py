@@ -3,6 +3,7 @@
 StorageConsumerError
 ├── ConfigError            stop before anything is touched (exit code 2)
 ├── LeaseLost              another process is or became the writer (exit code 3)
+├── Abandoned              the running job was called off; the next start repeats it
 ├── TransientError         try again with back-off; after the limit the run ends (exit code 1)
 │   ├── StorageUnavailable
 │   └── TargetUnavailable
@@ -32,6 +33,10 @@ class ConfigError(StorageConsumerError):
 
 class LeaseLost(StorageConsumerError):
     """Another process holds the lease on this target state."""
+
+
+class Abandoned(StorageConsumerError):
+    """The running job was called off before it was finished; the next start repeats it."""
 
 
 class TransientError(StorageConsumerError):

@@ -62,6 +62,10 @@ EVENTS: dict[str, Event] = {
     "abandon_callback_failed": Event(meaning="Something could not be called off; harmless.", fields=("error",)),
     "failed": Event(meaning="The program ends because of this error.", fields=("error", "kind", "exit_code")),
     "spark_started": Event(meaning="A Spark session is there.", fields=("version", "master", "seconds", "reused")),
+    "spark_said": Event(
+        meaning="A line that Spark's JVM or a worker wrote to standard error; a warning where it tells of an error.",
+        fields=("text",),
+    ),
     "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
     "lease_waiting": Event(
         meaning="Another process is the writer; this one stands by.", fields=("holder", "epoch", "expires_in")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,7 +20,14 @@ from pyspark.sql import SparkSession
 from storage_consumer.config.secrets_file import secrets_from
 from storage_consumer.config.settings import Tuning
 from storage_consumer.decoding import decoder_for
-from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, StorageUnavailable, TargetUnavailable
+from storage_consumer.errors import (
+    Abandoned,
+    ConfigError,
+    LeaseLost,
+    StorageConsumerError,
+    StorageUnavailable,
+    TargetUnavailable,
+)
 from storage_consumer.pipeline import READ_BLOCK, FileReport, Place, WriteReport, read_files, write_bucket
 from storage_consumer.spark.session import open_session
 from storage_consumer.storage.fsspec_storage import open_storage
@@ -46,6 +54,8 @@ class SparkPipeline:
         self._owned = owned
         self._context: SparkContext = session.sparkContext
         self.cores: int = self._context.defaultParallelism
+        self._abandoned = False
+        self._tag = f"storage-consumer-{uuid.uuid4().hex}"
 
     @classmethod
     def open(cls, tuning: Tuning) -> SparkPipeline:
@@ -63,8 +73,9 @@ class SparkPipeline:
         return cls(session, owned=owned)
 
     def cancel(self) -> None:
-        """Give up the running job."""
-        self._context.cancelAllJobs()
+        """Give up the running job, and start no other."""
+        self._abandoned = True
+        self._context.cancelJobsWithTag(self._tag)
 
     def close(self) -> None:
         """Stop the session if it is ours."""
@@ -74,8 +85,11 @@ class SparkPipeline:
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; the reports of all files and of all tables in all buckets.
 
-        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did.
+        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did, and `Abandoned` after
+        `cancel`.
         """
+        if self._abandoned:
+            raise Abandoned
         context = self._context
         shared = context.broadcast(spec)
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
@@ -92,6 +106,7 @@ class SparkPipeline:
 
         groups = grouped(files, self.cores)
         told = _Told(progress, files_read, rows_read)
+        context.addJobTag(self._tag)
         try:
             reports: list[FileReport | WriteReport] = (
                 context.parallelize(groups, len(groups))
@@ -101,11 +116,16 @@ class SparkPipeline:
                 .collect()
             )
         except (Py4JError, PySparkException) as fault:
-            raise _ours(fault) from fault
+            raise self._meant(fault) from fault
         finally:
+            context.removeJobTag(self._tag)
             told.stop()
             shared.destroy()
         return reports
+
+    def _meant(self, fault: Exception) -> StorageConsumerError:
+        """What the failure of a job means."""
+        return Abandoned() if self._abandoned else _ours(fault)
 
 
 class _Told:

@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from storage_consumer.config.settings import Tuning
+from storage_consumer.spark.output import start_jvm
 
 _OURS = {
     "spark.ui.enabled": "false",
@@ -52,4 +53,6 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
         settings = _OURS | {"spark.executorEnv.PYTHONPATH": package}
         for key, value in settings.items():
             builder = builder.config(key, value)
+        if not submitted:
+            start_jvm(settings)
     return builder.getOrCreate(), not running

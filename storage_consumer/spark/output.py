@@ -1,0 +1,35 @@
+"""What Spark's JVM and its workers write to standard error, as events of our own log: one form, and no secret in it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from storage_consumer.telemetry import Log
+
+_log = Log("spark")
+_SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)")
+"""Spark also tells to which level it set its own log: ``"ERROR".``"""
+
+
+def start_jvm(settings: Mapping[str, str]) -> None:
+    """Start Spark's JVM with these settings and log what it says; nothing where this process has one already."""
+    if SparkContext._gateway is not None:  # noqa: SLF001 - the only way to ask
+        return
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE})  # type: ignore[no-untyped-call] # has no types
+    threading.Thread(target=say, args=(gateway.proc.stderr,), name="spark-output", daemon=True).start()
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - how SparkContext itself takes a gateway
+
+
+def say(lines: Iterable[bytes]) -> None:
+    """Log each line: one that tells of an error as a warning, the others for those who look for a fault."""
+    for line in lines:
+        text = line.decode("utf-8", "replace").rstrip()
+        if text:
+            (_log.warning if _SERIOUS.search(text) else _log.debug)("spark_said", text=text)
