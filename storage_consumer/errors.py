@@ -7,6 +7,7 @@ StorageConsumerError
 ├── TransientError         try again with back-off; after the limit the run ends (exit code 1)
 │   ├── StorageUnavailable
 │   └── TargetUnavailable
+│       └── TargetBusy     nothing took effect
 └── TableError             stop this table, the others go on (exit code 4 at the end)
     ├── MalformedSchemaFile
     ├── UndecodableRow
@@ -49,6 +50,10 @@ class StorageUnavailable(TransientError):
 
 class TargetUnavailable(TransientError):
     """The target database did not answer as it should."""
+
+
+class TargetBusy(TargetUnavailable):
+    """Others hold a lock that a statement needs; the statement did not take effect."""
 
 
 class TableError(StorageConsumerError):

@@ -284,7 +284,7 @@ def _write_table(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer:
             written = writer.write_events(work, _by_commit_ts(blocks))
         else:
             return _write_states(work, blocks, writer)
-    except TableError as fault:
+    except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
     return WriteReport(table=work.index, written=written)
 

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.consumers.table import HALTED, TableConsumer
+from storage_consumer.consumers.table import HALTED, LOST, TableConsumer
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.model import DataFile, TableDefinition, TableName
+from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import Ddl, DdlContext, RowPipeline, ServerFacts, State, TableProgress, Target
+from storage_consumer.reports import file_works, told
 from storage_consumer.storage.reader import Poll, StorageReader
 from storage_consumer.summary import Progress, RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
-from storage_consumer.work import FileWork, JobSpec, TableWork, TargetTable, table_work, unread_work
+from storage_consumer.work import JobSpec, TableWork, TargetTable, table_work, unread_work
 
 _log = Log("round")
-BUCKET_BYTES = 24 << 20
-"""File bytes that go through one write partition."""
+BUCKET_BYTES = {"csv": 24 << 20, "canal-json": 96 << 20}
+"""File bytes that go through one write partition: about the same rows, since a canal-json message repeats all names."""
 MOST_PARTITIONS = 2_000
 
 
@@ -89,6 +90,8 @@ class Round:
         while self._goes_on() and (wave := parts.manager.next_wave(self.storage_checkpoint, settled=settled)):
             if wave.rows:
                 self._write_rows(wave.rows)
+            elif wave.ddls:
+                parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
             for step in (step for group in wave.ddls for step in group):
                 if not self._goes_on():
                     break
@@ -133,7 +136,12 @@ class Round:
         for warning in (warning for definition in definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
         parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
-        parts.manager.vanished(poll.vanished)
+        lost = parts.manager.vanished(poll.vanished)
+        self.streams |= parts.manager.rewound()
+        if lost or self.streams:
+            stored = [self._progress_of(table) for table in lost]
+            parts.state.save(tables=stored, streams=self.streams, checkpoint=0, storage_checkpoint=0)
+            self.streams = {}
         for table_dir, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
             waited = parts.config.tuning.gap_timeout
             self._halt(
@@ -150,7 +158,7 @@ class Round:
         if not works:
             return
         parts = self.parts
-        files = [file for step, work in works for file in _file_works(step, work.index)]
+        files = [file for step, work in works for file in file_works(step, work.index)]
         partitions = self._partitions(sum(file.file.stored.size for file in files), works)
         spec = JobSpec(
             upstream=parts.config.upstream,
@@ -200,7 +208,7 @@ class Round:
         if wish := self.parts.config.tuning.partitions:
             return wish
         cores = self.parts.pipeline.cores
-        by_size = -(-size // BUCKET_BYTES)
+        by_size = -(-size // BUCKET_BYTES[self.parts.config.upstream.protocol])
         few = min(cores, max(len(works), -(-size // (1 << 20))))
         return int(min(MOST_PARTITIONS, max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)))
 
@@ -213,7 +221,7 @@ class Round:
         for file in files.values():
             self.skipped["row: repeated delivery"] += file.duplicates
             self.skipped["row: beyond the storage checkpoint"] += file.later
-        errors = [_told(r, step) for r in reports if r.error]
+        errors = [told(r, step) for r in reports if r.error]
         if errors:
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
                 self.parts.manager.wait(step.table_dir, errors[0])
@@ -242,7 +250,7 @@ class Round:
             schema=table.name.schema,
             table=table.name.table,
             checkpoint=table.checkpoint,
-            state=self.parts.manager.state_of(table),
+            state=LOST if table.lost else self.parts.manager.state_of(table),
             follows=table.state != HALTED and table.checkpoint >= self.parts.manager.stored_checkpoint,
             error=table.error,
         )
@@ -255,9 +263,16 @@ class Round:
         touched = manager.touched(step)
         if any(manager.tables[table_dir].is_in_the_way_of(step.version) for table_dir in touched):
             return  # an earlier statement of the same version stopped one of its tables
+        if late := manager.beyond(step):
+            self._halt(
+                step.table_dir,
+                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it could not "
+                "be read; settle both by hand, then note it as done in the state schema's ddl_journal",
+            )
+            return
         self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
         context = DdlContext(
-            database_is_ours=manager.creates_database(step.name.schema),
+            database_is_ours=manager.creates_database(step),
             table_was_seen=manager.has_earlier(step),
         )
         moved = manager.moved_by(step)
@@ -321,25 +336,3 @@ class Round:
             skipped={reason: count for reason, count in self.skipped.items() if count},
             tables=tuple(sorted(tables, key=lambda t: t.table)),
         )
-
-
-def _told(report: FileReport | WriteReport, step: RowStep) -> str:
-    """A report's error, with the place in the bucket that a refused row came from."""
-    if isinstance(report, WriteReport) and report.commit_ts:
-        path = _in_sequence(step)[report.rank].stored.path
-        return f"{report.error} (row {report.row} of {path}, commit ts {report.commit_ts})"
-    return report.error
-
-
-def _in_sequence(step: RowStep) -> list[DataFile]:
-    """The files of one table in its sequence: a file's rank is its place here."""
-    return sorted(step.files, key=lambda file: (file.version, file.order))
-
-
-def _file_works(step: RowStep, index: int) -> Iterable[FileWork]:
-    """The files of one table with their ranks in its sequence."""
-    last: dict[str, int] = {}
-    for file in step.files:
-        last[file.stream] = max(last.get(file.stream, 0), file.number)
-    for rank, file in enumerate(_in_sequence(step)):
-        yield FileWork(table=index, file=file, rank=rank, newest=file.number == last[file.stream])

@@ -65,6 +65,7 @@ class ConsumerService:
             if not self._acquire(stop, standby=standby):
                 return None
             self._renewal = Renewal(self._state, tuning.lease_ttl, self._clock)
+        self._state.open_window(0, 0)  # what late tasks of an earlier owner or round wrote is done, nothing more comes
         restart, self._storage_floor = self._state.load()
         self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout))
         self._parts.reader.resume(self._storage_floor)

@@ -1,8 +1,4 @@
-"""Twins of what the driver asks of a target: its state, its structure and DDL, and the job that writes rows.
-
-All are handles on `TargetRecords`, which outlive them as a target outlives the processes that work on it: a test that starts
-over makes new handles on the same records.
-"""
+"""Twins of the target for the driver: state, structure, DDL and job, all handles on `TargetRecords`, which outlive them."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import ServerFacts, TableProgress
 from storage_consumer.storage.reader import Storage
 from storage_consumer.summary import Progress
-from storage_consumer.target.state import DONE, SKIPPED, JournalEntry
+from storage_consumer.target.journal import DONE, SKIPPED, JournalEntry
 from storage_consumer.work import FileWork, JobSpec, TableWork, TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
@@ -202,6 +198,9 @@ class MemoryTarget:
         """The structure of tables or databases as text."""
         structures, databases = self._records.structures, self._records.databases
         return repr([structures.get(n.folded()) if n.table else n.schema in databases for n in sorted(set(names))])
+
+    def fence_ddl(self) -> None:
+        """One process, one connection: nobody else can."""
 
     def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:  # noqa: ARG002 - a twin has no clock
         """Run one statement; `DdlFailed` where it does not fit what is there, or is not known."""

@@ -210,7 +210,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, protocol: Protoco
         serial=len(target.unique_keys) > 1,
         written=written,
         key=key,
-        versions={int(d.version): _version(d, step.window, target, written, key) for d in step.definitions},
+        versions={int(d.version): _version(d, step.window, target, written, key, protocol) for d in step.definitions},
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
     )
 
@@ -315,11 +315,12 @@ def _version(
     target: TargetTable,
     written: tuple[WireColumn, ...],
     key: tuple[KeyPart, ...],
+    protocol: Protocol,
 ) -> VersionWork:
     """One version directory against the target's table as it is now."""
     layout = row_layout(definition, target.virtual)
     places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
-    misfit = _misfit(layout, target)
+    misfit = _misfit(layout, target) or _other_kinds(layout, written, protocol)
     if keyless := sorted(p.column.name for p in key if p.column.name.casefold() not in places):
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
     return VersionWork(
@@ -330,6 +331,13 @@ def _version(
         unique=() if misfit or key else _nullable_keys(target, places),
         misfit=misfit,
     )
+
+
+def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:
+    """Which columns this directory's rows write in another form than the structure in force, or an empty text."""
+    forms = {c.name.casefold(): wire_kind(c, protocol) for c in layout.columns}
+    other = sorted(c.name for c in written if forms.get(c.name.casefold(), c.kind) is not c.kind)
+    return f"the rows hold another type of value than the structure in force: {', '.join(other)}" if other else ""
 
 
 def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[int, ...], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -14,6 +14,11 @@ from storage_consumer.model import DataFile, TableDefinition, TableName
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave
 from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, renamed, touched_dirs
+
+_VANISHED = (
+    "a data file of this table vanished before it was read: data was lost at the source. Give the table a fresh copy, or "
+    "restore the file, then set its row in the state schema's table_progress to state 'running' and start again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class Restart:
     """Table directories that do not follow the checkpoint of the whole: halted, or not caught up since they were."""
     dropped: frozenset[str] = frozenset()
     """Table directories whose table did not exist any more."""
+    lost: frozenset[str] = frozenset()
+    """Table directories of which a file vanished before it was read: only an operator can let them go on."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Stream → how far it is finished."""
     journalled: frozenset[tuple[str, int, int]] = frozenset()
@@ -48,7 +55,8 @@ class ConsumerManager:
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)
         self._dispatched = False
-        self._created_schemas: set[str] = set()
+        self._rewound: dict[str, Finished] = {}
+        self._created_schemas: dict[str, int] = {}
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
 
     # (2) dispatch: new files to their tables
@@ -62,10 +70,17 @@ class ConsumerManager:
             table.define(definition)
             self._enlist(table, definition)
             if definition.ddl_type == CREATE_SCHEMA:
-                self._created_schemas.add(definition.name.schema.casefold())
+                name = definition.name.schema.casefold()
+                self._created_schemas[name] = min(
+                    definition.version, self._created_schemas.get(name, definition.version)
+                )
         for file in files:
-            if not self._table(file.table_dir).offer(file, again=self._dispatched):
+            table = self._table(file.table_dir)
+            finished = table.finished(file)
+            if not table.offer(file, again=self._dispatched):
                 self.finished_files += 1
+            elif file.number <= finished.upto:
+                self._rewound[file.stream] = table.finished(file)
         self._dispatched = True
 
     def _table(self, table_dir: str) -> TableConsumer:
@@ -75,6 +90,8 @@ class ConsumerManager:
             follows = 0 if table_dir in self._restart.behind else self.stored_checkpoint
             table = TableConsumer(table_dir, max(own, follows), self._done)
             table.dropped = table_dir in self._restart.dropped
+            if table_dir in self._restart.lost:
+                table.state, table.error = HALTED, _VANISHED
             self.tables[table_dir] = table
             self._touches.clear()
         return self.tables[table_dir]
@@ -88,6 +105,12 @@ class ConsumerManager:
         if ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
             self._pending[step.identity] = step
             self._touches.clear()
+        elif not ensure and step.version < table.checkpoint and step.identity not in self._ran:
+            self.halt(
+                table.table_dir,
+                f"the DDL of {definition.path} turned up after rows beyond it had been applied; run it by hand if it is due "
+                "(its rows are as the source wrote them), then note it as done in the state schema's ddl_journal",
+            )
 
     # (2) plan: the next wave
 
@@ -117,12 +140,24 @@ class ConsumerManager:
                 steps.append(step)
             else:
                 table.advance(target)
-        if steps:
+        if steps := self._without_twins(steps):
             return Wave(rows=tuple(steps), ddls=())
         positions = {
             d: Position(checkpoint=t.checkpoint, blocked=t.blocked, first=t.first) for d, t in self.tables.items()
         }
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, settled=settled))
+
+    def _without_twins(self, steps: Sequence[RowStep]) -> list[RowStep]:
+        """Stop tables that are stored under several paths at once, which differ in case: their order would be lost."""
+        by_name: dict[TableName, list[RowStep]] = defaultdict(list)
+        for step in steps:
+            by_name[step.name.folded()].append(step)
+        for twins in by_name.values():
+            if len(twins) > 1:
+                paths = " and ".join(sorted(step.table_dir for step in twins))
+                for step in twins:
+                    self.halt(step.table_dir, f"one table is stored under {paths}: their rows can't be put in order")
+        return [step for step in steps if not self.tables[step.table_dir].blocked]
 
     def _with_touches(self) -> list[PendingDdl]:
         """The DDL that have not run, each with the tables that it touches."""
@@ -136,10 +171,21 @@ class ConsumerManager:
 
     def touched(self, step: DdlStep) -> frozenset[str]:
         """The table directories that a pending DDL is a barrier for."""
-        self._with_touches()
+        if step.identity not in self._touches:
+            self._with_touches()
         return self._touches[step.identity]
 
     # (6) acknowledge: what was done
+
+    def beyond(self, step: DdlStep) -> list[str]:
+        """Tables that a statement touches though they have been applied beyond it; there are none unless it came late."""
+        tables = (self.tables[table_dir] for table_dir in sorted(self.touched(step)))
+        return [str(t.name) for t in tables if t.checkpoint > step.version and 0 < t.first <= step.version]
+
+    def rewound(self) -> dict[str, Finished]:
+        """Streams of which a finished file has changed since the last call, as they are to be stored."""
+        rewound, self._rewound = self._rewound, {}
+        return rewound
 
     def rows_applied(self, step: RowStep) -> None:
         """All rows of the step's window are in the target."""
@@ -196,11 +242,13 @@ class ConsumerManager:
             if table.state == WAITING:
                 table.state, table.error = RUNNING, ""
 
-    def vanished(self, files: Iterable[DataFile]) -> None:
-        """Files that are no longer stored; a table waits for those that were not finished."""
+    def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
+        """Files that are no longer stored; a table waits for those that were not finished. The tables that lost one now."""
+        lost = {}
         for file in files:
-            if file.table_dir in self.tables:
-                self._table(file.table_dir).version(file.version).forget(file)
+            if file.table_dir in self.tables and self._table(file.table_dir).version(file.version).forget(file):
+                lost[file.table_dir] = self.tables[file.table_dir]
+        return list(lost.values())
 
     # what is known
 
@@ -233,9 +281,9 @@ class ConsumerManager:
             stuck |= dict.fromkeys((table.table_dir for table in tables), why)
         return stuck
 
-    def creates_database(self, schema: str) -> bool:
-        """Whether the bucket has the statement that made the database."""
-        return schema.casefold() in self._created_schemas
+    def creates_database(self, step: DdlStep) -> bool:
+        """Whether the bucket has a statement that made the step's database before it."""
+        return self._created_schemas.get(step.name.schema.casefold(), step.version + 1) <= step.version
 
     def has_earlier(self, step: DdlStep) -> bool:
         """Whether the bucket has an earlier structure of the statement's table."""

@@ -10,7 +10,7 @@ from storage_consumer.model import DataFile, TableDefinition, TableName, Window
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE
 
-RUNNING, WAITING, HALTED, DROPPED = "running", "waiting", "halted", "dropped"
+RUNNING, WAITING, HALTED, DROPPED, LOST = "running", "waiting", "halted", "dropped", "lost"
 
 
 class TableConsumer:
@@ -42,6 +42,11 @@ class TableConsumer:
         """Lowest version known of it, with or without a schema file; 0 while none is."""
         return min(self.versions, default=0)
 
+    @property
+    def lost(self) -> bool:
+        """Whether a file vanished that had been listed and not been finished."""
+        return any(stream.lost for version in self.versions.values() for stream in version.streams.values())
+
     def is_in_the_way_of(self, version: int) -> bool:
         """Whether a DDL with this version has to wait since this table stands still before it."""
         return self.blocked and version >= self.first
@@ -60,6 +65,11 @@ class TableConsumer:
     def offer(self, file: DataFile, *, again: bool) -> bool:
         """Take a data file; False if an earlier run finished it."""
         return self.version(file.version).offer(file, again=again)
+
+    def finished(self, file: DataFile) -> Finished:
+        """How far the stream of a file is finished."""
+        streams = self.versions[file.version].streams if file.version in self.versions else {}
+        return streams[file.stream].finished if file.stream in streams else self._done.get(file.stream, Finished())
 
     def needs_table_before(self, definition: TableDefinition) -> bool:
         """Whether a structure without a statement is the first that is known of this table, or of it since a DROP."""

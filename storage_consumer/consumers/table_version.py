@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile, TableDefinition
+from storage_consumer.planning.touches import renamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +117,8 @@ class TableVersionConsumer:
         return self.definition is not None and self.definition.is_ddl
 
     def define(self, definition: TableDefinition) -> None:
-        """Take the structure; of two files with one version the one with a statement counts."""
-        if self.definition is None or definition.is_ddl or not self.definition.is_ddl:
+        """Take the structure; of two files with one version the one whose statement leads to this very table counts."""
+        if self.definition is None or _fits(definition) >= _fits(self.definition):
             self.definition = definition
 
     def offer(self, file: DataFile, *, again: bool) -> bool:
@@ -154,6 +155,17 @@ class TableVersionConsumer:
             if number := _missing(streams):
                 return f"file number {number} in {key.partition('|')[0]}"
         return ""
+
+
+def _fits(definition: TableDefinition) -> int:
+    """How well a schema file tells the structure of the table whose directory it is in.
+
+    After a cycle of renames a directory can hold two files of one version; the rows fit the one that gave the table its name.
+    """
+    if not definition.is_ddl:
+        return 0
+    pair = renamed(definition)
+    return 2 if pair is not None and pair[1] == definition.name.folded() else 1
 
 
 def _missing(streams: Sequence[FileStream]) -> int:

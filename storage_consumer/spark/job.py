@@ -186,6 +186,7 @@ def _write(spec: JobSpec, partition: int, items: Iterable[tuple[Place, Any]]) ->
     writer = TargetWriter(spec, secrets_from(spec.secrets_file).password, partition)
     try:
         yield from write_bucket(items, {table.index: table for table in spec.tables}, writer)
+        writer.finish()
     finally:
         writer.close()
 

@@ -6,12 +6,13 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 import pymysql.err
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import DdlFailed
+from storage_consumer.errors import DdlFailed, TableError, TargetBusy, TargetUnavailable, TransientError
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName
 from storage_consumer.ports import ServerFacts
 from storage_consumer.target.connection import Connection, connect, translating
@@ -23,6 +24,7 @@ _COUNTER = re.compile(r"(?m)^(\) ENGINE=\w+) AUTO_INCREMENT=\d+")
 """Rows and restarts of the server change it too, so it says nothing of a statement."""
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051))
 _CHUNK = 500
+_LOCK_TRIES = 10
 
 
 class TargetDatabase:
@@ -194,6 +196,23 @@ class TargetDatabase:
         )
         return any(_text(info).strip() == statement.strip() for (info,) in rows)
 
+    def fence_ddl(self) -> None:
+        """Make this connection the only one of this state schema that may run a DDL.
+
+        The lock lives as long as the connection. A paused former owner still has one, and could wake with its statement: so
+        the connection that holds the lock is ended first. Raises `TargetUnavailable` where that does not succeed.
+        """
+        name = "storage_consumer:" + hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32]
+        for _ in range(_LOCK_TRIES):
+            if self._rows("SELECT GET_LOCK(%s, 1)", (name,))[0][0] == 1:
+                return
+            holder = self._rows("SELECT IS_USED_LOCK(%s)", (name,))[0][0]
+            if holder is not None:
+                with suppress(TableError, TransientError):  # it may be gone by now
+                    self._rows(f"KILL {int(holder)}")
+        message = "another connection holds the lock for DDL on the target and could not be ended"
+        raise TargetUnavailable(message)
+
     def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
         """Run one statement with `schema` as default database (empty: none) and the clock at the time of `version`.
 
@@ -211,7 +230,10 @@ class TargetDatabase:
             connection.select_db(self._downstream.state_schema)  # a later statement may drop the database
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
             self.close()
-            if is_connection_loss(fault) or is_conflict(fault):
+            if is_conflict(fault):
+                message = f"running a DDL: {described(fault)}"
+                raise TargetBusy(message) from fault
+            if is_connection_loss(fault):
                 raise translated(fault, "running a DDL") from fault
             if number_of(fault) in ignorable:
                 return described(fault)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from storage_consumer.errors import DdlFailed, TargetUnavailable
+from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.planning.touches import DROP_TABLE, mentioned_names
@@ -19,7 +19,7 @@ from storage_consumer.sql_text import has_words, quote, tokens
 from storage_consumer.target.connection import escape
 from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns
 from storage_consumer.target.faults import ALREADY_DONE
-from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
+from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
 from storage_consumer.work import TargetTable
 
 _NO_SUCH_TABLE = frozenset((1051,))
@@ -43,6 +43,9 @@ class Structure(Protocol):
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """Tells two structures of these tables apart."""
         ...
+
+    def fence_ddl(self) -> None:
+        """Keep every other owner's connection from running a DDL."""
 
     def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
         """Run one statement."""
@@ -119,6 +122,7 @@ class DdlRunner:
     def _once(self, step: DdlStep, action: DdlAction, entry: JournalEntry | None, context: DdlContext) -> str:
         """Run the statement unless it took effect; returns what was found."""
         names = self._names(step)
+        self._database.fence_ddl()
         interrupted = entry is not None and entry.state == STARTED
         if interrupted and entry is not None:
             if self._database.is_running(action.statement):
@@ -135,6 +139,9 @@ class DdlRunner:
         try:
             answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
             self._refuse_if_not_ours(answer, names, "" if unseen else before)
+        except TargetBusy:
+            self._state.journal(step, PLANNED, statement=action.statement, structure_before=before)
+            raise
         except DdlFailed as fault:
             self._state.journal(step, FAILED, note=str(fault))
             message = (

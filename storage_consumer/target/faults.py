@@ -6,10 +6,13 @@ import pymysql.err
 
 from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
 
-CONFLICTS = frozenset((1205, 1213))
-"""Lock wait timeout, deadlock: the whole transaction is played again."""
+CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8022, 8028, 9005, 9007))
+"""Lock wait timeout, deadlock, write conflict, and TiDB's ways to say so: the whole transaction is played again."""
 _CONNECTION = frozenset(
-    (0, 1040, 1053, 1129, 1152, 1159, 1160, 1161, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031)
+    (
+        *(0, 1040, 1047, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 1969),
+        *(2002, 2003, 2006, 2013, 2014, 2055, 4031, 9001, 9002, 9003),
+    )
 )
 _READ_ONLY = frozenset((1290, 1792, 1836))
 _FULL = frozenset((1021, 1114, 3, 28))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlalchemy import create_engine, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
@@ -20,28 +19,22 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.table import LOST
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import TableProgress
 from storage_consumer.sql_text import quote
+from storage_consumer.target.batches import batched
 from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect
 from storage_consumer.target.faults import translated
+from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
 from storage_consumer.target.state_tables import STATE_VERSION, StateTables
 
-PLANNED, STARTED, DONE, SKIPPED, FAILED = "planned", "started", "done", "skipped", "failed"
+_CHUNK = 1_000
 SERIAL_SLOTS = 16
 """Slots beyond those of the partitions, for tables whose write transactions queue."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
-    """What the journal says of one statement."""
-
-    state: str
-    structure_before: str
-    note: str
 
 
 class StateStore:
@@ -177,6 +170,7 @@ class StateStore:
             tables={row.table_dir: row.checkpoint for row in progress},
             behind=frozenset(row.table_dir for row in progress if not row.follows),
             dropped=frozenset(row.table_dir for row in progress if row.state == "dropped"),
+            lost=frozenset(row.table_dir for row in progress if row.state == LOST),
             done={row.stream: Finished(upto=row.done_upto, tag=row.tag) for row in files},
             journalled=frozenset((row.table_dir, row.version, row.checksum) for row in journal),
         )
@@ -209,9 +203,11 @@ class StateStore:
             window_id = connection.execute(select(tables.feed.c.window_id)).scalar_one()
             there = connection.execute(select(func.count()).select_from(tables.slots)).scalar_one()
             wanted = partitions + SERIAL_SLOTS
-            if missing := [{"slot": n - SERIAL_SLOTS, "epoch": 0, "window_id": 0} for n in range(there, wanted)]:
+            closed = {"epoch": 0, "window_id": 0, "attempt": "", "finished": False}
+            if missing := [{"slot": n - SERIAL_SLOTS, **closed} for n in range(there, wanted)]:
                 connection.execute(insert(tables.slots), missing)
-            connection.execute(update(tables.slots).values(epoch=self.epoch, window_id=window_id))
+            fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}
+            connection.execute(update(tables.slots).values(fresh))
         return int(window_id)
 
     def save(
@@ -226,9 +222,9 @@ class StateStore:
         feed = self._tables.feed
         with self._owned("storing the progress") as connection:
             self._put_tables(connection, tables)
-            if streams:
+            for some in batched(streams.items(), _CHUNK):
                 statement = insert(self._tables.files).values(
-                    [{"stream": name, "done_upto": done.upto, "tag": done.tag} for name, done in streams.items()]
+                    [{"stream": name, "done_upto": done.upto, "tag": done.tag} for name, done in some]
                 )
                 new = statement.inserted
                 connection.execute(statement.on_duplicate_key_update(done_upto=new.done_upto, tag=new.tag))
@@ -286,8 +282,8 @@ class StateStore:
             }
             for table in tables
         ]
-        if rows:
-            statement = insert(self._tables.tables).values(rows)
+        for some in batched(rows, _CHUNK):
+            statement = insert(self._tables.tables).values(some)
             new = statement.inserted
             connection.execute(
                 statement.on_duplicate_key_update(

@@ -51,7 +51,14 @@ class StateTables:
             "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _text("tag")
         )
         self.journal = self._table("ddl_journal", *_journal_columns())
-        self.slots = self._table("slots", _number("slot"), _tso("epoch"), _tso("window_id"))
+        self.slots = self._table(
+            "slots",
+            _number("slot"),
+            _tso("epoch"),
+            _tso("window_id"),
+            Column("attempt", String(32), nullable=False),
+            Column("finished", BOOLEAN, nullable=False),
+        )
 
     def _table(self, name: str, *columns: Column[Any]) -> Table:
         return Table(

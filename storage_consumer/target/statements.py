@@ -19,6 +19,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _DIGITS = re.compile(r"\d+", re.ASCII)
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
 _NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
+_FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
 
 
@@ -111,7 +112,7 @@ def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
     if column.type == "YEAR":
         return _checked(_DIGITS, text, column).lstrip("0") or "0"
     if column.type == "FLOAT":
-        return f"CAST({_checked(_NUMBER, text, column)} AS FLOAT)"
+        return f"CAST({_float(text, column)} AS FLOAT)"
     value = literal(text, column, escape)
     return value if part.prefix is None else f"LEFT({value}, {part.prefix})"
 
@@ -124,9 +125,17 @@ def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
         return f"x'{_checked(_HEX, text, column)}'"
     if column.kind is WireKind.UNSIGNED:
         return _checked(_DIGITS, text, column)
+    if column.type in _FLOATS:
+        return _float(text, column)
     if column.type in _NUMERIC:
         return _checked(_NUMBER, text, column)
     return f"'{escape(text)}'"
+
+
+def _float(text: str, column: WireColumn) -> str:
+    """A float, always with an exponent: without one it would be a DECIMAL literal, which is cut at 81 digits."""
+    checked = _checked(_NUMBER, text, column)
+    return checked if "e" in checked.lower() else f"{checked}e0"
 
 
 def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
@@ -158,7 +167,7 @@ def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str
     if column.type == "YEAR":
         return f"{name} = {_checked(_DIGITS, text, column).lstrip('0') or '0'}"
     if column.type == "FLOAT":
-        return f"{name} = CAST({_checked(_NUMBER, text, column)} AS FLOAT)"
+        return f"{name} = CAST({_float(text, column)} AS FLOAT)"
     if column.kind is WireKind.TEXT and column.type in _TEXTS:
         return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) = CAST('{escape(text)}' AS BINARY)"
     return f"{name} = {literal(text, column, escape)}"

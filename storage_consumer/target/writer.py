@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import pymysql.err
 
-from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.checkpoint import is_applied
+from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.sql_text import quote
+from storage_consumer.target.batches import batches, pause
 from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal, translated
 from storage_consumer.target.state import SERIAL_SLOTS
@@ -40,6 +41,13 @@ class TargetWriter:
         self._connection: Connection | None = None
         self._statement_size = min(TRANSACTION_SIZE, spec.max_packet // 8)
         self._json_equals = ""
+        self._attempt = uuid.uuid4().hex
+        self._claimed = False
+
+    def finish(self) -> None:
+        """Nothing more comes from this task: no other attempt of it may write in this window."""
+        if self._claimed:
+            self._in_transaction("finishing a task", lambda: self._check_slot() or self._mark_slot("finished = 1"))
 
     def close(self) -> None:
         """Close the connection."""
@@ -51,9 +59,9 @@ class TargetWriter:
     def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
         """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
         written = 0
-        for batch in _batches(deletes, TRANSACTION_ROWS, TRANSACTION_SIZE):
+        for batch in batches(deletes, TRANSACTION_ROWS, TRANSACTION_SIZE):
             written += self._transaction(work, partial(self._delete, work, batch))
-        for batch in _batches(upserts, TRANSACTION_ROWS, TRANSACTION_SIZE):
+        for batch in batches(upserts, TRANSACTION_ROWS, TRANSACTION_SIZE):
             written += self._transaction(work, partial(self._upsert, work, batch))
         return written
 
@@ -62,7 +70,7 @@ class TargetWriter:
         written = 0
         for upsert, rows in ordered:
             write = self._upsert if upsert else self._delete
-            for batch in _batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
+            for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
                 written += self._transaction(work, partial(write, work, batch))
         return written
 
@@ -84,12 +92,12 @@ class TargetWriter:
         """One transaction of a keyless table: its checkpoint goes to `until` (inclusive) with the rows."""
 
         def write() -> int:
-            if self._stored_checkpoint(work) >= until:
-                return 0  # the answer to an earlier try was lost, not the transaction
+            stored = self._stored_checkpoint(work)  # an earlier try whose answer was lost, or another writer, was here
             written = 0
             for commit_ts, events in groups:
-                written += self._write_group(work, commit_ts, events)
-            self._store_checkpoint(work, until)
+                if not is_applied(commit_ts, stored):
+                    written += self._write_group(work, commit_ts, events)
+            self._store_checkpoint(work, max(until, stored))
             return written
 
         return self._transaction(work, write)
@@ -105,7 +113,7 @@ class TargetWriter:
                 )
                 raise RowRefused(message)
         verb = "REPLACE" if work.replaces else "INSERT"
-        for batch in _batches([line for upsert, line in events if upsert], STATEMENT_ROWS, self._statement_size):
+        for batch in batches([line for upsert, line in events if upsert], STATEMENT_ROWS, self._statement_size):
             self._write(work, batch, partial(write_rows, verb, work, escape=escape))
         return len(events)
 
@@ -115,14 +123,14 @@ class TargetWriter:
         """Delete keys that may or may not be there."""
         return sum(
             self._write(work, batch, partial(delete_keys, work, escape=escape), key_only=True)
-            for batch in _batches(rows, STATEMENT_ROWS, self._statement_size)
+            for batch in batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
     def _upsert(self, work: TableWork, rows: Sequence[str]) -> int:
         """Replace rows by key, by LOAD DATA where that may be and raised no warning, else by literals."""
         if self._load_data and self._load(work, rows):
             return len(rows)
-        for batch in _batches(rows, STATEMENT_ROWS, self._statement_size):
+        for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
             self._write(work, batch, partial(write_rows, "REPLACE", work, escape=escape))
         return len(rows)
 
@@ -192,53 +200,90 @@ class TargetWriter:
     # transactions
 
     def _transaction(self, work: TableWork, body: Callable[[], int]) -> int:
-        """Run `body` between the check of the fence and the commit; played again after a deadlock or a lost connection.
+        """Run `body` between the check of the fence and the commit.
 
         A commit whose answer was lost is played again as a whole: last states are idempotent, events look at the stored
         checkpoint first.
         """
+
+        def fenced() -> int:
+            self._check_fence(work)
+            return body()
+
+        written = self._in_transaction(f"writing {work.name}", fenced)
+        self._claimed = True
+        return written
+
+    def _in_transaction(self, doing: str, body: Callable[[], int]) -> int:
+        """Run `body` in a transaction, played again after a deadlock or a lost connection."""
         tries = 0
         while True:
             tries += 1
             try:
                 self._query("START TRANSACTION")
-                self._check_fence(work)
-                written = body()
+                result = body()
                 self._query("COMMIT")
             except (pymysql.err.MySQLError, OSError, EOFError) as fault:
-                self._recover(fault, tries, work)
+                self._recover(fault, tries, doing)
             except ValueError as fault:
                 self._rollback()
-                message = f"{work.name}: {fault}"
+                message = f"{doing}: {fault}"
                 raise RowRefused(message) from fault
             except BaseException:
                 self._rollback()
                 raise
             else:
-                return written
+                return result
 
-    def _recover(self, fault: Exception, tries: int, work: TableWork) -> None:
+    def _recover(self, fault: Exception, tries: int, doing: str) -> None:
         """Make ready for another try, or raise what the caller has to know."""
         if is_conflict(fault) and tries < CONFLICT_TRIES:
             self._rollback()
-            _pause(tries, 0.02)
+            pause(tries, 0.02)
         elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
             self._forget()
-            _pause(tries, 0.2)
+            pause(tries, 0.2)
         else:
             self._rollback()
-            raise translated(fault, f"writing {work.name}") from fault
+            raise translated(fault, doing) from fault
 
     def _check_fence(self, work: TableWork) -> None:
-        """Lock this task's slot (and the table's, if its writers queue) and see that window and owner are still ours."""
-        slots = [self._partition]
+        """Lock this task's slot (and the table's, if its writers queue); see that window, owner and attempt are still ours."""
+        self._check_slot()
         if work.serial:
-            slots.append(-1 - work.index % SERIAL_SLOTS)
-        for slot in slots:
-            row = self._row(f"SELECT epoch, window_id FROM {self._state('slots')} WHERE slot = {slot} FOR UPDATE")
-            if row != (self._spec.epoch, self._spec.window_id):
-                message = f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
-                raise LeaseLost(message)
+            self._lock_slot(-1 - work.index % SERIAL_SLOTS)
+
+    def _check_slot(self) -> int:
+        """The first transaction of an attempt claims the task's slot; an attempt that lost it, or comes too late, must end.
+
+        Without that, a second attempt (after a lost executor, or by speculation) could play the beginning of what the first
+        one has finished, and be killed before it comes to the end.
+        """
+        attempt, finished = self._lock_slot(self._partition)
+        if self._claimed and attempt != self._attempt:
+            message = "another attempt of this task has taken over its slot"
+            raise TargetUnavailable(message)
+        if finished:
+            message = "another attempt of this task has finished; what it wrote is not written again in this window"
+            raise TargetUnavailable(message)
+        if not self._claimed:
+            self._mark_slot(f"attempt = '{self._attempt}'")
+        return 0
+
+    def _lock_slot(self, slot: int) -> tuple[str, int]:
+        """Lock a slot for this transaction; which attempt holds it and whether that has finished. Raises `LeaseLost`."""
+        columns = "epoch, window_id, attempt, finished"
+        row = self._row(f"SELECT {columns} FROM {self._state('slots')} WHERE slot = {slot} FOR UPDATE")
+        if row is None or row[:2] != (self._spec.epoch, self._spec.window_id):
+            message = (
+                f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
+            )
+            raise LeaseLost(message)
+        return str(row[2]), int(row[3])
+
+    def _mark_slot(self, change: str) -> int:
+        """Change this task's slot."""
+        return self._query(f"UPDATE {self._state('slots')} SET {change} WHERE slot = {self._partition}")
 
     def _stored_checkpoint(self, work: TableWork) -> int:
         """The table's stored checkpoint, 0 if there is none."""
@@ -297,20 +342,3 @@ class TargetWriter:
     def _state(self, table: str) -> str:
         """A state table's full name."""
         return f"{quote(self._spec.downstream.state_schema)}.{quote(table)}"
-
-
-def _batches(rows: Sequence[str], most: int, most_size: int) -> Iterator[Sequence[str]]:
-    """`rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` characters."""
-    first = size = 0
-    for index, row in enumerate(rows):
-        if index > first and (index - first >= most or size + len(row) > most_size):
-            yield rows[first:index]
-            first, size = index, 0
-        size += len(row)
-    if first < len(rows):
-        yield rows[first:]
-
-
-def _pause(tries: int, base: float) -> None:
-    """Wait a little longer after each try, never as long as another task does."""
-    time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets

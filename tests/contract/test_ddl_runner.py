@@ -18,7 +18,8 @@ from storage_consumer.planning.touches import mentioned_names
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED, StateStore
+from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
+from storage_consumer.target.state import StateStore
 from tests.servers import DatabaseServer
 from tests.small_bucket import ts
 

@@ -10,7 +10,7 @@ import pytest
 from storage_consumer.consumers.manager import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost
-from storage_consumer.target.state import DONE, FAILED, PLANNED, SKIPPED, STARTED
+from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement

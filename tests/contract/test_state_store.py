@@ -11,7 +11,8 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.manager import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.target.state import DONE, SERIAL_SLOTS, StateStore
+from storage_consumer.target.journal import DONE
+from storage_consumer.target.state import SERIAL_SLOTS, StateStore
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
 from tests.servers import DatabaseServer
 

@@ -35,9 +35,7 @@ def test_signs_of_one_weight_have_one_image(mariadb: DatabaseServer, collation: 
     """Signs, numerals of every script among them, that a collation finds equal have equal images."""
     column = TargetColumn(name="c", data_type="varchar", nullable=False, binary_collation=False, collation=collation)
     images: dict[bytes, dict[str, str]] = defaultdict(dict)
-    values = ",".join(
-        f"({ord(sign)}, _utf32 x'{ord(sign):08x}')" for sign in (*SIGNS, "\U0001f600", "\u2e93")
-    )
+    values = ",".join(f"({ord(sign)}, _utf32 x'{ord(sign):08x}')" for sign in (*SIGNS, "\U0001f600", "\u2e93"))
     mariadb.query("CREATE DATABASE d")
     mariadb.query("CREATE TABLE d.t (n INT PRIMARY KEY, c CHAR(1) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)")
     mariadb.query(f"INSERT INTO d.t VALUES {values}")

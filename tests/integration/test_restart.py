@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.errors import LeaseLost
+from storage_consumer.errors import LeaseLost, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.service import _place
 from storage_consumer.spark.job import SparkPipeline
@@ -108,10 +108,23 @@ def test_late_task_cannot_write(
             writer.write_states(work, ["1"], ["7\tlate"])
         writer.close()
     assert content(mariadb, "d.t") == [(1, "one")]
-    writer = TargetWriter(spec, "", 0)
-    assert writer.write_states(work, [], ["7\tin time"]) == 1
-    writer.close()
-    assert content(mariadb, "d.t") == [(1, "one"), (7, "in time")]
+
+
+def test_attempts_of_one_task(one_table: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second attempt takes the first one's place; after one has finished, no other one writes in this window."""
+    spec = captured_spec(one_table, mariadb, monkeypatch)
+    mariadb.query("UPDATE storage_consumer.slots SET attempt = '', finished = 0")
+    first, second, third = (TargetWriter(spec, "", 0) for _ in range(3))
+    assert first.write_states(spec.tables[0], [], ["7\tfirst"]) == 1
+    assert second.write_states(spec.tables[0], [], ["7\tsecond"]) == 1
+    with pytest.raises(TargetUnavailable, match="taken over"):
+        first.write_states(spec.tables[0], ["7"], [])
+    second.finish()
+    with pytest.raises(TargetUnavailable, match="has finished"):
+        third.write_states(spec.tables[0], ["7"], [])
+    for writer in (first, second, third):
+        writer.close()
+    assert content(mariadb, "d.t") == [(1, "one"), (7, "second")]
 
 
 def test_second_consumer_waits_for_the_lease_time_only(one_table: SmallBucket, mariadb: DatabaseServer) -> None:

@@ -19,7 +19,7 @@ from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.pipeline import FileReport, Place, WriteReport, read_files, write_bucket
 from storage_consumer.planning.steps import RowStep
-from storage_consumer.round import _file_works
+from storage_consumer.reports import file_works
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import TableWork, TargetColumn, TargetTable, UniqueKey, table_work
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
@@ -85,7 +85,7 @@ class Cluster:
 
     def _read(self, step: RowStep, tables: dict[int, TableWork], partitions: int) -> list[tuple[Place, Any]]:
         """The first half, in groups of files."""
-        files = list(_file_works(step, next(iter(tables))))
+        files = list(file_works(step, next(iter(tables))))
         self.rng.shuffle(files)
         tasks = self.rng.randint(1, 3)
         decoder = CsvDecoder(OPTIONS) if self.protocol == "csv" else CanalJsonDecoder()

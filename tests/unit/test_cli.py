@@ -53,7 +53,7 @@ class Scripted:
         yield self
         self.used.append("closed")
 
-    def run_once(self, stop: Stop | None = None) -> RoundSummary:
+    def run_once(self, stop: Stop | None = None) -> RoundSummary:  # noqa: ARG002 - the interface
         """One round."""
         self.used.append("once")
         return self._end()

@@ -87,7 +87,13 @@ def test_unfit_text(column: WireColumn, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("INT", "-5"), ("BIGINT", "18446744073709551615"), ("DECIMAL", "-0.10"), ("DOUBLE", "1.5e+300"), ("FLOAT", "1e-07")],
+    [
+        ("INT", "-5"),
+        ("BIGINT", "18446744073709551615"),
+        ("DECIMAL", "-0.10"),
+        ("DOUBLE", "1.5e+300"),
+        ("FLOAT", "1e-07"),
+    ],
 )
 def test_numbers(kind: str, text: str) -> None:
     """Numbers go in as they are."""
@@ -117,7 +123,7 @@ def test_delete_by_several_columns() -> None:
     [
         (wire("y", "YEAR"), "0000", "0"),
         (wire("y", "YEAR"), "2024", "2024"),
-        (wire("f", "FLOAT"), "0.1", "CAST(0.1 AS FLOAT)"),
+        (wire("f", "FLOAT"), "0.1", "CAST(0.1e0 AS FLOAT)"),
         (wire("d", "DATETIME"), "2024-01-01 00:00:00", "'2024-01-01 00:00:00'"),
     ],
 )
@@ -138,7 +144,7 @@ def test_delete_one() -> None:
     line = '1\tA \t{"a": 1}\t0000\t0.5\tFF\t2024-01-01'
     assert delete_one(work(*columns), line, escape, json_equals=JSON) == (
         "DELETE FROM `s```.`t` WHERE `id` = 1 AND CAST(CONVERT(`v` USING utf8mb4) AS BINARY) = CAST('A ' AS BINARY) "
-        "AND JSON_EQUALS(`j`, '{\\\"a\\\": 1}') AND `y` = 0 AND `f` = CAST(0.5 AS FLOAT) AND `b` = x'FF' "
+        "AND JSON_EQUALS(`j`, '{\\\"a\\\": 1}') AND `y` = 0 AND `f` = CAST(0.5e0 AS FLOAT) AND `b` = x'FF' "
         "AND `d` = '2024-01-01' LIMIT 1"
     )
 
