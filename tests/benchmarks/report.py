@@ -13,7 +13,7 @@ from tests.benchmarks.measuring import Run
 from tests.benchmarks.watching import ROLES
 
 _MIB = 1 << 20
-_CELLS = "{:>7} {:>10} {:>8} {:>10} {:>12} {:>8} {:>6}  {:>22}  {:>29}"
+_CELLS = "{:>7} {:>10} {:>8} {:>10} {:>12} {:>8} {:>8} {:>6}  {:>22}  {:>29}"
 
 
 def figures(bucket: Bucket, run: Run) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def figures(bucket: Bucket, run: Run) -> dict[str, Any]:
         "final_rows_per_second": round(bucket.rows / run.seconds),
         "limit_seconds": round(run.limit, 3),
         "limit_rows_per_second": round(bucket.rows / run.limit),
+        "events_to_limit": round(bucket.order.events / run.seconds / (bucket.rows / run.limit), 3),
         "ratio_to_limit": round(run.ratio, 3),
         "peak_memory": {
             "jvm": run.usage.jvm,
@@ -38,7 +39,10 @@ def figures(bucket: Bucket, run: Run) -> dict[str, Any]:
 
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Median, lowest and highest of what is compared between runs."""
-    names = ("seconds", "events_per_second", "final_rows_per_second", "limit_rows_per_second", "ratio_to_limit")
+    names = (
+        *("seconds", "events_per_second", "final_rows_per_second", "limit_rows_per_second"),
+        *("events_to_limit", "ratio_to_limit"),
+    )
     values = {name: [run[name] for run in found] for name in names}
     return {
         "median": {name: statistics.median(values[name]) for name in names},
@@ -68,7 +72,21 @@ def heading(bucket: Bucket, server_version: str) -> str:
         f"{order.events} events {order.profile} {order.protocol}, {order.tables} tables, {bucket.files} files, "
         f"{bucket.size / _MIB:.0f} MiB, {bucket.rows} final rows; {server_version}, {os.cpu_count()} cores\n"
         "CPU in seconds: driver/JVM/workers/server; peak memory in MiB: driver/JVM/largest worker/all workers\n"
-        + _CELLS.format("run", "session s", "seconds", "events/s", "final rows/s", "limit/s", "ratio", "CPU", "memory")
+        "ev/limit: events a second by the rows a second of the limit; ratio: final rows a second by the same\n"
+        + _CELLS.format(
+            *(
+                "run",
+                "session s",
+                "seconds",
+                "events/s",
+                "final rows/s",
+                "limit/s",
+                "ev/limit",
+                "ratio",
+                "CPU",
+                "memory",
+            )
+        )
     )
 
 
@@ -83,6 +101,7 @@ def line(name: str, run: dict[str, Any]) -> str:
         run["events_per_second"],
         run["final_rows_per_second"],
         run["limit_rows_per_second"],
+        f"{run['events_to_limit']:.2f}",
         f"{run['ratio_to_limit']:.2f}",
         "/".join(f"{cpu[role]:.1f}" for role in ROLES),
         "/".join(str(size) for size in sizes),
@@ -99,6 +118,7 @@ def ending(found: Sequence[dict[str, Any]]) -> str:
             round(values["events_per_second"]),
             round(values["final_rows_per_second"]),
             round(values["limit_rows_per_second"]),
+            f"{values['events_to_limit']:.2f}",
             f"{values['ratio_to_limit']:.2f}",
             "",
             "",
