@@ -193,11 +193,12 @@ class ConsumerManager:
 
     def moved_by(self, step: DdlStep) -> list[TableConsumer]:
         """The tables that a statement moves on, as they will be once it is done."""
-        moved = []
+        moved, pair = [], renamed(step.definition)
+        gone = pair[0] if pair is not None and pair[0] != pair[1] else None
         for table_dir in sorted(self.touched(step)):
             table = copy(self.tables[table_dir])
             table.advance(step.version)
-            table.dropped = self._dropped_after(step, table)
+            table.dropped = self._dropped_after(step, table, gone)
             moved.append(table)
         return moved
 
@@ -210,8 +211,8 @@ class ConsumerManager:
         self._touches.pop(step.identity, None)
         del self._pending[step.identity]
 
-    def _dropped_after(self, step: DdlStep, table: TableConsumer) -> bool:
-        """Whether a table that the statement touches does not exist after it."""
+    def _dropped_after(self, step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
+        """Whether a table that the statement touches does not exist after it; `gone`: the name that it takes away, if any."""
         own = table.table_dir == step.table_dir
         if step.definition.ddl_type == DROP_SCHEMA:
             return bool(table.name.table)
@@ -219,8 +220,7 @@ class ConsumerManager:
             return own or table.dropped
         if own:
             return False
-        pair = renamed(step.definition)
-        return table.dropped or (pair is not None and pair[0] != pair[1] and table.name.folded() == pair[0])
+        return table.dropped or table.name.folded() == gone
 
     def unreadable(self, table_dir: str, version: int) -> None:
         """A version is there whose structure cannot be read."""

@@ -12,7 +12,7 @@ from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.sql_text import Token, find_words, has_words, names, tokens
 
-CREATE_SCHEMA, DROP_SCHEMA, CREATE_TABLE, DROP_TABLE, ALTER_SCHEMA = 1, 2, 3, 4, 26
+CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE = 1, 2, 4
 _MAY_NAME_OTHERS = (
     ("RENAME",),  # RENAME TABLE a TO b, ALTER TABLE a RENAME TO b
     ("EXCHANGE", "PARTITION"),

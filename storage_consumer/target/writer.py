@@ -47,7 +47,7 @@ class TargetWriter:
     def finish(self) -> None:
         """Nothing more comes from this task: no other attempt of it may write in this window."""
         if self._claimed:
-            self._in_transaction("finishing a task", lambda: self._check_slot() or self._mark_slot("finished = 1"))
+            self._in_transaction("finishing a task", self._close_slot)
 
     def close(self) -> None:
         """Close the connection."""
@@ -253,7 +253,7 @@ class TargetWriter:
         if work.serial:
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
-    def _check_slot(self) -> int:
+    def _check_slot(self) -> None:
         """The first transaction of an attempt claims the task's slot; an attempt that lost it, or comes too late, must end.
 
         Without that, a second attempt (after a lost executor, or by speculation) could play the beginning of what the first
@@ -268,7 +268,11 @@ class TargetWriter:
             raise TargetUnavailable(message)
         if not self._claimed:
             self._mark_slot(f"attempt = '{self._attempt}'")
-        return 0
+
+    def _close_slot(self) -> int:
+        """Nothing more may come from this task in this window."""
+        self._check_slot()
+        return self._mark_slot("finished = 1")
 
     def _lock_slot(self, slot: int) -> tuple[str, int]:
         """Lock a slot for this transaction; which attempt holds it and whether that has finished. Raises `LeaseLost`."""
