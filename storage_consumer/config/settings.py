@@ -19,6 +19,12 @@ class CsvOptions:
     terminator: str = "\r\n"
     include_commit_ts: bool = False
     binary_encoding: Literal["base64", "hex"] = "base64"
+    output_old_value: bool = False
+    """An ``is-update`` field follows the commit ts, and an update is a D row and an I row."""
+    output_handle_key: bool = False
+    """A field with the handle key stands before the values; of the classic architecture only."""
+    output_field_header: bool = False
+    """Each file begins with a line of field names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,13 @@ class Upstream:
     partition_separator: bool = True
     time_zone: str = "UTC"
     """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``."""
+    allow_missing_commit_ts: bool = False
+    """Take files that do not say when their rows committed, with the weaker promise that goes with it."""
+
+    @property
+    def has_commit_ts(self) -> bool:
+        """Whether every row says its commit ts."""
+        return self.csv.include_commit_ts if self.protocol == "csv" else self.enable_tidb_extension
 
     @property
     def identity(self) -> str:
