@@ -28,6 +28,16 @@ class CsvOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSelector:
+    """One ``[[sink.column-selectors]]`` of the changefeed: which columns the rows of which tables carry."""
+
+    matcher: tuple[str, ...]
+    """Rules of TiCDC's table filter, such as ``shop.*`` and ``!shop.items``."""
+    columns: tuple[str, ...]
+    """Patterns of column names, such as ``*`` and ``!secret``; the last one that fits a name decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """The bucket and how TiCDC was told to write it."""
 
@@ -45,9 +55,13 @@ class Upstream:
     date_separator: DateSeparator = "day"
     partition_separator: bool = True
     time_zone: str = "UTC"
-    """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``."""
+    """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``; empty: nobody said it."""
     allow_missing_commit_ts: bool = False
     """Take files that do not say when their rows committed, with the weaker promise that goes with it."""
+    column_selectors: tuple[ColumnSelector, ...] = ()
+    """In the order of the changefeed's file; the first one whose matcher fits a table is the table's."""
+    case_sensitive: bool = False
+    """The changefeed's ``case-sensitive``: whether the matchers of column selectors tell upper from lower case."""
 
     @property
     def has_commit_ts(self) -> bool:
