@@ -44,6 +44,15 @@ def row_of(order: int) -> int:
     return order & ((1 << _ROW_BITS) - 1)
 
 
+def place_in_files(physical_ts: int, rank: int, row: int) -> int:
+    """What stands for the commit ts of a row that does not say it: its place in the files is its order.
+
+    `physical_ts`: the millisecond of the commit as a TSO, where the file says that much, else 0. TiCDC writes the rows of one
+    stream in commit order, deletes of a transaction first; a replayed transaction comes to its own millisecond again.
+    """
+    return physical_ts << (_RANK_BITS + _ROW_BITS) | rank << _ROW_BITS | row
+
+
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
     """A function from a row's values to its key. `places`: where each part is in the values.
 

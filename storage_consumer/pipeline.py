@@ -9,45 +9,25 @@ from __future__ import annotations
 
 import heapq
 import marshal
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, Protocol
 
-from storage_consumer.decoding.decoder import DELETE, UPDATE, Decoder, RowChange, Tally, Values
-from storage_consumer.decoding.wire import LineEncoder
+from storage_consumer.buffer import NOTICE, REPORT, Buffer, Place
+from storage_consumer.decoding.decoder import Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.ordering import (
-    Key,
-    bucket_function,
-    delivered_once,
-    fold,
-    is_upsert,
-    key_function,
-    one_bucket,
-    order_of,
-    rank_of,
-    row_of,
-    runs,
-)
-from storage_consumer.work import FileWork, Mode, TableWork, VersionWork
+from storage_consumer.ordering import Key, delivered_once, fold, is_upsert, rank_of, row_of, runs
+from storage_consumer.work import FileWork, Mode, TableWork
 
-NOTICE, CHANGES, REPORT = 0, 1, 2
-"""Kinds of shuffled items, in the order in which a bucket must see them."""
 FLUSH_BYTES = 32 << 20
 """File bytes after which the first half sends on what it holds of one table."""
 FLUSH_ROWS = 100_000
 """Row changes after which it does so."""
-BLOCK_ROWS = 5_000
-"""Changes in one shuffled block."""
 READ_BLOCK = 4 << 20
 """Bytes asked of the storage at once."""
 
 _REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
-
-Place = tuple[int, int, int, int]
-"""(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,75 +89,6 @@ class RowWriter(Protocol):
 # first half: files to blocks
 
 
-class _Buffer:
-    """The changes of one version of one table that have not been sent on."""
-
-    def __init__(self, work: TableWork, version: VersionWork, partitions: int) -> None:
-        self._work = work
-        self._partitions = partitions
-        self._key = key_function(work.key, version.key) if version.key else None
-        self._unique = version.unique
-        self._row = LineEncoder(version.layout, version.written) if version.written else None
-        self._key_row = LineEncoder(version.layout, version.key) if version.key else None
-        self._states: dict[Key, tuple[int, int, Any]] = {}
-        self._events: list[tuple[int, int, Any]] = []
-        self.rows = 0
-
-    def add(self, change: RowChange, rank: int) -> None:
-        """Take one row change. Raises `NotReplicable` for an update whose old row the file does not tell, on a keyless table."""
-        number, commit_ts, operation, values, old = change
-        self.rows += 1
-        if self._key is None:
-            self._add_event(number, commit_ts, operation, values, old, rank)
-            return
-        key = self._key(values)
-        fold(self._states, key, commit_ts, order_of(rank, number, upsert=operation != DELETE), values)
-        if old is not None and (old_key := self._key(old)) != key:
-            fold(self._states, old_key, commit_ts, order_of(rank, number, upsert=False), old)
-
-    def _add_event(
-        self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
-    ) -> None:
-        """Every event of a keyless table counts.
-
-        An update that does not tell its old row still does where a unique key of the row holds no NULL: TiCDC splits the
-        updates that change one, so the row with this very key is the one.
-        """
-        if old is not None and operation == UPDATE:
-            self._events.append((commit_ts, order_of(rank, number, upsert=False), old))
-        elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self._unique):
-            message = (
-                "this row does not say which one it took the place of, and it has no key: "
-                f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
-            )
-            raise NotReplicable(message)
-        self._events.append((commit_ts, order_of(rank, number, upsert=operation != DELETE), values))
-
-    def blocks(self) -> Iterator[tuple[Place, bytes]]:
-        """All that is held, encoded, by bucket; the buffer is empty afterwards."""
-        buckets = self._by_bucket()
-        self._states, self._events, self.rows = {}, [], 0
-        for bucket, changes in buckets.items():
-            for first in range(0, len(changes), BLOCK_ROWS):
-                block = changes[first : first + BLOCK_ROWS]
-                lowest = min(change[0] for change in block)
-                yield (bucket, CHANGES, self._work.index, lowest), marshal.dumps(block)
-
-    def _by_bucket(self) -> dict[int, list[tuple[Any, ...]]]:
-        """Encoded changes per bucket: (commit ts, order, line, key), without the key for a keyless table."""
-        buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-        if self._row and self._events:
-            encode = self._row.encode_line
-            ordered = sorted(self._events, key=lambda event: event[:2])
-            buckets[one_bucket(self._work.index, self._partitions)] = [(t, o, encode(row)) for t, o, row in ordered]
-        elif self._row and self._key_row and self._states:
-            bucket_of = bucket_function(self._work.key, self._partitions)
-            whole, key_only = self._row.encode_line, self._key_row.encode_line
-            for key, (ts, order, row) in self._states.items():
-                buckets[bucket_of(key)].append((ts, order, whole(row) if is_upsert(order) else key_only(row), key))
-        return buckets
-
-
 def read_files(
     files: Iterable[FileWork],
     tables: dict[int, TableWork],
@@ -189,7 +100,7 @@ def read_files(
     in_order = sorted(files, key=lambda work: (work.table, work.file.version, work.rank))
     for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version)):
         table = tables[index]
-        buffer = _Buffer(table, table.versions[version], partitions)
+        buffer = Buffer(table, table.versions[version], partitions)
         held = 0
         for work in group:
             report = yield from _read_file(work, table, buffer, open_blocks, decoder)
@@ -207,7 +118,7 @@ def read_files(
 def _read_file(
     work: FileWork,
     table: TableWork,
-    buffer: _Buffer,
+    buffer: Buffer,
     open_blocks: Callable[[str], Iterator[bytes]],
     decoder: Decoder,
 ) -> Generator[tuple[Place, Any], None, FileReport]:
@@ -248,7 +159,7 @@ def _read_file(
     )
 
 
-def _add(buffer: _Buffer, change: RowChange, work: FileWork, path: str) -> None:
+def _add(buffer: Buffer, change: RowChange, work: FileWork, path: str) -> None:
     """Buffer a change, telling file and row where it cannot be applied."""
     try:
         buffer.add(change, work.rank)
@@ -299,6 +210,7 @@ def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer
         return WriteReport(table=work.index, written=_write_folded(work, states, writer))
     except RowRefused as fault:
         ts, order = next(((ts, order) for ts, order, row in states.values() if row == fault.line), (0, 0))
+        ts = ts if work.timed else 0
         return WriteReport(table=work.index, error=str(fault), commit_ts=ts, rank=rank_of(order), row=row_of(order))
 
 

@@ -12,9 +12,10 @@ from storage_consumer.work import FileWork
 
 def told(report: FileReport | WriteReport, step: RowStep) -> str:
     """A report's error, with the place in the bucket that a refused row came from."""
-    if isinstance(report, WriteReport) and report.commit_ts:
+    if isinstance(report, WriteReport) and report.row:
         path = in_sequence(step)[report.rank].stored.path
-        return f"{report.error} (row {report.row} of {path}, commit ts {report.commit_ts})"
+        at = f", commit ts {report.commit_ts}" if report.commit_ts else ""
+        return f"{report.error} (row {report.row} of {path}{at})"
     return report.error
 
 

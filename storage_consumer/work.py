@@ -147,6 +147,8 @@ class TableWork:
     versions: dict[int, VersionWork]
     replaces: bool = False
     """A keyless table has unique keys over columns that may be NULL: a row replaces the one that shares such a key."""
+    timed: bool = True
+    """Every row says its commit ts; else the place in the files is the order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

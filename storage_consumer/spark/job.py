@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from storage_consumer.buffer import Place
 from storage_consumer.config.secrets_file import secrets_from
 from storage_consumer.config.settings import Tuning
 from storage_consumer.decoding import decoder_for
@@ -29,7 +30,7 @@ from storage_consumer.errors import (
     StorageUnavailable,
     TargetUnavailable,
 )
-from storage_consumer.pipeline import READ_BLOCK, FileReport, Place, WriteReport, read_files, write_bucket
+from storage_consumer.pipeline import READ_BLOCK, FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.spark.session import open_session
 from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.summary import Progress

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import pipeline
+from storage_consumer import buffer, pipeline
+from storage_consumer.buffer import Place
 from storage_consumer.config.settings import Protocol
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.model import TableDefinition, TableVersion
-from storage_consumer.pipeline import FileReport, Place, WriteReport, read_files, write_bucket
+from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.reports import file_works
 from storage_consumer.testing import MemoryWriter
@@ -134,7 +135,10 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
             cluster.contents[item.file.stored.path] = item.content
             table.offer(item.file, again=True)
         visible = shown
-        with patch.multiple(pipeline, FLUSH_ROWS=rng.choice((2, 100)), BLOCK_ROWS=rng.choice((1, 2, 50))):
+        with (
+            patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
+            patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
+        ):
             catch_up(table, cluster, end)
         assert cluster.writer.rows(NAME) == source.at(end)
     assert table.pending == 0 or visible < len(written)

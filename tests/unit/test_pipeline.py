@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from storage_consumer import pipeline
+from storage_consumer import buffer, pipeline
+from storage_consumer.buffer import CHANGES, NOTICE, REPORT, Place
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
@@ -17,7 +18,7 @@ from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.model import DataFile, TableName, Window
-from storage_consumer.pipeline import CHANGES, NOTICE, REPORT, FileReport, Place, WriteReport, read_files, write_bucket
+from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import FileWork, Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
 from tests.unit.building import data_file
@@ -250,7 +251,7 @@ def test_small_blocks(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
             states[key] = str(rng.randrange(3))
             changes.append(row("I", ts, key, states[key]))
     for block, flush in ((1, 1), (2, 7), (5000, 100_000)):
-        monkeypatch.setattr(pipeline, "BLOCK_ROWS", block)
+        monkeypatch.setattr(buffer, "BLOCK_ROWS", block)
         monkeypatch.setattr(pipeline, "FLUSH_ROWS", flush)
         files = Files(table(mode))
         for start in range(0, len(changes), 13):
