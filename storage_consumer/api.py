@@ -10,6 +10,7 @@ from typing import Self
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets_file import remove_secrets, write_secrets
+from storage_consumer.config.upstream import require_commit_ts
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.errors import TransientError
 from storage_consumer.round import Parts
@@ -101,6 +102,7 @@ class Consumer:
         """The service, made at first use: the bucket and the target are looked at before Spark is started."""
         if self._service is None:
             config, secrets = self._loaded.config, self._loaded.secrets
+            require_commit_ts(config.upstream)
             for check in (
                 open_storage(config.upstream, secrets).check,
                 TargetDatabase(config.downstream, secrets.password).check,

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from storage_consumer import __version__
-from storage_consumer.config.options import GROUPS, OPTIONS, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_consumer.config.options import OPTIONS, OWN_TABLE
-from storage_consumer.config.parsers import Document, boolean, did_you_mean
+from storage_consumer.config.option import OWN_TABLE
+from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.parsers import Document, did_you_mean
 from storage_consumer.errors import ConfigError
 
 ANY: Mapping[str, object] = {"*": None}
@@ -97,6 +98,18 @@ KNOWN: dict[str, object] = {
 }
 
 
+OF_THE_WRITER = frozenset(
+    {
+        "sink.content-compatible",
+        "sink.only-output-updated-columns",
+        "sink.delete-only-output-handle-key-columns",
+        "sink.cloud-storage-config.use-table-id-as-path",
+        "sink.cloud-storage-config.output-raw-change-event",
+    }
+)
+"""Settings that show in the files themselves, message by message and path by path; nothing has to be said of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A setting that changes the files in a way that is not read: only `expected` is taken."""
@@ -104,41 +117,9 @@ class Refusal:
     key: str
     """Dotted key."""
     expected: object
-    protocols: tuple[str, ...] = ("csv", "canal-json")
-    """The protocols whose files it changes; for another one it doesn't matter."""
-    parameter: str = ""
-    """The same as a URI parameter, which beats the file."""
 
 
-_CSV_ONLY, _JSON_ONLY = ("csv",), ("canal-json",)
-REFUSALS = (
-    Refusal(key="sink.terminator", expected="\r\n"),
-    Refusal(key="enable-active-active", expected=False),
-    Refusal(key="sink.cloud-storage-config.use-table-id-as-path", expected=False, parameter="use-table-id-as-path"),
-    Refusal(
-        key="sink.cloud-storage-config.output-raw-change-event", expected=False, parameter="output-raw-change-event"
-    ),
-    Refusal(key="sink.csv.delimiter", expected=",", protocols=_CSV_ONLY),
-    Refusal(key="sink.csv.quote", expected='"', protocols=_CSV_ONLY),
-    Refusal(key="sink.csv.null", expected="\\N", protocols=_CSV_ONLY),
-    Refusal(key="sink.csv.binary-encoding-method", expected="base64", protocols=_CSV_ONLY),
-    Refusal(key="sink.csv.output-old-value", expected=False, protocols=_CSV_ONLY),
-    Refusal(key="sink.csv.output-handle-key", expected=False, protocols=_CSV_ONLY),
-    Refusal(key="sink.csv.output-field-header", expected=False, protocols=_CSV_ONLY),
-    Refusal(key="sink.content-compatible", expected=False, protocols=_JSON_ONLY, parameter="content-compatible"),
-    Refusal(
-        key="sink.only-output-updated-columns",
-        expected=False,
-        protocols=_JSON_ONLY,
-        parameter="only-output-updated-columns",
-    ),
-    Refusal(
-        key="sink.delete-only-output-handle-key-columns",
-        expected=False,
-        protocols=_JSON_ONLY,
-        parameter="delete-only-output-handle-key-columns",
-    ),
-)
+REFUSALS = (Refusal(key="enable-active-active", expected=False),)
 
 
 def read_document(config: object) -> Document:
@@ -221,20 +202,13 @@ def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
     return found
 
 
-def refuse(settings: Mapping[str, tuple[object, str]], parameters: Mapping[str, str], protocol: str) -> None:
+def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
     """Raise `ConfigError` for a setting with which these files would be read wrongly."""
     for refusal in REFUSALS:
-        if protocol not in refusal.protocols:
-            continue
         value, source = settings.get(refusal.key, (refusal.expected, ""))
-        shown = f"{source}: `{refusal.key} = {toml_text(value)}`"
-        if parameters.get(refusal.parameter):
-            value = _plain(parameters[refusal.parameter])
-            shown = f"--upstream-uri: `{refusal.parameter}={parameters[refusal.parameter]}`"
         if value != refusal.expected:
-            raise ConfigError(
-                f"{shown} is not supported with protocol {protocol}; only {toml_text(refusal.expected)} is"
-            )
+            shown = f"{source}: `{refusal.key} = {toml_text(value)}`"
+            raise ConfigError(f"{shown} is not supported; only {toml_text(refusal.expected)} is")
 
 
 def refuse_routing(document: Document) -> None:
@@ -254,10 +228,3 @@ def refuse_routing(document: Document) -> None:
 def toml_text(value: object) -> str:
     """A value as it stands in a TOML file."""
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _plain(parameter: str) -> object:
-    try:
-        return boolean(parameter)
-    except ValueError:
-        return parameter

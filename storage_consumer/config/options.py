@@ -2,98 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from storage_consumer.config import parsers
-from storage_consumer.config.parsers import Parser
+from storage_consumer.config.format_options import FORMAT
+from storage_consumer.config.option import Option, switch
 from storage_consumer.config.settings import Downstream, Tuning
-
-ENVIRONMENT_PREFIX = "STORAGE_CONSUMER_"
-OWN_TABLE = "consumer"
-"""Our table in the TOML file; everything beside it is TiCDC's."""
-
-PRECEDENCE = "flag or keyword, then URI parameter, then environment variable, then TOML file, then default"
-
-Group = Literal[
-    "what is copied", "how TiCDC wrote the files", "the target", "pace and patience", "Spark", "the program"
-]
-GROUPS: tuple[Group, ...] = get_args(Group)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option, under all its names."""
-
-    name: str
-    """The flag without dashes in front: ``flush-interval``."""
-    group: Group
-    help: str
-    """One or two sentences; what the value means, with its unit."""
-    parse: Parser = parsers.text
-    default: object = ""
-    """The value (already parsed) where nobody gives one."""
-    shown_default: str = ""
-    """How help shows the default, where the value itself would not tell."""
-    metavar: str = "TEXT"
-    switch: bool = False
-    """Whether the flag may stand alone, meaning true."""
-    repeatable: bool = False
-    """Whether the flag may be given several times; the values are collected in a list."""
-    aliases: tuple[str, ...] = ()
-    """Other names of the flag and keyword."""
-    toml: str | None = None
-    """Dotted key in TiCDC's part of the TOML file; None: our own, under ``[consumer]``; empty: not in the file at all."""
-    uri: tuple[Literal["upstream", "downstream"], str] | None = None
-    """The URI parameter that gives the same."""
-    flag: bool = True
-    """Whether it is a flag too; a secret is not, since command lines are seen by others."""
-
-    @property
-    def keyword(self) -> str:
-        """The name as a keyword of `Consumer`."""
-        return self.name.replace("-", "_")
-
-    @property
-    def environment(self) -> str:
-        """The environment variable."""
-        return ENVIRONMENT_PREFIX + self.keyword.upper()
-
-    @property
-    def toml_key(self) -> str:
-        """The dotted key in the TOML file, or an empty text."""
-        return f"{OWN_TABLE}.{self.name}" if self.toml is None else self.toml
-
-    @property
-    def keywords(self) -> tuple[str, ...]:
-        """The keyword and its aliases."""
-        return (self.keyword, *(alias.replace("-", "_") for alias in self.aliases))
-
 
 _TUNING = Tuning()
 _DOWNSTREAM_STATE_SCHEMA = Downstream().state_schema
-
-
-def _switch(
-    name: str,
-    group: Group,
-    help_text: str,
-    *,
-    default: bool = False,
-    toml: str | None = None,
-    uri: tuple[Literal["upstream", "downstream"], str] | None = None,
-) -> Option:
-    return Option(
-        name=name,
-        group=group,
-        help=help_text,
-        parse=parsers.boolean,
-        default=default,
-        switch=True,
-        metavar="BOOL",
-        toml=toml,
-        uri=uri,
-    )
 
 
 def _certificate(name: str, help_text: str) -> Option:
@@ -141,71 +58,6 @@ _WHAT = (
     ),
 )
 
-_FORMAT = (
-    Option(
-        name="protocol",
-        group="how TiCDC wrote the files",
-        parse=parsers.choice("csv", "canal-json"),
-        toml="sink.protocol",
-        uri=("upstream", "protocol"),
-        metavar="csv|canal-json",
-        shown_default="none: it must be said somewhere",
-        help="Format of the data files.",
-    ),
-    _switch(
-        "include-commit-ts",
-        "how TiCDC wrote the files",
-        "Whether CSV rows carry their commit ts. They must; this is the changefeed's `[sink.csv] include-commit-ts`.",
-        toml="sink.csv.include-commit-ts",
-    ),
-    _switch(
-        "enable-tidb-extension",
-        "how TiCDC wrote the files",
-        "Whether canal-json messages carry `_tidb` with their commit ts. They must; TiCDC's sink URI parameter.",
-        toml="sink.kafka-config.codec-config.enable-tidb-extension",
-        uri=("upstream", "enable-tidb-extension"),
-    ),
-    Option(
-        name="date-separator",
-        group="how TiCDC wrote the files",
-        parse=parsers.choice("none", "year", "month", "day"),
-        default="day",
-        toml="sink.date-separator",
-        uri=("upstream", "date-separator"),
-        metavar="none|year|month|day",
-        help="The date directories of the bucket.",
-    ),
-    _switch(
-        "enable-partition-separator",
-        "how TiCDC wrote the files",
-        "Whether each partition of a partitioned table has a directory.",
-        default=True,
-        toml="sink.enable-partition-separator",
-        uri=("upstream", "enable-partition-separator"),
-    ),
-    Option(
-        name="file-index-width",
-        group="how TiCDC wrote the files",
-        parse=parsers.integer(low=0, high=1000),
-        default=0,
-        shown_default="any",
-        toml="sink.file-index-digit",
-        uri=("upstream", "file-index-digit"),
-        metavar="DIGITS",
-        help="Accepted for the reference consumer's sake; file numbers of any width are read.",
-    ),
-    Option(
-        name="tz",
-        group="how TiCDC wrote the files",
-        parse=parsers.time_zone,
-        default="UTC",
-        uri=("downstream", "time-zone"),
-        metavar="ZONE",
-        help="Time zone of the TiCDC servers, in which TIMESTAMP values are written: UTC, Asia/Shanghai, +08:00, or System "
-        "for this host's zone. Nothing in the bucket tells it, and a wrong one shifts every TIMESTAMP.",
-    ),
-)
-
 _TARGET = (
     Option(
         name="downstream-password-file",
@@ -243,7 +95,7 @@ _TARGET = (
         metavar="DURATION",
         help="How long one attempt to connect to the target may take.",
     ),
-    _switch(
+    switch(
         "local-infile",
         "the target",
         "Whether rows may be sent by LOAD DATA LOCAL, from memory, where the server allows it; else by statements.",
@@ -303,7 +155,7 @@ _SPARK = (
 )
 
 _PROGRAM = (
-    _switch(
+    switch(
         "once",
         "the program",
         "Run one round, up to the bucket's checkpoint, and end.",
@@ -332,18 +184,18 @@ _PROGRAM = (
         metavar="text|json",
         help="One line per event, as `time LEVEL event key=value …` or as a JSON object.",
     ),
-    _switch(
+    switch(
         "no-progress",
         "the program",
         "No progress bar on a terminal.",
     ),
-    _switch(
+    switch(
         "enable-profiling",
         "the program",
         "Accepted for the reference consumer's sake; it opens no profiling port.",
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
+OPTIONS: tuple[Option, ...] = (*_WHAT, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

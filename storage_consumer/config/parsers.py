@@ -22,6 +22,8 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
 _SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
+_ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
+_ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
 _SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
 _MAX_OFFSET_MINUTES = 14 * 60
 
@@ -48,6 +50,20 @@ def text(value: object) -> str:
     if any(ord(char) < ord(" ") for char in value):
         raise ValueError("a text without control characters is expected")
     return value
+
+
+def raw_text(value: object) -> str:
+    """Any text, control characters and an empty one included."""
+    if not isinstance(value, str):
+        raise ValueError(f"a text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
+    return value
+
+
+def unescaped(value: object) -> object:
+    r"""The value, with ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text made into what they stand for; other backslashes stay."""
+    if not isinstance(value, str):
+        return value
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or chr(int(match[1][1:], 16)), value)
 
 
 def path(value: object) -> str:

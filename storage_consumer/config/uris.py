@@ -26,7 +26,7 @@ _SOURCE_SIDE = frozenset(
         *("use-table-id-as-path", "worker-count"),
     }
 )
-"""Upstream parameters of TiCDC that only steer how it writes; some of them are checked in `changefeed`."""
+"""Upstream parameters of TiCDC that only steer how it writes, or that show in the files themselves."""
 
 UPSTREAM_PARAMETERS = _SOURCE_SIDE | {
     *("access-key", "secret-access-key", "session-token", "endpoint", "region", "force-path-style", "role-arn"),

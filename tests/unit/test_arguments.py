@@ -7,7 +7,8 @@ import re
 import pytest
 
 from storage_consumer.arguments import parse
-from storage_consumer.config.options import BY_KEYWORD, OPTIONS, PRECEDENCE, Option
+from storage_consumer.config.option import PRECEDENCE, Option
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.errors import ConfigError
 
 

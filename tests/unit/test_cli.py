@@ -155,10 +155,10 @@ def test_a_second_signal_calls_the_consumer_off(caplog: pytest.LogCaptureFixture
 def test_the_start_is_announced_with_all_notices(caplog: pytest.LogCaptureFixture) -> None:
     """The first lines say what is copied where, and each notice, and no secret."""
     caplog.set_level("INFO", logger="storage_consumer")
-    _run(RoundSummary())
+    _run(RoundSummary(), enable_profiling="true")
     assert "started version=" in caplog.text
     assert "upstream=file:///bucket downstream=127.0.0.1:1 protocol=csv" in caplog.text
-    assert 'notice text="no time zone was given' in caplog.text
+    assert 'notice text="--enable-profiling: accepted' in caplog.text
     assert "geheim" not in caplog.text
 
 
@@ -196,7 +196,7 @@ def test_help_and_version_are_quick_and_fine(words: list[str]) -> None:
         (["run", "--upstream-urii", "x"], "did you mean `--upstream-uri`?"),
         (["-upstream-uri", "gcs://b/p", "-downstream-uri", "mysql://h/"], "gcs:// is not supported"),
         (["-upstream-uri", "file:///b?protocol=csv", "-downstream-uri", "mysql://u:geheim@h/db"], "mysql://u:***@h/db"),
-        (["-upstream-uri", "file:///b?protocol=csv", "-downstream-uri", "mysql://h/"], "include-commit-ts = true"),
+        (["-upstream-uri", "file:///b", "-config", "conf/consumer.toml", "-enable-tidb-extension=x"], "true or false"),
         (["-config", "/nowhere/x.toml"], "/nowhere/x.toml: the file cannot be read"),
     ],
 )

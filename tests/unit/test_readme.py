@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from storage_consumer import errors
-from storage_consumer.config.options import OPTIONS, Option
+from storage_consumer.config.option import Option
+from storage_consumer.config.options import OPTIONS
 from storage_consumer.target.ddl import DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]

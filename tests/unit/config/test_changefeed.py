@@ -8,8 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.changefeed import ANY, KNOWN, REFUSALS, Refusal, check_keys, read_document, toml_text
+from storage_consumer.config.changefeed import (
+    ANY,
+    KNOWN,
+    OF_THE_WRITER,
+    REFUSALS,
+    Refusal,
+    check_keys,
+    read_document,
+    toml_text,
+)
+from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.load import Loaded, load
+from storage_consumer.config.settings import CsvOptions
 from storage_consumer.errors import ConfigError
 
 CSV = "file:///bucket?protocol=csv"
@@ -144,56 +155,76 @@ def test_unknown_keys_are_errors_that_name_the_nearest(text: str, message: str) 
         _load(text)
 
 
-def _other(refusal: Refusal) -> object:
-    """A value that TiCDC knows and that is not the expected one."""
-    if isinstance(refusal.expected, bool):
-        return not refusal.expected
-    return {"sink.terminator": "\n", "sink.csv.binary-encoding-method": "hex"}.get(refusal.key, "")
-
-
-def _written(refusal: Refusal, value: object) -> str:
-    table, _, key = refusal.key.rpartition(".")
-    base = "[sink.csv]\ninclude-commit-ts = true\n"
-    line = f"{key} = {toml_text(value)}\n"
-    if not table:
-        return line + base
-    return base + line if table == "sink.csv" else f"{base}[{table}]\n{line}"
-
-
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.key))
 def test_settings_that_are_not_read_are_refused_by_name_and_value(refusal: Refusal) -> None:
-    """A setting that changes the files in a way that is not read is an error with its name and value."""
-    upstream = CSV if "csv" in refusal.protocols else JSON
-    value = _other(refusal)
-    with pytest.raises(ConfigError) as caught:
-        _load(_written(refusal, value), upstream)
-    assert f"config: `{refusal.key} = {toml_text(value)}` is not supported" in str(caught.value)
+    """A setting that changes the files in a way that is not read is an error with its name and value; its default is taken."""
+    assert isinstance(refusal.expected, bool)
+    with pytest.raises(ConfigError, match=re.escape(f"config: `{refusal.key} = {toml_text(not refusal.expected)}`")):
+        _load(f"{refusal.key} = {toml_text(not refusal.expected)}")
+    text = f"{refusal.key} = {toml_text(refusal.expected)}\n[sink.csv]\ninclude-commit-ts = true"
+    assert _load(text).config.upstream.csv.include_commit_ts
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.key))
-def test_the_values_that_are_read_are_taken(refusal: Refusal) -> None:
-    """The same settings with TiCDC's default may stand in the file."""
-    upstream = CSV if "csv" in refusal.protocols else JSON
-    assert _load(_written(refusal, refusal.expected), upstream).config.upstream.protocol in upstream
+DIALECT = """
+[sink]
+terminator = "\\n"
+[sink.csv]
+delimiter = "|+|"
+quote = ""
+null = 'NULL'
+include-commit-ts = true
+binary-encoding-method = "hex"
+output-old-value = true
+output-handle-key = true
+output-field-header = true
+"""
 
 
-@pytest.mark.parametrize(
-    "refusal", [each for each in REFUSALS if len(each.protocols) == 1], ids=lambda each: str(each.key)
-)
-def test_settings_of_the_other_protocol_dont_matter(refusal: Refusal) -> None:
-    """A CSV setting in the file of a canal-json changefeed changes nothing, and the other way round; a notice says so."""
-    upstream = JSON if "csv" in refusal.protocols else CSV
-    assert any(refusal.key in notice for notice in _load(_written(refusal, _other(refusal)), upstream).notices)
+def test_every_csv_setting_arrives() -> None:
+    """What the changefeed says of its CSV is what the files are read by."""
+    upstream = _load(DIALECT).config.upstream
+    assert upstream.terminator == "\n"
+    assert upstream.csv == CsvOptions(
+        delimiter="|+|",
+        quote="",
+        null="NULL",
+        terminator="\n",
+        include_commit_ts=True,
+        binary_encoding="hex",
+        output_old_value=True,
+        output_handle_key=True,
+        output_field_header=True,
+    )
 
 
-@pytest.mark.parametrize("refusal", [each for each in REFUSALS if each.parameter], ids=lambda each: str(each.key))
-def test_refused_settings_are_refused_in_the_uri_too(refusal: Refusal) -> None:
-    """A URI parameter counts as the key does, and beats it in both directions."""
-    upstream = JSON if "canal-json" in refusal.protocols else CSV
-    with pytest.raises(ConfigError, match=re.escape(f"--upstream-uri: `{refusal.parameter}=true` is not supported")):
-        _load("", f"{upstream}&{refusal.parameter}=true")
-    loaded = _load(_written(refusal, value=True), f"{upstream}&{refusal.parameter}=false")
-    assert loaded.config.upstream.protocol in upstream
+def test_an_empty_terminator_is_passed_through() -> None:
+    """TiCDC writes no terminator at all when its setting is an empty text."""
+    text = "[sink]\nterminator = ''\n[sink.csv]\ninclude-commit-ts = true"
+    assert _load(text).config.upstream.csv.terminator == ""
+
+
+def test_a_sink_table_tells_all_of_itself() -> None:
+    """What a changefeed's [sink] leaves out is TiCDC's default, and so is told; the extension is not of that table."""
+    loaded = _load("[sink.csv]\ninclude-commit-ts = true")
+    assert loaded.untold == ()
+    assert loaded.told["delimiter"] == "config: TiCDC's default"
+    assert loaded.told["include_commit_ts"] == "config: [sink.csv] include-commit-ts"
+    assert _load("[sink]", "file:///bucket?protocol=canal-json").untold == ("enable_tidb_extension",)
+
+
+def test_what_nobody_says_is_untold() -> None:
+    """Without a [sink] table only what was given explicitly counts as told."""
+    loaded = _load("[consumer]\ntz = 'UTC'\n", f"{CSV}&date-separator=day")
+    assert loaded.untold == tuple(CSV_OPTIONS)
+    assert "protocol" in load({"upstream_uri": "file:///bucket", "downstream_uri": TARGET}, {}).untold
+
+
+@pytest.mark.parametrize("key", sorted(OF_THE_WRITER))
+def test_settings_that_show_in_the_files_are_taken(key: str) -> None:
+    """What each message or path shows by itself may be set either way, without a word."""
+    table, _, name = key.rpartition(".")
+    text = f"[sink.csv]\ninclude-commit-ts = true\n[{table}]\n{name} = true\n"
+    assert not any(name in notice for notice in _load(text).notices)
 
 
 @pytest.mark.parametrize(
@@ -213,16 +244,27 @@ def test_renamed_tables_and_missing_columns_are_refused(text: str, message: str)
         _load(text, JSON)
 
 
-def test_csv_without_commit_ts_is_refused_with_the_options_name() -> None:
-    """The message names the option of TiCDC that is missing."""
-    with pytest.raises(ConfigError, match=re.escape("`[sink.csv] include-commit-ts = true`")):
-        _load("[sink.csv]\ninclude-commit-ts = false")
+@pytest.mark.parametrize(
+    ("text", "upstream", "message"),
+    [
+        ("[sink.csv]\ninclude-commit-ts = false", CSV, "`[sink.csv] include-commit-ts = true`"),
+        ("[sink]", f"{JSON.partition('&')[0]}&enable-tidb-extension=false", "`enable-tidb-extension=true`"),
+    ],
+)
+def test_files_without_commit_ts_are_refused_with_the_options_name(text: str, upstream: str, message: str) -> None:
+    """The message names the missing option of TiCDC, and the flag by which they are taken all the same, with a warning."""
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        _load(text, upstream)
+    assert "--allow-missing-commit-ts" in str(caught.value)
+    loaded = _load(f"{text}\n[consumer]\nallow-missing-commit-ts = true", upstream)
+    assert loaded.config.upstream.allow_missing_commit_ts
+    assert "the target may run ahead of its checkpoint" in loaded.warning
 
 
-def test_canal_json_without_commit_ts_is_refused_with_the_options_name() -> None:
-    """The message names the URI parameter of TiCDC that is missing."""
-    with pytest.raises(ConfigError, match=re.escape("`enable-tidb-extension=true`")):
-        _load("", "file:///bucket?protocol=canal-json")
+def test_rows_with_commit_ts_weaken_no_promise() -> None:
+    """The flag alone changes nothing: no warning where rows have their commit ts."""
+    loaded = _load("[sink.csv]\ninclude-commit-ts = true\n[consumer]\nallow-missing-commit-ts = true")
+    assert loaded.warning == ""
 
 
 def test_the_extension_may_stand_in_the_file() -> None:
@@ -238,12 +280,6 @@ def test_other_protocols_are_refused(protocol: str) -> None:
         _load(f"[sink]\nprotocol = '{protocol}'", "file:///bucket")
     with pytest.raises(ConfigError, match=protocol):
         _load("", f"file:///bucket?protocol={protocol}")
-
-
-def test_no_protocol_at_all_is_refused() -> None:
-    """Nothing in a bucket tells the protocol for certain, so it must be said."""
-    with pytest.raises(ConfigError, match="protocol=csv or protocol=canal-json"):
-        _load("", "file:///bucket")
 
 
 def test_a_file_that_is_no_toml_is_named_with_the_line(tmp_path: Path) -> None:

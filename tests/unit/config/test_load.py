@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.config.settings import Config, Downstream, Tuning, Upstream
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
 from storage_consumer.errors import ConfigError
 
 CSV = "file:///bucket?protocol=csv"
@@ -32,7 +33,7 @@ def test_the_shortest_settings_give_the_defaults() -> None:
     loaded = _load()
     csv = loaded.config.upstream.csv
     assert loaded.config == Config(
-        upstream=Upstream(scheme="file", root="/bucket", protocol="csv", csv=csv),
+        upstream=Upstream(scheme="file", root="/bucket", protocol="csv", csv=csv, time_zone="UTC"),
         downstream=Downstream(),
         tuning=Tuning(),
     )
@@ -219,11 +220,10 @@ def test_both_sides_share_the_time_zone() -> None:
     assert _load({"tz": None, "downstream_uri": f"{TARGET}?time-zone=+08:00"}).config == config
 
 
-def test_an_assumed_time_zone_is_told() -> None:
-    """Without any, UTC is assumed, and a notice says what to do if that is wrong."""
-    loaded = _load({"tz": None})
-    assert loaded.config.upstream.time_zone == "UTC"
-    assert any("no time zone was given" in notice for notice in loaded.notices)
+def test_no_time_zone_is_assumed() -> None:
+    """Without any, the bucket's zone is unknown; the session's is UTC, as for all that has none."""
+    config = _load({"tz": None}).config
+    assert (config.upstream.time_zone, config.downstream.time_zone) == ("", "UTC")
 
 
 def test_the_systems_time_zone_is_resolved_and_told() -> None:
@@ -262,3 +262,32 @@ def test_the_file_is_named_after_it_was_read(tmp_path: Path) -> None:
     config.write_text("[sink]\ndate-separator = 'week'\n")
     with pytest.raises(ConfigError, match=r"c\.toml: \[sink\] date-separator"):
         _load(with_files_read({"config": [str(config)]}, {}))
+
+
+def test_flags_may_be_written_with_escapes() -> None:
+    """A TAB or a line end is hard to type: flags and variables take it escaped, and null as it is."""
+    upstream = _load({"delimiter": r"\t", "terminator": r"\r\n", "null": r"\N", "quote": ""}).config.upstream
+    csv = upstream.csv
+    assert (csv.delimiter, csv.terminator, csv.null, csv.quote) == ("\t", "\r\n", "\\N", "")
+    assert _load({}, {"STORAGE_CONSUMER_DELIMITER": r"\x01"}).config.upstream.csv.delimiter == "\x01"
+    assert _load({"config": {"sink": {"csv": {"delimiter": r"\t"}}}}).config.upstream.csv.delimiter == r"\t"
+
+
+def test_what_is_found_out_completes_the_settings() -> None:
+    """Completed settings have nothing untold; files without commit ts are refused then as they are when told."""
+    loaded = _load()
+    assert loaded.untold
+    full = loaded.completed(loaded.config.upstream, dict.fromkeys(loaded.untold, "x.csv row 1"))
+    assert full.untold == ()
+    assert full.told["delimiter"] == "x.csv row 1"
+    without = dataclasses.replace(loaded.config.upstream, csv=CsvOptions())
+    with pytest.raises(ConfigError, match="include-commit-ts"):
+        loaded.completed(without, {})
+
+
+def test_the_bucket_alone_can_be_loaded() -> None:
+    """Who only looks at the bucket needs no target."""
+    loaded = load({"upstream_uri": CSV}, {}, target=False)
+    assert loaded.config.upstream.root == "/bucket"
+    with pytest.raises(ConfigError, match="--downstream-uri is missing"):
+        load({"upstream_uri": CSV}, {})

@@ -12,7 +12,8 @@ import pytest
 
 from storage_consumer.arguments import help_text
 from storage_consumer.config.load import Program, load
-from storage_consumer.config.options import BY_KEYWORD, ENVIRONMENT_PREFIX, GROUPS, OPTIONS, OWN_TABLE, Option
+from storage_consumer.config.option import ENVIRONMENT_PREFIX, GROUPS, OWN_TABLE, Option
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.settings import Tuning
 from storage_consumer.config.uris import DOWNSTREAM_PARAMETERS, UPSTREAM_PARAMETERS
 
@@ -78,7 +79,7 @@ def test_the_example_of_our_own_table_shows_every_key_with_its_default() -> None
     shown = tomllib.loads(re.sub(r"(?m)^# (?=[a-z-]+ = )", "", text))[OWN_TABLE]
     own = {option.name: option for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"}
     assert set(shown) == set(own)
-    examples = {"upstream-uri", "downstream-uri", "downstream-password-file", "ssl-ca", "ssl-cert", "ssl-key"}
+    examples = {"tz", "upstream-uri", "downstream-uri", "downstream-password-file", "ssl-ca", "ssl-cert", "ssl-key"}
     assert {name: own[name].parse(shown[name]) for name in own.keys() - examples} == {
         name: own[name].default for name in own.keys() - examples
     }

@@ -1,0 +1,145 @@
+"""The options that say how TiCDC wrote the files; those of `SINK` are the changefeed's own, read from its ``[sink]`` table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage_consumer.config import parsers
+from storage_consumer.config.option import Group, Option, switch
+from storage_consumer.config.settings import CsvOptions
+
+_GROUP: Group = "how TiCDC wrote the files"
+_CSV = CsvOptions()
+INFERRED = "inferred from the bucket"
+"""The default of what the program looks up where nobody says it."""
+
+
+def _text(name: str, toml: str, default: str, help_text: str) -> Option:
+    return Option(
+        name=name,
+        group=_GROUP,
+        help=help_text,
+        parse=parsers.raw_text,
+        default=default,
+        shown_default=INFERRED,
+        toml=toml,
+        escapes=name != "null",
+    )
+
+
+def _csv_switch(name: str, help_text: str) -> Option:
+    return replace(switch(name, _GROUP, help_text, toml=f"sink.csv.{name}"), shown_default=INFERRED)
+
+
+_CSV_OPTIONS = (
+    _text("terminator", "sink.terminator", _CSV.terminator, r"What ends a row, like '\r\n' or '\n'."),
+    _text("delimiter", "sink.csv.delimiter", _CSV.delimiter, r"What stands between two CSV fields, like , or '\t'."),
+    _text("quote", "sink.csv.quote", _CSV.quote, "The character around CSV texts; '' for none."),
+    _text("null", "sink.csv.null", _CSV.null, "What stands for NULL in CSV, as it is written there."),
+    _csv_switch(
+        "include-commit-ts",
+        "Whether CSV rows carry their commit ts. They should; this is the changefeed's `[sink.csv] include-commit-ts`.",
+    ),
+    Option(
+        name="binary-encoding-method",
+        group=_GROUP,
+        help="How CSV holds the bytes of binary columns.",
+        parse=parsers.choice("base64", "hex"),
+        default=_CSV.binary_encoding,
+        shown_default=INFERRED,
+        toml="sink.csv.binary-encoding-method",
+        metavar="base64|hex",
+    ),
+    _csv_switch("output-old-value", "Whether CSV holds an update as a row before and a row after it."),
+    _csv_switch("output-handle-key", "Whether a field with the row's key stands before the values of a CSV row."),
+    _csv_switch("output-field-header", "Whether each CSV file begins with a line of field names."),
+)
+
+PROTOCOL = Option(
+    name="protocol",
+    group=_GROUP,
+    parse=parsers.choice("csv", "canal-json"),
+    default="csv",
+    toml="sink.protocol",
+    uri=("upstream", "protocol"),
+    metavar="csv|canal-json",
+    shown_default=INFERRED,
+    help="Format of the data files.",
+)
+EXTENSION = replace(
+    switch(
+        "enable-tidb-extension",
+        _GROUP,
+        "Whether canal-json messages carry `_tidb` with their commit ts. They should; TiCDC's sink URI parameter.",
+        toml="sink.kafka-config.codec-config.enable-tidb-extension",
+        uri=("upstream", "enable-tidb-extension"),
+    ),
+    shown_default=INFERRED,
+)
+CSV_OPTIONS: dict[str, str] = {
+    "terminator": "terminator",
+    "delimiter": "delimiter",
+    "quote": "quote",
+    "null": "null",
+    "include_commit_ts": "include_commit_ts",
+    "binary_encoding_method": "binary_encoding",
+    "output_old_value": "output_old_value",
+    "output_handle_key": "output_handle_key",
+    "output_field_header": "output_field_header",
+}
+"""Keyword → field of `CsvOptions`. A changefeed file with a ``[sink]`` table tells them all: what it leaves out is TiCDC's default."""
+
+FORMAT: tuple[Option, ...] = (
+    PROTOCOL,
+    *_CSV_OPTIONS,
+    EXTENSION,
+    switch(
+        "allow-missing-commit-ts",
+        _GROUP,
+        "Take files whose rows do not say when they committed, with a weaker promise: between rounds the target may run ahead "
+        "of its checkpoint, and tables without a key halt.",
+    ),
+    Option(
+        name="date-separator",
+        group=_GROUP,
+        parse=parsers.choice("none", "year", "month", "day"),
+        default="day",
+        shown_default=INFERRED,
+        toml="sink.date-separator",
+        uri=("upstream", "date-separator"),
+        metavar="none|year|month|day",
+        help="The date directories of the bucket.",
+    ),
+    replace(
+        switch(
+            "enable-partition-separator",
+            _GROUP,
+            "Whether each partition of a partitioned table has a directory.",
+            default=True,
+            toml="sink.enable-partition-separator",
+            uri=("upstream", "enable-partition-separator"),
+        ),
+        shown_default=INFERRED,
+    ),
+    Option(
+        name="file-index-width",
+        group=_GROUP,
+        parse=parsers.integer(low=0, high=1000),
+        default=0,
+        shown_default="any",
+        toml="sink.file-index-digit",
+        uri=("upstream", "file-index-digit"),
+        metavar="DIGITS",
+        help="Accepted for the reference consumer's sake; file numbers of any width are read.",
+    ),
+    Option(
+        name="tz",
+        group=_GROUP,
+        parse=parsers.time_zone,
+        shown_default="none: needed for TIMESTAMP columns",
+        uri=("downstream", "time-zone"),
+        metavar="ZONE",
+        help="Time zone of the TiCDC servers, in which TIMESTAMP values are written: UTC, Asia/Shanghai, +08:00, or System "
+        "for this host's zone. Nothing in the bucket tells it, and a wrong one shifts every TIMESTAMP.",
+    ),
+)

@@ -1,0 +1,94 @@
+"""What one option is, under all its names; the table of all of them is in options.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from storage_consumer.config import parsers
+from storage_consumer.config.parsers import Parser
+
+ENVIRONMENT_PREFIX = "STORAGE_CONSUMER_"
+OWN_TABLE = "consumer"
+"""Our table in the TOML file; everything beside it is TiCDC's."""
+
+PRECEDENCE = "flag or keyword, then URI parameter, then environment variable, then TOML file, then default"
+
+Group = Literal[
+    "what is copied", "how TiCDC wrote the files", "the target", "pace and patience", "Spark", "the program"
+]
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option, under all its names."""
+
+    name: str
+    """The flag without dashes in front: ``flush-interval``."""
+    group: Group
+    help: str
+    """One or two sentences; what the value means, with its unit."""
+    parse: Parser = parsers.text
+    default: object = ""
+    """The value (already parsed) where nobody gives one."""
+    shown_default: str = ""
+    """How help shows the default, where the value itself would not tell."""
+    metavar: str = "TEXT"
+    switch: bool = False
+    """Whether the flag may stand alone, meaning true."""
+    repeatable: bool = False
+    """Whether the flag may be given several times; the values are collected in a list."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the flag and keyword."""
+    toml: str | None = None
+    """Dotted key in TiCDC's part of the TOML file; None: our own, under ``[consumer]``; empty: not in the file at all."""
+    uri: tuple[Literal["upstream", "downstream"], str] | None = None
+    """The URI parameter that gives the same."""
+    flag: bool = True
+    """Whether it is a flag too; a secret is not, since command lines are seen by others."""
+    escapes: bool = False
+    """Whether ``\\t``, ``\\r``, ``\\n`` and ``\\xNN`` stand for these characters; not in TOML, which has escapes of its own."""
+
+    @property
+    def keyword(self) -> str:
+        """The name as a keyword of `Consumer`."""
+        return self.name.replace("-", "_")
+
+    @property
+    def environment(self) -> str:
+        """The environment variable."""
+        return ENVIRONMENT_PREFIX + self.keyword.upper()
+
+    @property
+    def toml_key(self) -> str:
+        """The dotted key in the TOML file, or an empty text."""
+        return f"{OWN_TABLE}.{self.name}" if self.toml is None else self.toml
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The keyword and its aliases."""
+        return (self.keyword, *(alias.replace("-", "_") for alias in self.aliases))
+
+
+def switch(
+    name: str,
+    group: Group,
+    help_text: str,
+    *,
+    default: bool = False,
+    toml: str | None = None,
+    uri: tuple[Literal["upstream", "downstream"], str] | None = None,
+) -> Option:
+    """An option that is true or false, and true where it stands alone."""
+    return Option(
+        name=name,
+        group=group,
+        help=help_text,
+        parse=parsers.boolean,
+        default=default,
+        switch=True,
+        metavar="BOOL",
+        toml=toml,
+        uri=uri,
+    )

@@ -1,0 +1,118 @@
+"""The places that a value may come from, and which of them wins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storage_consumer.config import changefeed, parsers
+from storage_consumer.config.option import OWN_TABLE, Option
+from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.uris import parse_downstream, parse_upstream
+from storage_consumer.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A value and who gave it."""
+
+    value: Any
+    origin: str
+    """For messages, like ``--tz`` or ``changefeed.toml: [sink] protocol``; empty for a default."""
+
+
+class Sources:
+    """The places that a value may come from, asked in the order of precedence."""
+
+    def __init__(self, options: Mapping[str, object], environ: Mapping[str, str], *, target: bool) -> None:
+        """Read the TOML files and take the URIs apart; raises `ConfigError` for what is unknown or malformed there.
+
+        Without `target` nothing is asked about the target.
+        """
+        self.options = known_options(options)
+        self.environ = environ
+        self.parameters: dict[str, Mapping[str, str]] = {}
+        self.settings: dict[str, tuple[object, str]] = {}
+        self.documents = tuple(changefeed.read_document(item) for item in self._config())
+        for document in self.documents:
+            changefeed.check_keys(document)
+            changefeed.refuse_routing(document)
+        self.settings = changefeed.merged(self.documents)
+        if f"{OWN_TABLE}.sink-uri" in self.settings:
+            self.settings.setdefault(f"{OWN_TABLE}.upstream-uri", self.settings[f"{OWN_TABLE}.sink-uri"])
+        self.upstream = parse_upstream(self._uri("upstream-uri"))
+        self.downstream = parse_downstream(self._uri("downstream-uri")) if target else None
+        self.parameters = {uri.side: uri.parameters for uri in (self.upstream, self.downstream) if uri is not None}
+
+    def _config(self) -> list[object]:
+        given = self.find(BY_KEYWORD["config"])
+        from_environment = given.origin.startswith("environment") and isinstance(given.value, list)
+        if from_environment:
+            return [part for item in given.value for part in str(item).split(os.pathsep) if part]
+        return list(given.value or ())
+
+    def _uri(self, name: str) -> str:
+        given = self.find(BY_KEYWORD[name.replace("-", "_")])
+        if not given.value:
+            example = "file:///dir?protocol=csv" if name == "upstream-uri" else "mysql://user@host:3306/"
+            raise ConfigError(f"--{name} is missing; give it, for example, as --{name} '{example}'")
+        return str(given.value)
+
+    def find(self, option: Option) -> Given:
+        """The value of an option: flag or keyword, URI, environment, TOML, default."""
+        for given, origin in self._candidates(option):
+            if given is None:
+                continue
+            try:
+                return Given(value=option.parse(given), origin=origin)
+            except ValueError as error:
+                shown = (
+                    str(error) if "uri" not in option.name and "password" not in option.name else "a text is expected"
+                )
+                raise ConfigError(f"{origin}: {shown}") from None
+        return Given(value=option.default, origin="")
+
+    def _candidates(self, option: Option) -> list[tuple[object, str]]:
+        by_hand = parsers.unescaped if option.escapes else _as_it_is
+        found: list[tuple[object, str]] = [(by_hand(self.options.get(option.keyword)), f"--{option.name}")]
+        if option.uri:
+            side, parameter = option.uri
+            in_uri = self.parameters.get(side, {}).get(parameter) or None
+            found.append((in_uri, f"--{side}-uri: parameter `{parameter}`"))
+        in_environment = by_hand(self.environ.get(option.environment) or None)
+        found.append((in_environment, f"environment variable {option.environment}"))
+        if option.toml_key in self.settings:
+            value, source = self.settings[option.toml_key]
+            table, _, key = option.toml_key.rpartition(".")
+            found.append((value, f"{source}: [{table}] {key}"))
+        return found
+
+    def sink_table(self) -> str:
+        """The first file that has a ``[sink]`` table, and so is a changefeed's; empty where there is none."""
+        return next((each.source for each in self.documents if isinstance(each.content.get("sink"), Mapping)), "")
+
+    def values(self, *names: str) -> dict[str, Any]:
+        """Keyword → value of options by their keywords."""
+        return {name: self.find(BY_KEYWORD[name]).value for name in names}
+
+
+def known_options(options: Mapping[str, object]) -> dict[str, object]:
+    """The options that are given, by keyword, aliases resolved; raises `ConfigError` for an unknown one."""
+    known: dict[str, object] = {}
+    for keyword, value in options.items():
+        if keyword not in BY_KEYWORD:
+            raise ConfigError(f"there is no option `{keyword}`{did_you_mean(keyword, BY_KEYWORD)}")
+        name = BY_KEYWORD[keyword].keyword
+        if value is None:
+            continue
+        if name in known and known[name] != value:
+            raise ConfigError(f"`{keyword}` and `{name}` mean the same option but were given different values")
+        known[name] = value
+    return known
+
+
+def _as_it_is(value: object) -> object:
+    return value

@@ -1,0 +1,95 @@
+"""The settings of the bucket, and which of them somebody gave: what nobody tells is looked up in the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storage_consumer.config import parsers
+from storage_consumer.config.format_options import CSV_OPTIONS
+from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.settings import CsvOptions, Upstream
+from storage_consumer.config.sources import Given, Sources
+from storage_consumer.config.uris import Uri
+from storage_consumer.errors import ConfigError
+
+FORMAT_KEYWORDS: tuple[str, ...] = ("protocol", *CSV_OPTIONS, "enable_tidb_extension")
+"""The options without which data files cannot be read."""
+DEFAULT_OF_TICDC = "TiCDC's default"
+
+
+def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, str]]:
+    """The bucket, and for each format option that somebody told its keyword → who told it.
+
+    For an option that nobody told the record holds TiCDC's default, which is not to be relied on. Raises `ConfigError`.
+    """
+    uri = sources.upstream
+    given = {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in FORMAT_KEYWORDS}
+    if sink := sources.sink_table():
+        silent = Given(value=None, origin=f"{sink}: {DEFAULT_OF_TICDC}")
+        for keyword in CSV_OPTIONS:
+            if not given[keyword].origin:
+                given[keyword] = Given(value=given[keyword].value, origin=silent.origin)
+    upstream = Upstream(
+        scheme="file" if uri.scheme == "file" else "s3",
+        root=uri.path if uri.scheme == "file" else f"{uri.host}{uri.path}",
+        endpoint=uri.parameters.get("endpoint", "").rstrip("/"),
+        region=uri.parameters.get("region", ""),
+        force_path_style=_flag(uri, "force-path-style", default=True),
+        protocol=given["protocol"].value,
+        terminator=given["terminator"].value,
+        csv=CsvOptions(**{field: given[keyword].value for keyword, field in CSV_OPTIONS.items()}),
+        enable_tidb_extension=given["enable_tidb_extension"].value,
+        date_separator=sources.find(BY_KEYWORD["date_separator"]).value,
+        partition_separator=sources.find(BY_KEYWORD["enable_partition_separator"]).value,
+        time_zone=time_zone,
+        allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
+    )
+    told = {keyword: found.origin for keyword, found in given.items() if found.origin}
+    if not untold(upstream, told):
+        require_commit_ts(upstream)
+    return upstream, told
+
+
+def untold(upstream: Upstream, told: Mapping[str, str]) -> tuple[str, ...]:
+    """The keywords of the format options that matter for this protocol and that nobody told."""
+    if "protocol" not in told:
+        return tuple(keyword for keyword in FORMAT_KEYWORDS if keyword not in told)
+    needed = tuple(CSV_OPTIONS) if upstream.protocol == "csv" else ("enable_tidb_extension", "terminator")
+    return tuple(keyword for keyword in needed if keyword not in told)
+
+
+def require_commit_ts(upstream: Upstream) -> None:
+    """Raise `ConfigError` for files without commit ts, unless they are allowed."""
+    if upstream.has_commit_ts or upstream.allow_missing_commit_ts:
+        return
+    what, remedy = {
+        "csv": (
+            "CSV rows",
+            "`[sink.csv] include-commit-ts = true`, and that file is given here by --config (or say --include-commit-ts)",
+        ),
+        "canal-json": (
+            "canal-json messages",
+            "`enable-tidb-extension=true` in its sink URI, and so does --upstream-uri here",
+        ),
+    }[upstream.protocol]
+    raise ConfigError(
+        f"{what} without commit ts can be neither ordered nor told from duplicates: the changefeed needs {remedy}. "
+        "--allow-missing-commit-ts takes such files as they are, with a weaker promise"
+    )
+
+
+def weaker_promise(upstream: Upstream) -> str:
+    """What is promised of files without commit ts, for the log; empty where rows have it."""
+    if upstream.has_commit_ts:
+        return ""
+    return (
+        "--allow-missing-commit-ts: rows do not say when they committed. Between rounds the target may run ahead of its "
+        "checkpoint, repeated deliveries are applied again in the order of files, and tables without a key halt"
+    )
+
+
+def _flag(uri: Uri, parameter: str, *, default: bool) -> bool:
+    try:
+        return parsers.boolean(uri.parameters.get(parameter) or default)
+    except ValueError as error:
+        raise uri.error(f"parameter `{parameter}`: {error}") from None
