@@ -55,17 +55,19 @@ def differences(
     *,
     time_zone: str = "+00:00",
     state_schema: str = STATE_SCHEMA,
+    without: Mapping[str, frozenset[str]] | None = None,
 ) -> tuple[Difference, ...]:
     """All differences, by table; empty when the server holds exactly what the source held.
 
     Tables that only the target has count as differences, those of `state_schema` excepted. `time_zone` is the zone in
-    which the golden renders TIMESTAMP values.
+    which the golden renders TIMESTAMP values. `without`: per table the columns whose values are not compared.
     """
     expected = {table.name: table for table in golden}
+    hidden = without or {}
     found = _target_tables(server, state_schema)
     result = [Difference(table=name, what="is not at the source") for name in found.keys() - expected.keys()]
     for name, table in expected.items():
-        what = _table_difference(server, table, found.get(name), time_zone)
+        what = _table_difference(server, table, found.get(name), time_zone, hidden.get(name, frozenset()))
         if what:
             result.append(Difference(table=name, what=what))
     return tuple(sorted(result, key=str))
@@ -97,14 +99,16 @@ def _target_tables(server: DatabaseServer, state_schema: str) -> dict[str, Targe
     }
 
 
-def _table_difference(server: DatabaseServer, golden: GoldenTable, found: TargetTable | None, time_zone: str) -> str:
+def _table_difference(
+    server: DatabaseServer, golden: GoldenTable, found: TargetTable | None, time_zone: str, without: frozenset[str]
+) -> str:
     if found is None:
         return "is not at the target"
     if found.columns != tuple(golden.types):
         return f"columns are {', '.join(found.columns)}; the source has {', '.join(golden.types)}"
     if not _same_key(golden, found):
         return f"primary key is ({', '.join(found.primary_key)}); the source has ({', '.join(golden.primary_key)})"
-    forms = [form_of(kind) for kind in golden.types.values()]
+    forms = [_hidden if name in without else form_of(kind) for name, kind in golden.types.items()]
     expected = Counter(_row(forms, _unwrapped(row)) for row in golden.rows())
     actual = Counter(_row(forms, row) for row in _target_rows(server, golden, time_zone))
     if expected == actual:
@@ -139,6 +143,11 @@ def _unwrapped(row: Sequence[Any]) -> list[Any]:
 
 def _row(forms: Sequence[Callable[[Any], Any]], values: Sequence[Any]) -> Row:
     return tuple(None if value is None else form(value) for form, value in zip(forms, values, strict=True))
+
+
+def _hidden(_value: Any) -> str:
+    """A value that is not compared."""
+    return "(not compared)"
 
 
 def base_type(kind: str) -> str:

@@ -97,6 +97,11 @@ class Corpus:
         """The changefeed's configuration."""
         return str(self._facts["changefeed_toml"])
 
+    @property
+    def expected_loss(self) -> bool:
+        """TiCDC overwrote files of this bucket itself, so that rows are missing from it."""
+        return bool(self._facts.get("expected_loss"))
+
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """In order."""
@@ -119,15 +124,19 @@ class Corpus:
         """Make `bucket` hold what existed at `cut`; files that are there already stay untouched.
 
         All files but ``metadata`` and the index files are written once and never change; those two kinds are as they
-        were at that cut.
+        were at that cut. Where TiCDC overwrote a file, only its last content is known: before that, the same lines twice
+        stand in for it.
         """
-        for path in cut.files:
-            target = bucket / path
+        for path, size in cut.files.items():
+            source, target = self.folder / "tree" / path, bucket / path
             if path.endswith(".index"):
                 write_at_once(target, _index_content(path, cut))
+            elif path != METADATA and self.expected_loss:
+                content = source.read_text(encoding="utf-8")
+                write_at_once(target, content if size == source.stat().st_size else content * 2)
             elif path != METADATA and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self.folder / "tree" / path, target)
+                shutil.copyfile(source, target)
         self.set_checkpoint(bucket, cut)
 
     def set_checkpoint(self, bucket: Path, cut: Cut) -> None:
@@ -151,10 +160,12 @@ class Corpus:
 
 
 def write_at_once(path: Path, text: str) -> None:
-    """Write a small file so that a reader sees the old content or the new one."""
+    """Write a small file so that a reader sees the old content or the new one; one that has this content stays untouched."""
+    if path.exists() and path.read_bytes() == text.encode():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
-    new.write_text(text, encoding="utf-8")
+    new.write_bytes(text.encode())
     new.replace(path)
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.corpus_table``: replays corpora and prints a table of corpora by modes.
+"""``python -m tests.corpus_table``: replays corpora and prints a table of corpora by servers and modes.
 
 Exit code 0 when every cell is equal, 1 when one differs, 2 when no corpus matches what was asked for.
 """
@@ -10,34 +10,51 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from storage_consumer.summary import RoundSummary
-from tests import servers
 from tests.corpora import Corpus, CorpusSource, available, chosen
+from tests.expectations import has_commit_ts, overwritten
 from tests.local_spark import local_spark
 from tests.replay import MODES, replayed
+from tests.servers import SERVERS, DatabaseServer
 
 WORKLOADS = "shop,types,text_traps,keys,keyless,hot,wide,databases,generated,gap"
+FEWER_MODES = ("whole", "early")
+"""With ``--all``, what is replayed on each server but the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A server and a way of delivery."""
+
+    server: DatabaseServer
+    mode: str
+
+    def __str__(self) -> str:
+        """Like ``mariadb whole``."""
+        return f"{self.server.kind} {self.mode}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     asked = _parser().parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="corpora-") as name:
-        scratch = Path(name)
+    with tempfile.TemporaryDirectory(prefix="corpora-") as name, ExitStack() as stack:
         corpora = chosen(
             available(),
-            workloads=_list(asked.workloads),
-            variants=_list(asked.variants),
+            workloads=_list("" if asked.all else asked.workloads),
+            variants=_list("" if asked.all else asked.variants),
             archs=_list(asked.arch),
         )
         if not corpora:
             print("no corpus matches; set STORAGE_CONSUMER_CORPORA to the folder of unpacked corpora", file=sys.stderr)
             return 2
-        kind = {"mariadb": servers.mariadb, "mysql": servers.mysql}[asked.server]
-        with kind() as server, local_spark():
-            return _table(corpora, _list(asked.modes), server, scratch)
+        kinds = asked.servers or (tuple(SERVERS) if asked.all else ("mariadb",))
+        started = [stack.enter_context(SERVERS[kind]()) for kind in kinds]
+        stack.enter_context(local_spark())
+        return _table(corpora, _columns(started, asked), Path(name))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,8 +62,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workloads", default=WORKLOADS, help="comma-separated; empty: all")
     parser.add_argument("--variants", default="csv,json", help="comma-separated; empty: all")
     parser.add_argument("--arch", default="", help="classic or new; default: both")
-    parser.add_argument("--modes", default=",".join(MODES), help="comma-separated, of: %(default)s")
-    parser.add_argument("--server", default="mariadb", choices=("mariadb", "mysql"))
+    parser.add_argument(
+        "--modes", type=_modes, default=(), help=f"comma-separated, of: {','.join(MODES)}; default: all"
+    )
+    parser.add_argument("--servers", type=_servers, default=(), help=f"of: {','.join(SERVERS)}; default: mariadb")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="all workloads and variants; unless said otherwise on all servers, all modes on the first, "
+        f"{','.join(FEWER_MODES)} on the others",
+    )
     return parser
 
 
@@ -54,39 +79,71 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _table(corpora: Sequence[CorpusSource], modes: Sequence[str], server: servers.DatabaseServer, scratch: Path) -> int:
+def _of(names: Sequence[str], text: str) -> tuple[str, ...]:
+    wrong = [part for part in _list(text) if part not in names]
+    if wrong:
+        message = f"{', '.join(wrong)}: choose from {', '.join(names)}"
+        raise argparse.ArgumentTypeError(message)
+    return _list(text)
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    return _of(tuple(MODES), text)
+
+
+def _servers(text: str) -> tuple[str, ...]:
+    return _of(tuple(SERVERS), text)
+
+
+def _columns(started: Sequence[DatabaseServer], asked: argparse.Namespace) -> list[Column]:
+    """Servers by modes."""
+    columns = []
+    for number, server in enumerate(started):
+        fewer = FEWER_MODES if asked.all and number else tuple(MODES)
+        columns += [Column(server, mode) for mode in asked.modes or fewer]
+    return columns
+
+
+def _table(corpora: Sequence[CorpusSource], columns: Sequence[Column], scratch: Path) -> int:
     """Print one line for each corpus as it is done, and what differed at the end."""
     started = time.monotonic()
-    print(f"| corpus | {' | '.join(modes)} |\n|---|{'---|' * len(modes)}", flush=True)
+    print(f"| corpus | {' | '.join(map(str, columns))} |\n|---|{'---|' * len(columns)}", flush=True)
     problems: list[str] = []
     for source in corpora:
         corpus = source.open(scratch)
         cells = []
-        for mode in modes:
-            cell, problem = _cell(corpus, mode, server, scratch / "replay")
+        for column in columns:
+            cell, problem = _cell(corpus, column, scratch / "replay")
             cells.append(cell)
-            problems += [f"{corpus} {mode}: {problem}"] if problem else []
+            problems += [f"{corpus} {column}: {problem}"] if problem else []
         print(f"| {corpus} | {' | '.join(cells)} |", flush=True)
-    count = len(corpora) * len(modes)
-    seconds = time.monotonic() - started
-    print(f"\n{count - len(problems)} of {count} equal, {seconds:.0f} s, {server.kind} {server.version}")
+    count = len(corpora) * len(columns)
+    servers = {column.server.kind: column.server.version for column in columns}
+    print(f"\n{count - len(problems)} of {count} equal, {time.monotonic() - started:.0f} s,", *servers.items())
     print("\n".join(problems))
     return 1 if problems else 0
 
 
-def _cell(corpus: Corpus, mode: str, server: servers.DatabaseServer, folder: Path) -> tuple[str, str]:
+def _cell(corpus: Corpus, column: Column, folder: Path) -> tuple[str, str]:
     """What the table shows, and the problem in full if there is one."""
     started = time.monotonic()
     try:
-        summary = replayed(corpus, mode, server, folder)
+        summary = replayed(corpus, column.mode, column.server, folder)
     except Exception as error:  # noqa: BLE001 - one corpus that fails must not hide the others
         return "DIFFERS", f"{type(error).__name__}: {error}"
-    return f"equal{_halted(summary)} ({time.monotonic() - started:.1f} s)", ""
+    return f"equal{_but(corpus, column.mode, summary)} ({time.monotonic() - started:.1f} s)", ""
 
 
-def _halted(summary: RoundSummary) -> str:
-    names = ", ".join(table.table for table in summary.halted)
-    return f", halted as stated: {names}" if names else ""
+def _but(corpus: Corpus, mode: str, summary: RoundSummary) -> str:
+    """What could not be equal, and why."""
+    text = ""
+    if summary.halted:
+        text += f", halted as stated: {', '.join(table.table for table in summary.halted)}"
+    if lost := overwritten(corpus):
+        text += f", overwritten at the source: {', '.join(sorted(lost))}"
+    if mode == "early" and not has_commit_ts(corpus):
+        text += ", at the last cut (rows tell no time)"
+    return text
 
 
 if __name__ == "__main__":

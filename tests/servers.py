@@ -20,10 +20,14 @@ from typing import Any
 
 import pymysql
 import pymysql.cursors
+import pymysql.err
+from pymysql.constants import CLIENT
 
 START_SECONDS = 60
 STOP_SECONDS = 30
-SYSTEM_SCHEMAS = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+SYSTEM_SCHEMAS = frozenset({"information_schema", "metrics_schema", "mysql", "performance_schema", "sys"})
+TIDB_PROGRAM = "STORAGE_CONSUMER_TIDB_SERVER"
+"""Environment variable: path of a TiDB server's program. Without it, what needs one is left out."""
 INNODB_SMALL_AND_FAST = (
     "--innodb-buffer-pool-size=128M",
     "--innodb-flush-log-at-trx-commit=0",
@@ -40,9 +44,10 @@ class DatabaseServer:
     """A running database server; user root has no password."""
 
     kind: str
-    """``mariadb`` or ``mysql``."""
+    """``mariadb``, ``mysql`` or ``tidb``."""
     port: int
     socket: Path
+    """Listens as well; TiDB's tests have no use for it."""
 
     @property
     def uri(self) -> str:
@@ -128,8 +133,8 @@ def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     )
 
 
-def run(command: Sequence[str]) -> None:
-    """Run a program to its end; raise `ServerDidNotStart` with its output if it fails or takes too long."""
+def run(command: Sequence[str]) -> str:
+    """Run a program to its end; returns what it printed. Raise `ServerDidNotStart` with its output if it fails or takes too long."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=START_SECONDS
@@ -138,6 +143,7 @@ def run(command: Sequence[str]) -> None:
         raise ServerDidNotStart(f"{error}\n{error.output!r}\n{error.stderr!r}") from error
     if done.returncode:
         raise ServerDidNotStart(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def program(name: str) -> str:
@@ -245,3 +251,59 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
         with running(command, log) as process:
             wait_for(process, port, log)
             yield DatabaseServer(kind="mysql", port=port, socket=jail.outside(f"{home}/socket"))
+
+
+def has_tidb() -> bool:
+    """Whether the environment names a TiDB server."""
+    return bool(os.environ.get(TIDB_PROGRAM))
+
+
+@contextmanager
+def tidb(*, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
+    """A TiDB server with an embedded store, of the program that `TIDB_PROGRAM` names; without the databases that it ships."""
+    path = Path(os.environ.get(TIDB_PROGRAM) or "tidb-server")
+    if not path.is_file():
+        raise ServerDidNotStart(f"{TIDB_PROGRAM} names no TiDB server ({path})")
+    with tempfile.TemporaryDirectory(prefix="tidb-", ignore_cleanup_errors=True) as folder:
+        home, port = Path(folder), free_port()
+        server = DatabaseServer(kind="tidb", port=port, socket=home / "socket")
+        command = [
+            str(path),
+            "-store=unistore",
+            f"-path={home / 'data'}",
+            "-host=127.0.0.1",
+            f"-P={port}",
+            "-report-status=false",
+            f"-socket={server.socket}",
+            f"-temp-dir={home / 'temp'}",
+            f"-log-slow-query={home / 'slow'}",
+            "-L=error",
+            *options,
+        ]
+        with running(command, home / "log") as process:
+            wait_for(process, port, home / "log")
+            server.drop_all()
+            yield server
+
+
+def learn_zone(server: DatabaseServer, zone: str) -> None:
+    """Have a server know a time zone by name; a new MySQL or MariaDB knows none."""
+    with (
+        server.connect(client_flag=CLIENT.MULTI_STATEMENTS, database="mysql") as connection,
+        connection.cursor() as cursor,
+    ):
+        try:
+            cursor.execute("SET time_zone = %s", (zone,))
+        except pymysql.err.MySQLError:
+            source = ["/usr/share/zoneinfo/" + zone, zone]
+            if server.kind == "mysql":
+                sql = run([*Jail().command, "/usr/bin/mysql_tzinfo_to_sql", *source])
+            else:
+                sql = run([program("mariadb-tzinfo-to-sql"), *source])
+            cursor.execute(sql)
+            while cursor.nextset():
+                pass
+
+
+SERVERS = {"mariadb": mariadb, "mysql": mysql, "tidb": tidb}
+"""Kind → what starts one."""

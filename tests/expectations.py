@@ -1,0 +1,90 @@
+"""What can't be expected of any consumer for a recording, and what the program must say where it can't.
+
+Everything else must be equal. A table may stop only where it is listed here, and only with an error that gives the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from tests.corpora import METADATA, Corpus
+
+KEYLESS = frozenset({"keyless.nk", "keyless.nkf", "keyless.nklate", "keysdb.uknull", "gen.ukg"})
+"""Tables of the recordings whose rows nothing but all their columns tells apart."""
+NO_OLD_IMAGE = r"output-old-value"
+"""A CSV row of an UPDATE does not say which row it changes."""
+NO_WHOLE_IMAGE = r"delete-only-output-handle-key-columns"
+"""A delete names no column of a table without a key."""
+NO_SUCH_NAME = r"beyond U\+FFFF"
+"""MySQL and MariaDB know no names with characters beyond U+FFFF."""
+FAR_CHARACTER = re.compile("[\U00010000-\U0010ffff]")
+CHANGED_CONTENT = "content changed under a known name"
+"""Part of the reason under which a summary counts such files."""
+
+IRREPRODUCIBLE: Mapping[str, Mapping[str, frozenset[str]]] = {"x_defaults": {"pr.d": frozenset({"u"})}}
+"""Workload → table → columns that a UUID() filled at the source and fills anew at the target."""
+
+
+def stated_halts(corpus: Corpus, kind: str) -> dict[str, str]:
+    """Table → pattern of the error with which it may stop on a server of this kind."""
+    stated: dict[str, str] = {}
+    for table in KEYLESS:
+        if _protocol(corpus) == "csv" and not _says(corpus, "output-old-value"):
+            stated[table] = NO_OLD_IMAGE
+        elif _says(corpus, "delete-only-output-handle-key-columns"):
+            stated[table] = NO_WHOLE_IMAGE
+    if kind != "tidb":
+        names = {f"{table.schema}.{table.table}" for cut in corpus.cuts for table in corpus.golden(cut)}
+        stated |= {name: NO_SUCH_NAME for name in names if FAR_CHARACTER.search(name)}
+    return stated
+
+
+def has_commit_ts(corpus: Corpus) -> bool:
+    """Whether its rows say when they were committed. Where they do not, only its cuts at whole files can be equal."""
+    if _protocol(corpus) == "csv":
+        return _says(corpus, "include-commit-ts")
+    return parse_qs(urlsplit(str(corpus.sink_uri(Path("/")))).query).get("enable-tidb-extension") == ["true"]
+
+
+def can_be_equal(corpus: Corpus, *, rows_beyond: bool) -> bool:
+    """Whether the target can be held against a cut; `rows_beyond`: the bucket holds rows of later cuts already."""
+    return has_commit_ts(corpus) or not rows_beyond
+
+
+def overwritten(corpus: Corpus) -> frozenset[str]:
+    """Tables whose files the source itself overwrote, so that rows are missing from the recording: the partitioned ones."""
+    if not corpus.expected_loss:
+        return frozenset()
+    return frozenset(
+        f"{schema['Schema']}.{schema['Table']}" for schema in _schemas(corpus) if "PARTITION" in schema["Query"].upper()
+    )
+
+
+def overwritten_files(corpus: Corpus) -> tuple[str, ...]:
+    """Data files whose content was another one at an earlier cut, and so must be noticed by who saw that cut."""
+    sizes: dict[str, set[int]] = {}
+    for cut in corpus.cuts:
+        for path, size in cut.files.items():
+            sizes.setdefault(path, set()).add(size)
+    return tuple(sorted(p for p, seen in sizes.items() if len(seen) > 1 and not p.endswith((".index", METADATA))))
+
+
+def _schemas(corpus: Corpus) -> Iterator[Mapping[str, str]]:
+    """The content of every schema file."""
+    for path in corpus.cuts[-1].files:
+        if re.search(r"/(meta/schema_\d+_\d+|\d+/schema)\.json$", path):
+            yield json.loads((corpus.folder / "tree" / path).read_text(encoding="utf-8"))
+
+
+def _protocol(corpus: Corpus) -> str:
+    """``csv`` or ``canal-json``."""
+    return parse_qs(urlsplit(str(corpus.sink_uri(Path("/")))).query).get("protocol", ["canal-json"])[0]
+
+
+def _says(corpus: Corpus, option: str) -> bool:
+    """Whether the changefeed's configuration turns an option on."""
+    return re.search(rf"^{re.escape(option)} = true$", corpus.changefeed_toml, re.MULTILINE) is not None
