@@ -6,14 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from storage_consumer.storage.schema_file import schema_checksum
 
 _START_MS = 1_790_000_000_000
 _DATE = "2026-11-21"
 CONFIG: dict[str, object] = {"sink": {"csv": {"include-commit-ts": True}}}
-"""What ``config`` takes for CSV."""
+"""What ``config`` takes."""
+_CANAL_TYPES = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 
 
 def ts(tick: int) -> int:
@@ -37,11 +38,17 @@ class SmallBucket:
     """A folder that a test fills."""
 
     root: Path
+    protocol: Literal["csv", "canal-json"] = "csv"
 
     @property
     def uri(self) -> str:
         """What ``--upstream-uri`` takes."""
-        return f"{self.root.as_uri()}?protocol=csv"
+        extension = "&enable-tidb-extension=true" if self.protocol == "canal-json" else ""
+        return f"{self.root.as_uri()}?protocol={self.protocol}{extension}"
+
+    def text(self, one: str) -> str:
+        """A row as it stands in a data file, without its terminator; a text that `row` did not make stays as it is."""
+        return one.canal if isinstance(one, Row) and self.protocol == "canal-json" else str(one)
 
     def metadata(self, checkpoint: int | str) -> None:
         """Write ``metadata``: a checkpoint, or any text."""
@@ -89,15 +96,44 @@ class SmallBucket:
     def file(self, table: str, number: int, *, version: int | None = None) -> Path:
         """Where a data file lies."""
         folder = f"{table.replace('.', '/')}/{ts(1) if version is None else version}/{_DATE}"
-        return self.root / folder / f"CDC{number:020d}.csv"
+        return self.root / folder / f"CDC{number:020d}.{'csv' if self.protocol == 'csv' else 'json'}"
 
     def rows(self, table: str, number: int, *rows: str, version: int | None = None) -> Path:
         """Write data file `number` of a table with these rows, which `row` made."""
         path = self.file(table, number, version=version)
-        return self.write(path.relative_to(self.root).as_posix(), "".join(f"{one}\r\n" for one in rows))
+        return self.write(path.relative_to(self.root).as_posix(), "".join(f"{self.text(one)}\r\n" for one in rows))
 
 
-def row(table: str, tick: int, *values: str, operation: str = "I") -> str:
-    """One CSV row; `values` as CSV has them, quotes included."""
+class Row(str):
+    """One row as CSV text, which knows its canal-json text too."""
+
+    __slots__ = ("canal",)
+    canal: str
+
+
+def row(
+    table: str, tick: int, *values: str, operation: str = "I", names: Sequence[str] = ("id", "name", "more")
+) -> Row:
+    r"""One row; `values` as CSV has them: text in quotes, ``\N`` for NULL. `names`: of the columns, for canal-json."""
     database, _, name = table.partition(".")
-    return ",".join((f'"{operation}"', f'"{name}"', f'"{database}"', str(ts(tick)), *values))
+    found = Row(",".join((f'"{operation}"', f'"{name}"', f'"{database}"', str(ts(tick)), *values)))
+    texts = (None if value == r"\N" else value.strip('"') for value in values)
+    image = [dict(zip(names, texts, strict=False))]
+    message = {
+        "id": 0,
+        "database": database,
+        "table": name,
+        "pkNames": [names[0]],
+        "isDdl": False,
+        "type": _CANAL_TYPES[operation],
+        "es": ts(tick) >> 18,
+        "ts": ts(tick) >> 18,
+        "sql": "",
+        "sqlType": {},
+        "mysqlType": {},
+        "old": image if operation == "U" else None,
+        "data": image,
+        "_tidb": {"commitTs": ts(tick)},
+    }
+    found.canal = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    return found

@@ -20,8 +20,8 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def bucket(tmp_path: Path) -> SmallBucket:
-    """An empty bucket."""
+def bucket(tmp_path: Path, request: pytest.FixtureRequest) -> SmallBucket:
+    """An empty bucket; of the protocol that a test is parametrized with, else for CSV."""
     root = tmp_path / "bucket"
     root.mkdir()
-    return SmallBucket(root=root)
+    return SmallBucket(root=root, protocol=getattr(request, "param", "csv"))

@@ -13,7 +13,10 @@ from tests.integration.rounds import consumer, content, of, once
 from tests.servers import DatabaseServer
 from tests.small_bucket import SmallBucket, row, ts
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [
+    *(pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")),
+    pytest.mark.parametrize("bucket", ["csv", "canal-json"], indirect=True),
+]
 
 
 @pytest.fixture
