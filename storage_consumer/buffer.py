@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from storage_consumer.decoding.decoder import DELETE, UPDATE, RowChange, Values
+from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, RowChange, Values
 from storage_consumer.decoding.wire import LineEncoder
 from storage_consumer.errors import NotReplicable
 from storage_consumer.ordering import (
@@ -36,6 +36,12 @@ _UNORDERED_MOVE = (
 )
 
 
+_DELETE_WITHOUT_KEY = (
+    "this delete does not say the whole key by which rows are told apart in the target: TiCDC wrote it with "
+    "delete-only-output-handle-key-columns = true; set that to false in the changefeed's [sink]"
+)
+
+
 class Buffer:
     """The changes of one version of one table that have not been sent on."""
 
@@ -44,6 +50,7 @@ class Buffer:
         self._work = work
         self._partitions = partitions
         self._key = key_function(work.key, version.key) if version.key else None
+        self._places = version.key
         self._unique = version.unique
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
@@ -52,7 +59,7 @@ class Buffer:
         self.rows = 0
 
     def add(self, change: RowChange, rank: int) -> None:
-        """Take one row change. Raises `NotReplicable` for an update whose old row the file does not tell, on a keyless table."""
+        """Take one row change. Raises `NotReplicable` for one that does not say which row it takes the place of."""
         number, commit_ts, operation, values, old = change
         self.rows += 1
         if self._key is None:
@@ -60,8 +67,10 @@ class Buffer:
             return
         if not self._work.timed:
             commit_ts = place_in_files(commit_ts, rank, number)
+        if operation == PARTIAL_DELETE and any(values[place] is None for place in self._places):
+            raise NotReplicable(_DELETE_WITHOUT_KEY)
         key = self._key(values)
-        fold(self._states, key, commit_ts, order_of(rank, number, upsert=operation != DELETE), values)
+        fold(self._states, key, commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
         if old is not None and (old_key := self._key(old)) != key:
             if not self._work.timed:
                 raise NotReplicable(_UNORDERED_MOVE)
@@ -75,6 +84,8 @@ class Buffer:
         An update that does not tell its old row still does where a unique key of the row holds no NULL: TiCDC splits the
         updates that change one, so the row with this very key is the one.
         """
+        if operation == PARTIAL_DELETE:
+            raise NotReplicable(_DELETE_WITHOUT_KEY)
         if old is not None and operation == UPDATE:
             self._events.append((commit_ts, order_of(rank, number, upsert=False), old))
         elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self._unique):
@@ -83,7 +94,7 @@ class Buffer:
                 f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
             )
             raise NotReplicable(message)
-        self._events.append((commit_ts, order_of(rank, number, upsert=operation != DELETE), values))
+        self._events.append((commit_ts, order_of(rank, number, upsert=operation > DELETE), values))
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""

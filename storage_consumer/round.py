@@ -194,9 +194,9 @@ class Round:
             there = self.known.get(step.name.folded())
             try:
                 if there is None or step.dropped:
-                    work = unread_work(len(works), step)
+                    work = unread_work(len(works), step, self.parts.config.upstream)
                 else:
-                    work = table_work(len(works), step, there, self.parts.config.upstream.protocol)
+                    work = table_work(len(works), step, there, self.parts.config.upstream)
             except TableError as fault:
                 self._halt(step.table_dir, str(fault))
             else:

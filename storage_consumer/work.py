@@ -185,13 +185,14 @@ class JobSpec:
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 
 
-def table_work(index: int, step: RowStep, target: TargetTable, protocol: Protocol) -> TableWork:
+def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TableWork:
     """The work of one row step against the table as the target has it.
 
     Raises `NotReplicable` when the table's newest structure and the target's do not fit.
     """
     newest = step.current
-    written, key_columns = _written(newest, target, protocol), _key(newest, target)
+    protocol = upstream.protocol
+    written, key_columns = _written(newest, target, upstream), _key(newest, target, upstream)
     by_name = {column.name.casefold(): column for column in newest.columns}
     key = tuple(
         KeyPart(
@@ -212,17 +213,17 @@ def table_work(index: int, step: RowStep, target: TargetTable, protocol: Protoco
         serial=len(target.unique_keys) > 1,
         written=written,
         key=key,
-        versions={int(d.version): _version(d, step.window, target, written, key, protocol) for d in step.definitions},
+        versions={int(d.version): _version(d, step.window, target, written, key, upstream) for d in step.definitions},
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
     )
 
 
-def unread_work(index: int, step: RowStep) -> TableWork:
+def unread_work(index: int, step: RowStep, upstream: Upstream) -> TableWork:
     """The work for files of a table that does not exist (any more): they may hold repeated deliveries only."""
     reason = f"the table {step.name} does not exist in the target at this time"
     versions = {
         int(d.version): VersionWork(
-            layout=row_layout(d, frozenset()), low=_low(d, step.window), written=(), key=(), misfit=reason
+            layout=row_layout(d, frozenset(), upstream), low=_low(d, step.window), written=(), key=(), misfit=reason
         )
         for d in step.definitions
     }
@@ -252,14 +253,14 @@ def _column(target: TargetTable, name: str) -> TargetColumn:
     return next(c for c in target.columns if c.name.casefold() == name.casefold())
 
 
-def _written(newest: TableDefinition, target: TargetTable, protocol: Protocol) -> tuple[WireColumn, ...]:
+def _written(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> tuple[WireColumn, ...]:
     """The target's columns that rows are written to, in the rows' order."""
     generated = {c.name.casefold() for c in target.columns if c.generated}
-    layout = row_layout(newest, target.virtual)
+    layout = row_layout(newest, target.virtual, upstream)
     if misfit := _misfit(layout, target):
         message = f"{newest.name}: {misfit} (schema file {newest.path})"
         raise NotReplicable(message)
-    return tuple(_wire(c, protocol) for c in layout.columns if c.name.casefold() not in generated)
+    return tuple(_wire(c, upstream.protocol) for c in layout.columns if c.name.casefold() not in generated)
 
 
 def _misfit(layout: RowLayout, target: TargetTable) -> str:
@@ -269,12 +270,12 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     needed = {c.name.casefold() for c in target.columns if not c.generated}
     if lacking := sorted(carried - there):
         return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}"
-    if unknown := sorted(needed - carried):
+    if unknown := sorted(needed - carried - layout.unselected):
         return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}"
     return ""
 
 
-def _key(newest: TableDefinition, target: TargetTable) -> list[tuple[str, int | None]]:
+def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> list[tuple[str, int | None]]:
     """The columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
 
     Raises `NotReplicable` when the schema file's primary key is not the target's: writing by key would hit wrong rows.
@@ -282,7 +283,7 @@ def _key(newest: TableDefinition, target: TargetTable) -> list[tuple[str, int | 
     declared = {c.name.casefold() for c in newest.columns if c.is_pk}
     certain = {c.name.casefold() for c in newest.columns if not c.nullable or c.is_pk}
     certain |= {c.name.casefold() for c in target.columns if not c.nullable}
-    carried = {c.name.casefold() for c in row_layout(newest, target.virtual).columns}
+    carried = {c.name.casefold() for c in row_layout(newest, target.virtual, upstream).columns}
     for unique in target.unique_keys:
         columns = {name.casefold() for name in unique.columns}
         if declared and columns != declared:
@@ -317,12 +318,12 @@ def _version(
     target: TargetTable,
     written: tuple[WireColumn, ...],
     key: tuple[KeyPart, ...],
-    protocol: Protocol,
+    upstream: Upstream,
 ) -> VersionWork:
     """One version directory against the target's table as it is now."""
-    layout = row_layout(definition, target.virtual)
+    layout = row_layout(definition, target.virtual, upstream)
     places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
-    misfit = _misfit(layout, target) or _other_kinds(layout, written, protocol)
+    misfit = _misfit(layout, target) or _other_kinds(layout, written, upstream.protocol)
     if keyless := sorted(p.column.name for p in key if p.column.name.casefold() not in places):
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
     return VersionWork(

@@ -12,4 +12,4 @@ def decoder_for(upstream: Upstream) -> Decoder:
     """The decoder for a bucket's protocol and options."""
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
-    return CanalJsonDecoder(upstream.terminator)
+    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=upstream.allow_missing_commit_ts)

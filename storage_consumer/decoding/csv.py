@@ -93,7 +93,7 @@ def _shape(options: CsvOptions, layout: RowLayout) -> _Shape:
     delimiter, terminator = re.escape(options.delimiter), re.escape(options.terminator)
     expected = "".join(delimiter + pattern for pattern in patterns)
     converters = (
-        (index, converter(column, "csv", binary_encoding=options.binary_encoding))
+        (index, converter(column, "csv", binary_encoding=options.binary_encoding, zone=layout.zone))
         for index, column in enumerate(layout.columns)
     )
     return _Shape(

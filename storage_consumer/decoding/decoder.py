@@ -8,8 +8,11 @@ from typing import Protocol
 
 from storage_consumer.model import TableColumn, TableName, Window
 
-DELETE, INSERT, UPDATE = 0, 1, 2
-"""Operations of a row change. INSERT and UPDATE are both upserts for a table with a key."""
+PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2
+"""Operations of a row change; those above DELETE leave a row behind, which for a table with a key is all that counts.
+
+PARTIAL_DELETE is a delete whose file says the handle key's columns only; its other values are None and mean nothing.
+"""
 
 Values = tuple[str | None, ...]
 """One value per column of the `RowLayout`, as wire text (see values.py); None is SQL NULL."""
@@ -18,7 +21,8 @@ RowChange = tuple[int, int, int, Values, Values | None]
 """(row number in the file from 1, commit ts, operation, values, old values).
 
 `values` is the new image of an INSERT or UPDATE and the old image of a DELETE; old values are there only for an UPDATE whose
-file says them. A plain tuple, since millions of them are made.
+file says them. A plain tuple, since millions of them are made. Where the file does not say the row's commit ts, it is the
+lowest one that the row may have.
 """
 
 
@@ -28,7 +32,11 @@ class RowLayout:
 
     table: TableName
     columns: tuple[TableColumn, ...]
-    """Hidden and virtual generated columns left out; stored generated ones are in."""
+    """Hidden, virtual generated and unselected columns left out; stored generated ones are in."""
+    unselected: frozenset[str] = frozenset()
+    """Casefolded names of the columns that a column selector keeps out of the rows."""
+    zone: str = ""
+    """Zone whose TIMESTAMP texts become UTC while they are decoded; empty: they stay as they are."""
 
 
 @dataclass(slots=True)

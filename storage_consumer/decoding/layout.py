@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from storage_consumer.config.settings import Upstream
 from storage_consumer.decoding.decoder import RowLayout
+from storage_consumer.decoding.selectors import unselected
 from storage_consumer.decoding.values import is_known
+from storage_consumer.decoding.zones import converted_zone
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition
 
@@ -15,18 +18,26 @@ def is_hidden(name: str) -> bool:
     return name.casefold().startswith(_HIDDEN_PREFIX)
 
 
-def row_layout(definition: TableDefinition, virtual: frozenset[str]) -> RowLayout:
+def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:
     """The columns of the definition's rows, in order.
 
     `virtual` holds the casefolded names of the virtual generated columns as the target reports them: schema files do not
-    mark them, and rows never carry them. Raises `NotReplicable` when a column's type has no rule, before any row is read.
+    mark them, and rows never carry them. Raises `NotReplicable`, before any row is read, when a column's type has no rule,
+    or is TIMESTAMP and nobody said in which zone its values are.
     """
-    columns = tuple(
-        column for column in definition.columns if not is_hidden(column.name) and column.name.casefold() not in virtual
-    )
+    real = [c for c in definition.columns if not is_hidden(c.name) and c.name.casefold() not in virtual]
+    names = [column.name for column in real]
+    lacking = unselected(upstream.column_selectors, definition.name, names, case=upstream.case_sensitive)
+    columns = tuple(column for column in real if column.name not in lacking)
     for column in columns:
         _check_type(definition, column)
-    return RowLayout(table=definition.name, columns=columns)
+        _check_zone(definition, column, upstream.time_zone)
+    return RowLayout(
+        table=definition.name,
+        columns=columns,
+        unselected=frozenset(name.casefold() for name in lacking),
+        zone=converted_zone(upstream.time_zone),
+    )
 
 
 def _check_type(definition: TableDefinition, column: TableColumn) -> None:
@@ -34,4 +45,12 @@ def _check_type(definition: TableDefinition, column: TableColumn) -> None:
         raise NotReplicable(
             f"{definition.name}: column {column.name} has the type {column.type} ({definition.path}), whose values this "
             "program cannot carry over; leave the table out of the changefeed, or give the column another type at the source"
+        )
+
+
+def _check_zone(definition: TableDefinition, column: TableColumn, zone: str) -> None:
+    if column.type == "TIMESTAMP" and not zone:
+        raise NotReplicable(
+            f"{definition.name}: column {column.name} is a TIMESTAMP ({definition.path}), whose values TiCDC writes in the "
+            "time zone of its servers, which the files do not say: give it by --tz, for example --tz UTC or --tz Asia/Shanghai"
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
+from storage_consumer.decoding.zones import to_utc
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
 
@@ -176,13 +177,16 @@ def wire_kind(column: TableColumn, protocol: Protocol) -> WireKind:
 
 
 def converter(
-    column: TableColumn, protocol: Protocol, *, binary_encoding: BinaryEncoding = "base64"
+    column: TableColumn, protocol: Protocol, *, binary_encoding: BinaryEncoding = "base64", zone: str = ""
 ) -> Converter | None:
     """From the text in the file to wire text; None where the text stays as it is.
 
     The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has none.
+    `zone`: see `RowLayout.zone`.
     """
     rule = _rule(column)
+    if zone and column.type == "TIMESTAMP":
+        return to_utc(zone)
     if protocol == "canal-json":
         return rule.canal
     if rule is _BINARY and binary_encoding == "hex":

@@ -7,8 +7,6 @@ can read no file.
 
 from __future__ import annotations
 
-import datetime as dt
-import zoneinfo
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -21,8 +19,8 @@ from pymysql.converters import escape_string
 from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import ConfigError
-from storage_consumer.target.faults import number_of, translated
+from storage_consumer.decoding.zones import session_zone
+from storage_consumer.target.faults import translated
 
 if TYPE_CHECKING:
     from pymysql.protocol import MysqlPacket
@@ -43,7 +41,6 @@ _OPTIONAL = (
     "SET SESSION allow_auto_random_explicit_insert = ON",
 )
 """Known to some servers only, or in need of a privilege that may be missing; each is tried and may fail."""
-_UNKNOWN_ZONE = 1298
 _CHUNK = 1 << 20
 
 
@@ -100,8 +97,8 @@ class _FedResult(MySQLResult):
 def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_timeout: int | None = None) -> Connection:
     """Open a connection and set its session.
 
-    `read_timeout` in seconds; None waits as long as a statement takes. Raises `ConfigError` for a refused login or an
-    unknown time zone, `TargetUnavailable` when the server does not answer.
+    `read_timeout` in seconds; None waits as long as a statement takes. Raises `ConfigError` for a refused login,
+    `TargetUnavailable` when the server does not answer.
     """
     where: dict[str, Any] = (
         {"unix_socket": downstream.unix_socket}
@@ -142,43 +139,10 @@ def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -
         cursor.execute("SET SESSION sql_mode = %s", (DDL_MODE if ddl else ROW_MODE,))
         cursor.execute("SET SESSION foreign_key_checks = 0")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        _set_zone(cursor, downstream.time_zone)
+        cursor.execute("SET SESSION time_zone = %s", (session_zone(downstream.time_zone),))
         for statement in _OPTIONAL:
             with suppress(pymysql.err.MySQLError):
                 cursor.execute(statement)
-
-
-def _set_zone(cursor: Any, zone: str) -> None:
-    """Set the session's zone; a zone that the server does not know is given as an offset if it has only ever one."""
-    if zone.upper() in ("UTC", "ETC/UTC", "Z"):
-        zone = "+00:00"
-    try:
-        cursor.execute("SET SESSION time_zone = %s", (zone,))
-    except pymysql.err.MySQLError as fault:
-        if number_of(fault) != _UNKNOWN_ZONE:
-            raise translated(fault, "cannot set the session's time zone") from fault
-        offset = constant_offset(zone)
-        if offset is None:
-            message = (
-                f"the target does not know the time zone {zone}: load its zone tables "
-                "(mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql mysql), or give --tz a fixed offset such as +08:00"
-            )
-            raise ConfigError(message) from fault
-        cursor.execute("SET SESSION time_zone = %s", (offset,))
-
-
-def constant_offset(zone: str) -> str | None:
-    """The offset of a zone that has had no clock change since 1970, as ``+HH:MM``; None for all others."""
-    try:
-        info = zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        return None
-    moments = (dt.datetime(year, month, 1, tzinfo=info) for year in range(1970, 2038) for month in range(1, 13))
-    offsets = {moment.utcoffset() for moment in moments}
-    if len(offsets) != 1 or (offset := offsets.pop()) is None:
-        return None
-    minutes = int(offset.total_seconds() // 60)
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
 def escape(text: str) -> str:

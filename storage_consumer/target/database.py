@@ -12,8 +12,9 @@ from typing import Any
 import pymysql.err
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.decoding.zones import offset_at
 from storage_consumer.errors import DdlFailed, TableError, TargetBusy, TargetUnavailable, TransientError
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName
+from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
 from storage_consumer.target.connection import Connection, connect, translating
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
@@ -220,11 +221,12 @@ class TargetDatabase:
         answer, and `TargetUnavailable` when nobody knows whether it took effect.
         """
         connection = self._live()
-        moment = (version >> TSO_PHYSICAL_SHIFT) / 1000
+        moment = physical_ms(version)
+        zone = offset_at(self._downstream.time_zone, moment)
         try:
             if schema:
                 connection.select_db(schema)
-            connection.query(f"SET SESSION timestamp = {moment:.3f}")
+            connection.query(f"SET SESSION time_zone = '{zone}', timestamp = {moment / 1000:.3f}")
             connection.query(statement)
             connection.query("SET SESSION timestamp = DEFAULT")
             connection.select_db(self._downstream.state_schema)  # a later statement may drop the database

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import Place
-from storage_consumer.config.settings import Protocol
+from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
@@ -76,7 +76,8 @@ class Cluster:
 
     def run(self, step: RowStep) -> list[FileReport]:
         """Apply the step; the reports of its files."""
-        work = table_work(self.rng.randrange(3), step, target(self.shape), self.protocol)
+        upstream = Upstream(scheme="file", root="/bucket", protocol=self.protocol)
+        work = table_work(self.rng.randrange(3), step, target(self.shape), upstream)
         tables, partitions = {work.index: work}, self.rng.randint(1, 4)
         shuffled = self._shuffle(self._read(step, tables, partitions), partitions)
         reports = [report for items in shuffled for report in write_bucket(iter(items), tables, self.writer)]

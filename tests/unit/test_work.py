@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from storage_consumer.config.settings import Upstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
@@ -62,9 +64,14 @@ def step(*definitions: TableDefinition, low: int = 100, high: int = 200) -> RowS
     )
 
 
+def upstream(protocol: str = "csv", **settings: Any) -> Upstream:
+    """A bucket of this protocol."""
+    return Upstream(scheme="file", root="/bucket", protocol=protocol, **settings)  # type: ignore[arg-type] # one of the two
+
+
 def work(target: TargetTable, *definitions: TableDefinition, low: int = 100) -> TableWork:
     """The work of a step against the target."""
-    return table_work(0, step(*definitions, low=low), target, "csv")
+    return table_work(0, step(*definitions, low=low), target, upstream("csv"))
 
 
 def test_key_is_the_target_s_primary_key() -> None:
@@ -175,7 +182,7 @@ def test_kinds_by_protocol() -> None:
         table(there("id"), there("e"), keys=(unique("id"),)),
         step(source(col("id", pk=True), col("e", "ENUM"))),
     )
-    kinds = [table_work(0, rows, target, protocol).written[1].kind for protocol in ("csv", "canal-json")]
+    kinds = [table_work(0, rows, target, upstream(protocol)).written[1].kind for protocol in ("csv", "canal-json")]
     assert kinds == [WireKind.TEXT, WireKind.UNSIGNED]
 
 
@@ -219,7 +226,7 @@ def test_key_over_a_generated_column_that_older_rows_lack() -> None:
 
 def test_no_table() -> None:
     """Files of a table that is not there get layouts and a reason for each directory, and nothing to write."""
-    made = unread_work(3, step(source(col("id", pk=True))))
+    made = unread_work(3, step(source(col("id", pk=True))), upstream())
     assert made.index == 3
     assert "s.t does not exist" in made.versions[100].misfit
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.config.settings import Upstream
 from storage_consumer.decoding.layout import row_layout
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from tests.unit.decoding.encoders import column
+
+UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv")
 
 
 def definition(*columns: TableColumn) -> TableDefinition:
@@ -26,7 +29,7 @@ def definition(*columns: TableColumn) -> TableDefinition:
 def test_hidden_and_virtual_columns_are_left_out() -> None:
     """Hidden columns of expression indexes and the target's virtual ones drop out; the others keep their order."""
     table = definition(column("id"), column("_V$_ei_0", "GEOMETRY"), column("Twice", "POINT"), column("note"))
-    layout = row_layout(table, frozenset({"twice", "elsewhere"}))
+    layout = row_layout(table, frozenset({"twice", "elsewhere"}), UPSTREAM)
     assert layout.table == table.name
     assert [column.name for column in layout.columns] == ["id", "note"]
 
@@ -34,6 +37,6 @@ def test_hidden_and_virtual_columns_are_left_out() -> None:
 def test_unknown_type_names_table_column_and_type() -> None:
     """A type that cannot be carried over is refused before any row is read, with table, column, type and schema file."""
     with pytest.raises(NotReplicable) as caught:
-        row_layout(definition(column("id"), column("place", "GEOMETRY")), frozenset())
+        row_layout(definition(column("id"), column("place", "GEOMETRY")), frozenset(), UPSTREAM)
     for part in ("shop.orders", "place", "GEOMETRY", "schema_449000000000000001_3161939509.json"):
         assert part in str(caught.value)

@@ -1,0 +1,77 @@
+"""The zone in which TiCDC rendered TIMESTAMP values, and what becomes of them on the way to the target.
+
+A fixed offset is left to the target's session, which reads the values in it. Servers need not know zones by name, so values
+of such a zone become UTC while they are decoded, and the session's zone is UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import zoneinfo
+from functools import lru_cache, partial
+
+UTC = "+00:00"
+_UTC_NAMES = frozenset(("", "UTC", "ETC/UTC", "Z"))
+_OFFSET = re.compile(r"[-+](?:0\d|1[0-2]):[0-5]\d", re.ASCII)
+"""The offsets that every server takes for a session's zone."""
+_ANY_OFFSET = re.compile(r"([-+])(\d\d):(\d\d)", re.ASCII)
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,6})?", re.ASCII)
+_ZERO = "0000-00-00 00:00:00"
+
+
+def session_zone(zone: str) -> str:
+    """The session zone, as an offset, for rows of a bucket whose TIMESTAMP values are in `zone` (empty: not known)."""
+    return zone if _OFFSET.fullmatch(zone) else UTC
+
+
+def converted_zone(zone: str) -> str:
+    """`zone` if its TIMESTAMP values must become UTC while they are decoded; empty if the session's zone does it."""
+    return "" if zone.upper() in _UTC_NAMES or _OFFSET.fullmatch(zone) else zone
+
+
+def offset_at(zone: str, milliseconds: int) -> str:
+    """The offset that is in force in `zone` at a moment (since 1970 UTC), to the minute, as a session's zone."""
+    if not converted_zone(zone):
+        return session_zone(zone)
+    moment = dt.datetime.fromtimestamp(milliseconds / 1000, tz=_info(zone))
+    offset = moment.utcoffset() or dt.timedelta()
+    minutes = int(offset.total_seconds() // 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def utc_of(zone: str, text: str) -> str:
+    """The same moment in UTC; a zero date stays as it is. Raises `ValueError` for text that is no date and time.
+
+    Offsets count with their seconds. A wall-clock time that occurred twice, when the clocks went back, is taken for the first
+    of the two: the text does not tell them apart.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a date and time")
+    return _utc_second(zone, found[1]) + (found[2] or "")
+
+
+def to_utc(zone: str) -> partial[str]:
+    """`utc_of` for one zone."""
+    return partial(utc_of, zone)
+
+
+@lru_cache(maxsize=1 << 15)
+def _utc_second(zone: str, text: str) -> str:
+    if text == _ZERO:
+        return text
+    local = dt.datetime.fromisoformat(text).replace(tzinfo=_info(zone))
+    try:
+        return local.astimezone(dt.UTC).replace(tzinfo=None).isoformat(" ")
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is not a date and time of the calendar in UTC") from error
+
+
+@lru_cache(maxsize=8)
+def _info(zone: str) -> dt.tzinfo:
+    fixed = _ANY_OFFSET.fullmatch(zone)
+    if fixed is None:
+        return zoneinfo.ZoneInfo(zone)
+    offset = dt.timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+    return dt.timezone(-offset if fixed[1] == "-" else offset)
