@@ -73,7 +73,7 @@ class TableDefinition:
     path: str
     """The schema file, relative to the storage root."""
     checksum: int
-    """CRC-32 from the file's name."""
+    """CRC-32 from the file's name; where the name has none, what the content comes to, and 0 if that can't be computed."""
     warnings: tuple[str, ...] = ()
     """What was odd about the file but does not stop anything (wrong checksum, unknown attribute, swapped names)."""
 
@@ -101,9 +101,11 @@ class SchemaFile:
 
     stored: StoredObject
     table_dir: str
-    """The directory that holds ``meta/``: ``schema/table``, or ``schema`` for a database."""
+    """The directory that holds ``meta/``: ``schema/table``, or ``schema`` for a database; in the older layout that above the
+    version directory."""
     version: TableVersion
-    checksum: int
+    checksum: int | None
+    """CRC-32 from the file's name; None in the older layout, where the name has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ FORMAT: tuple[Option, ...] = (
         name="date-separator",
         group=_GROUP,
         parse=parsers.choice("none", "year", "month", "day"),
-        default="day",
+        default=None,
         shown_default=INFERRED,
         toml="sink.date-separator",
         uri=("upstream", "date-separator"),
@@ -119,6 +119,7 @@ FORMAT: tuple[Option, ...] = (
             toml="sink.enable-partition-separator",
             uri=("upstream", "enable-partition-separator"),
         ),
+        default=None,
         shown_default=INFERRED,
     ),
     Option(

@@ -52,8 +52,10 @@ class Upstream:
     terminator: str = "\r\n"
     csv: CsvOptions = field(default_factory=CsvOptions)
     enable_tidb_extension: bool = False
-    date_separator: DateSeparator = "day"
-    partition_separator: bool = True
+    date_separator: DateSeparator | None = None
+    """None where it was not told: then the paths show it."""
+    partition_separator: bool | None = None
+    """Likewise."""
     time_zone: str = "UTC"
     """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``; empty: nobody said it."""
     allow_missing_commit_ts: bool = False

@@ -7,8 +7,17 @@ where TiCDC's own rules forbid another file:
   a newer one has the same checksum and metadata's checkpoint has reached that newer version, read before the listing began:
   then all rows before it were stored, and so were listed. An older version with a checksum of its own stays open: a DDL that
   the changefeed filters out may bring its structure, and so its directory, back.
-* Date directories go by the clock of the writing node; all but the newest two of a version and partition are done with.
+* In the older layout (``schema.json``) each start of a changefeed opens a version, and one that is started from an earlier
+  point opens a lower one: no version is done with because there is a higher one. But all are once TiCDC was upgraded and the
+  checkpoint has reached a version of the present layout.
+* Date directories go by the clock of the writing node; all but the newest two of a version and partition are done with. Those
+  of another date-separator are counted apart: 2024-12 may grow after 2024-12-31. A year that may be a partition is read as
+  one (see `paths`), and no partition is ever done with.
 * A directory in whose numbers one is missing stays open.
+
+In a directory that stays open, files up to a *mark* may be left out where TiCDC only goes on numbering. The older layout begins
+again at 1 where a changefeed is started anew before or at the directory's version: there is no mark before the checkpoint has
+passed that version.
 """
 
 from __future__ import annotations
@@ -23,6 +32,9 @@ from storage_consumer.storage.streams import Directory
 OPEN_DATES = 2
 """The newest date directories that may still grow: a table may move to a node whose clock or zone is a day behind."""
 
+Versions = Mapping[int, AbstractSet[int | None]]
+"""Version → checksums in the names of its schema files; None for a ``schema.json`` of the older layout."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
@@ -33,51 +45,66 @@ class Closing:
     after: dict[str, str]
     """Directory → file name up to which its own files may be left out."""
     waiting: bool
-    """Whether more can be closed once metadata's checkpoint has risen."""
+    """Whether more can be left out once metadata's checkpoint has risen."""
 
 
 def closing(
-    table_dir: str,
-    versions: Mapping[int, AbstractSet[int]],
-    directories: Mapping[str, Directory],
-    *,
-    checkpoint: int,
-    extension: str,
+    table_dir: str, versions: Versions, directories: Mapping[str, Directory], *, checkpoint: int, extension: str
 ) -> Closing:
-    """Judge one table: `versions` → checksums of its schema files, `directories` → its data directories."""
+    """Judge one table by the `versions` and the data `directories` that were found of it."""
     done = _superseded(versions, checkpoint)
-    by_version: dict[int, list[str]] = defaultdict(list)
-    dates: dict[tuple[int, int | None], list[str]] = defaultdict(list)
-    for folder, directory in directories.items():
-        by_version[directory.placed.version].append(folder)
-        dates[directory.placed.version, directory.placed.partition].append(directory.placed.date)
-    newest = {key: set(sorted(set(found))[-OPEN_DATES:]) for key, found in dates.items()}
+    old = {version for version, checksums in versions.items() if checksums == {None}}
+    newest = _newest_dates(directories)
     closed: set[str] = set()
     after: dict[str, str] = {}
-    for version, folders in by_version.items():
+    for version, folders in _by_version(directories).items():
         if version in done and all(directories[folder].complete for folder in folders):
             closed.add(f"{table_dir}/{version}")
             continue
         for folder in folders:
             directory = directories[folder]
-            placed = directory.placed
-            grows = version not in done and placed.date in newest[placed.version, placed.partition]
+            grows = version not in done and directory.placed.date in newest[_sequence(directory)]
             if not grows and directory.complete:
                 closed.add(folder)
-            elif mark := directory.mark(extension):
+            elif version in old and version >= checkpoint:
+                continue
+            elif mark := directory.mark(extension, fixed_width=version in old):
                 after[folder] = mark
-    waiting = _superseded(versions, max(versions, default=0)) != done
+    waiting = _superseded(versions, max(versions, default=0)) != done or max(old, default=-1) >= checkpoint
     return Closing(closed=frozenset(closed), after=after, waiting=waiting)
 
 
-def _superseded(versions: Mapping[int, AbstractSet[int]], checkpoint: int) -> set[int]:
-    """Versions of which every checksum has a newer version, at or below `checkpoint`."""
-    newest: dict[int, int] = {}
+def _superseded(versions: Versions, checkpoint: int) -> set[int]:
+    """Versions that another one has taken the place of, for each of its checksums, at or below `checkpoint`."""
+    newest: dict[int | None, int] = {}
     for version in sorted(versions):
         if version <= checkpoint:
-            newest.update(dict.fromkeys(versions[version], version))
+            newest.update(dict.fromkeys(versions[version] - {None}, version))
+    # The older layout's version, without a checksum, makes way for any of the present layout.
+    newest[None] = max(newest.values(), default=0)
     return {
         version
         for version, checksums in versions.items()
         if all(newest.get(checksum, 0) > version for checksum in checksums)
     }
+
+
+def _by_version(directories: Mapping[str, Directory]) -> dict[int, list[str]]:
+    folders: dict[int, list[str]] = defaultdict(list)
+    for folder, directory in directories.items():
+        folders[directory.placed.version].append(folder)
+    return folders
+
+
+def _newest_dates(directories: Mapping[str, Directory]) -> dict[tuple[int, int | None, int], set[str]]:
+    """The dates that may still grow, of each sequence of date directories."""
+    dates: dict[tuple[int, int | None, int], set[str]] = defaultdict(set)
+    for directory in directories.values():
+        dates[_sequence(directory)].add(directory.placed.date)
+    return {sequence: set(sorted(found)[-OPEN_DATES:]) for sequence, found in dates.items()}
+
+
+def _sequence(directory: Directory) -> tuple[int, int | None, int]:
+    """Version, partition and length of the date: what the date directories that follow one another have in common."""
+    placed = directory.placed
+    return placed.version, placed.partition, len(placed.date)

@@ -49,18 +49,24 @@ class Findings:
     """``path: reason`` for paths that do not go with the settings."""
     warnings: tuple[str, ...]
     moved: bool
-    """Whether files were taken for another table's before its schema file was found; list again to find them anew."""
+    """Whether the listing may lack files, or showed some under the wrong table, given the schema files found in it: list again."""
 
 
 class Inventory:
     """All files that were found so far."""
 
-    def __init__(self, date_separator: DateSeparator, *, partition_separator: bool, extension: str) -> None:
-        """For paths written with these settings; `extension` is that of the protocol, ``csv`` or ``json``."""
-        self._date_separator: DateSeparator = date_separator
+    def __init__(
+        self, date_separator: DateSeparator | None, *, partition_separator: bool | None, extension: str
+    ) -> None:
+        """For paths written with these settings, None where they were not told.
+
+        `extension` is that of the protocol, ``csv`` or ``json``.
+        """
+        self._date_separator = date_separator
         self._partition_separator = partition_separator
         self._extension = extension
-        self._tables: dict[str, dict[int, set[int]]] = {}
+        self._above: set[str] = set()
+        self._tables: dict[str, dict[int, set[int | None]]] = {}
         self._folders: dict[str, set[str]] = {}
         self._directories: dict[str, Directory] = {}
         self._schema_tags: dict[str, tuple[str, int]] = {}
@@ -94,7 +100,7 @@ class Inventory:
         for stored in listing:
             self._see(stored, look)
         self._place(look)
-        moved = self._move()
+        moved = self._move() or look.upgraded
         vanished = self._sweep(look) if full else ()
         if full:
             self._ignored = look.ignored
@@ -128,7 +134,10 @@ class Inventory:
         if parsed.table_dir not in self._tables:
             self._tables[parsed.table_dir] = {}
             self._new_tables.add(parsed.table_dir)
-        self._tables[parsed.table_dir].setdefault(parsed.version, set()).add(parsed.checksum)
+            self._above.update(_with_all_above(parsed.table_dir))
+        checksums = self._tables[parsed.table_dir].setdefault(parsed.version, set())
+        look.upgraded |= checksums == {None} and parsed.checksum is not None
+        checksums.add(parsed.checksum)
         if not stored.size:
             look.ignored[EMPTY] += 1
             return
@@ -163,9 +172,9 @@ class Inventory:
 
     def _hidden(self, folder: str, path: str) -> bool:
         """Whether the latest listing that was not full could have left this file out."""
-        parts = folder.split("/")
-        above = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
-        return path.rpartition("/")[2] <= self.after.get(folder, "") or not self.closed.isdisjoint(above)
+        return path.rpartition("/")[2] <= self.after.get(folder, "") or not self.closed.isdisjoint(
+            _with_all_above(folder)
+        )
 
     def _place(self, look: _Look) -> None:
         """Place data files of directories that were not known, now that all schema files of the listing are."""
@@ -235,7 +244,9 @@ class Inventory:
             if judged.waiting:
                 self._dirty.add(table_dir)
         if dirty:
-            self.closed = frozenset().union(*(judged.closed for judged in self._closings.values()))
+            closed = frozenset[str]().union(*(judged.closed for judged in self._closings.values()))
+            # A table called t/449 may lie below version 449 of a table t.
+            self.closed = closed - self._above
             self.after = {folder: mark for judged in self._closings.values() for folder, mark in judged.after.items()}
 
     def _findings(self, look: _Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
@@ -265,6 +276,8 @@ class _Look:
     schema_paths: set[str] = field(default_factory=set)
     schemas_gone: list[str] = field(default_factory=list)
     came_late: list[str] = field(default_factory=list)
+    upgraded: bool = False
+    """Whether a version of the older layout turned out to be one of the present layout too: then less may be left out."""
 
     def ignore(self, path: str, why: Ignored) -> None:
         """Count a path that is passed over, or note that it contradicts the settings."""
@@ -295,6 +308,12 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
         number=number,
         width=width,
     )
+
+
+def _with_all_above(folder: str) -> Iterator[str]:
+    """A directory and those that it lies in."""
+    parts = folder.split("/")
+    return ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
 def _compact(stored: StoredObject) -> int:

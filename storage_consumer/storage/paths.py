@@ -4,18 +4,32 @@ TiCDC writes, below the root of the sink::
 
     metadata
     {schema}/meta/schema_{version}_{checksum}.json
-    {schema}/{table}/meta/schema_{version}_{checksum}.json
-    {schema}/{table}/{version}[/{partition id}][/{date}]/CDC[_{dispatcher}_]{number}.csv|.json
-    {schema}/{table}/{version}[/{partition id}][/{date}]/meta/CDC[_{dispatcher}].index
+    {table directory}/meta/schema_{version}_{checksum}.json
+    {table directory}/{version}[/{partition id}][/{date}]/CDC[_{dispatcher}_]{number}.csv|.json
+    {table directory}/{version}[/{partition id}][/{date}]/meta/CDC[_{dispatcher}].index
+
+where the table directory is ``{schema}/{table}``, or with ``use-table-id-as-path`` the table's id alone. TiCDC 6.5.0 to 6.5.2,
+6.6.0 and 7.0.0 write, with their own defaults for date and partition directories::
+
+    {schema}/{table}/{version}/schema.json
+    {schema}/{table}/{version}[/{partition id}][/{date}]/CDC{number}.csv|.json
+    {schema}/{table}/{version}[/{partition id}][/{date}]/CDC.index
 
 Names stand in the path as they are: they may hold slashes, dots and digits, or look like any of the other segments. So a path
 is read from its right end, and where that leaves a choice the schema files that were listed decide.
+
+Where the settings do not say which of the date and partition directories there are, the text of a directory does, but for one
+case: four digits below the version, ``{version}/2024``, may be a year or the id of a partition. They are read as a partition.
+Nothing depends on it but what may be left out of a listing: old years are done with, partitions never are. So the reading
+that keeps the directory in the listing loses no rows if it is wrong. Rows of one commit ts are put in order by what they do, not
+by their directory; and without commit ts the ids of years read as partitions sort like the years.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,16 +37,17 @@ from storage_consumer.config.settings import DateSeparator
 
 TMP = "unfinished upload (.tmp)"
 UNKNOWN = "unknown path"
-OLD_LAYOUT = "schema.json of the layout before TiCDC 6.5.3 and 7.1"
 CONTRADICTS_DATE = "contradicts date-separator"
 CONTRADICTS_PARTITION = "contradicts enable-partition-separator"
 
 _SCHEMA = re.compile(r"(?:(.+)/)?meta/schema_(0|[1-9][0-9]{0,19})_([0-9]{10})\.json", re.DOTALL)
-_INDEX = re.compile(r"(?:.+/)?meta/CDC(?:_[0-9]+)?\.index", re.DOTALL)
+_OLD_SCHEMA = re.compile(r"(.+/.+)/(0|[1-9][0-9]{0,19})/schema\.json", re.DOTALL)
+_INDEX = re.compile(r"CDC(?:_[0-9]+)?\.index")
 _DATA = re.compile(r"CDC(?:_([0-9]+)_)?([0-9]{1,20})\.(csv|json)")
 _TMP = re.compile(r".+\.tmp(?:\.[^/]*)?", re.DOTALL)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
-_DATES: Mapping[str, re.Pattern[str]] = {
+_DATES: Mapping[DateSeparator, re.Pattern[str]] = {
+    "none": re.compile(""),
     "year": re.compile(r"[0-9]{4}"),
     "month": re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])"),
     "day": re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"),
@@ -44,8 +59,8 @@ _ID_LIMIT = 1 << 48
 _LEAST_WIDTH = 6
 """TiCDC's smallest ``file-index-digit``."""
 
-Tables = Mapping[str, Container[int]]
-"""Table directory → versions of its schema files."""
+Tables = Mapping[str, Mapping[int, AbstractSet[int | None]]]
+"""Table directory → versions of its schema files → the checksums in their names; None for a ``schema.json``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +69,8 @@ class SchemaPath:
 
     table_dir: str
     version: int
-    checksum: int
+    checksum: int | None
+    """None for the ``schema.json`` of the older layout, whose name has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +114,19 @@ class Ignored:
     @property
     def contradicts(self) -> bool:
         """Whether the path shows that the settings are not those TiCDC wrote with."""
-        return self.reason in {CONTRADICTS_DATE, CONTRADICTS_PARTITION, OLD_LAYOUT}
+        return self.reason in {CONTRADICTS_DATE, CONTRADICTS_PARTITION}
 
 
 ParsedPath = SchemaPath | DataPath | Ignored | Literal["index", "metadata"]
 
 
-def parse_path(path: str, tables: Tables, date_separator: DateSeparator, *, partition_separator: bool) -> ParsedPath:
-    """What `path`, relative to the root, is. `tables` tells which of several readings of a data path is meant."""
+def parse_path(
+    path: str, tables: Tables, date_separator: DateSeparator | None, *, partition_separator: bool | None
+) -> ParsedPath:
+    """What `path`, relative to the root, is. `tables` tells which of several readings of a data path is meant.
+
+    A separator that is None was not told.
+    """
     if path == "metadata":
         return "metadata"
     folder, _, name = path.rpartition("/")
@@ -117,17 +138,20 @@ def parse_path(path: str, tables: Tables, date_separator: DateSeparator, *, part
 
 def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
     """What a path is that is neither ``metadata`` nor a data file."""
-    if match := _SCHEMA.fullmatch(path):
-        version, checksum = int(match[2]), int(match[3])
-        if match[1] and version <= _MAX_UINT64 and checksum <= _MAX_CHECKSUM:
-            return SchemaPath(table_dir=match[1], version=version, checksum=checksum)
-        return Ignored(reason=UNKNOWN)
-    if _INDEX.fullmatch(path):
-        return "index"
     name = path.rpartition("/")[2]
+    if _INDEX.fullmatch(name):
+        return "index"
     if _TMP.fullmatch(name):
         return Ignored(reason=TMP)
-    return Ignored(reason=OLD_LAYOUT if name == "schema.json" else UNKNOWN)
+    if match := _SCHEMA.fullmatch(path):
+        table_dir, version, checksum = match[1], int(match[2]), int(match[3])
+    elif match := _OLD_SCHEMA.fullmatch(path):
+        table_dir, version, checksum = match[1], int(match[2]), None
+    else:
+        return Ignored(reason=UNKNOWN)
+    if not table_dir or version > _MAX_UINT64 or (checksum or 0) > _MAX_CHECKSUM:
+        return Ignored(reason=UNKNOWN)
+    return SchemaPath(table_dir=table_dir, version=version, checksum=checksum)
 
 
 def parse_data_name(name: str) -> DataName | None:
@@ -141,12 +165,13 @@ def parse_data_name(name: str) -> DataName | None:
 
 
 def place_directory(
-    folder: str, tables: Tables, date_separator: DateSeparator, *, partition_separator: bool
+    folder: str, tables: Tables, date_separator: DateSeparator | None, *, partition_separator: bool | None
 ) -> DataDirectory | Ignored:
     """Which table, version, partition and date the directory of a data file stands for.
 
     In order: the longest table directory that has a schema file of this very version; the longest one that has any; and
-    where no schema file was listed, the likeliest reading from the right.
+    where no schema file was listed, the likeliest reading from the right. A version of the older layout is not judged by the
+    settings: a changefeed that was upgraded had others then.
     """
     segments = folder.split("/")
     # The longest table directory leaves the shortest rest: version alone, then with one and with two more segments.
@@ -156,7 +181,7 @@ def place_directory(
     fitting = [
         placed
         for table_dir, rest in splits
-        if (placed := _fit(table_dir, rest, date_separator, partition_separator=partition_separator))
+        if (placed := _fit(table_dir, rest, tables, date_separator, partition_separator=partition_separator))
     ]
     for placed in fitting:
         if placed.version in tables.get(placed.table_dir, ()):
@@ -175,6 +200,8 @@ def place_directory(
 
 def format_schema_path(path: SchemaPath) -> str:
     """The text that `parse_path` reads."""
+    if path.checksum is None:
+        return f"{path.table_dir}/{path.version}/schema.json"
     return f"{path.table_dir}/meta/schema_{path.version}_{path.checksum:010d}.json"
 
 
@@ -204,23 +231,38 @@ def _number(text: str, limit: int) -> int | None:
 
 
 def _fit(
-    table_dir: str, rest: tuple[str, ...], date_separator: DateSeparator, *, partition_separator: bool
+    table_dir: str,
+    rest: tuple[str, ...],
+    tables: Tables,
+    date_separator: DateSeparator | None,
+    *,
+    partition_separator: bool | None,
 ) -> DataDirectory | None:
     """`rest` read as version[/partition][/date] under the settings; None where it does not fit."""
     version = _number(rest[0], _MAX_UINT64)
-    middle, date = rest[1:], ""
-    if date_separator != "none":
-        if not middle or not _DATES[date_separator].fullmatch(middle[-1]):
-            return None
-        middle, date = middle[:-1], middle[-1]
-    partition = _number(middle[0], _ID_LIMIT) if middle else None
-    if version is None or len(middle) > partition_separator or (middle and partition is None):
+    if version is None:
         return None
-    return DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
+    if None in tables.get(table_dir, {}).get(version, ()):
+        date_separator = partition_separator = None
+    for partition, date in _middles(rest[1:], date_separator):
+        if partition is None or partition_separator is not False:
+            return DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
+    return None
+
+
+def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> Iterator[tuple[int | None, str]]:
+    """The readings of what lies between version and file name as partition and date, the one to prefer first."""
+    for separator in _DATES if date_separator is None else (date_separator,):
+        others, date = (middle, "") if separator == "none" else (middle[:-1], "".join(middle[-1:]))
+        if len(others) > 1 or not _DATES[separator].fullmatch(date):
+            continue
+        partition = _number(others[0], _ID_LIMIT) if others else None
+        if partition is not None or not others:
+            yield partition, date
 
 
 def _misfit(
-    splits: list[tuple[str, tuple[str, ...]]], tables: Tables | None, date_separator: DateSeparator
+    splits: list[tuple[str, tuple[str, ...]]], tables: Tables | None, date_separator: DateSeparator | None
 ) -> Ignored | None:
     """The setting that the directory contradicts, if it would be one of TiCDC's under other settings.
 
@@ -230,12 +272,10 @@ def _misfit(
         version = _number(rest[0], _MAX_UINT64)
         if version is None or (version not in tables.get(table_dir, ()) if tables is not None else version < _ID_LIMIT):
             continue
-        dated = len(rest) > 1 and any(pattern.fullmatch(rest[-1]) for pattern in _DATES.values())
-        others = rest[1:-1] if dated else rest[1:]
-        if len(others) > 1 or any(_number(text, _ID_LIMIT) is None for text in others):
-            continue
-        with_partition = _fit(table_dir, rest, date_separator, partition_separator=True)
-        return Ignored(reason=CONTRADICTS_PARTITION if with_partition else CONTRADICTS_DATE)
+        if any(_middles(rest[1:], date_separator)):
+            return Ignored(reason=CONTRADICTS_PARTITION)
+        if any(_middles(rest[1:], None)):
+            return Ignored(reason=CONTRADICTS_DATE)
     return None
 
 

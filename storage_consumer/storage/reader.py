@@ -176,10 +176,15 @@ class StorageReader:
 
     def _advice(self, look: Findings) -> Iterator[str]:
         if look.contradictions:
-            upstream = self._upstream
             yield (
-                f"the paths do not go with the settings protocol={upstream.protocol}, "
-                f"date-separator={upstream.date_separator}, "
-                f"enable-partition-separator={str(upstream.partition_separator).lower()}: "
-                f"{'; '.join(look.contradictions)}. Set them as the changefeed has them"
+                f"the paths do not go with the settings {', '.join(self._told())}: {'; '.join(look.contradictions)}. Set them "
+                "as the changefeed has them"
             )
+
+    def _told(self) -> Iterator[str]:
+        """The settings that paths are judged by."""
+        yield f"protocol={self._upstream.protocol}"
+        if self._upstream.date_separator is not None:
+            yield f"date-separator={self._upstream.date_separator}"
+        if self._upstream.partition_separator is not None:
+            yield f"enable-partition-separator={str(self._upstream.partition_separator).lower()}"

@@ -6,13 +6,25 @@ import json
 import posixpath
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
+from storage_consumer.sql_text import tokens
 
-_FORMAT = 1
+_FORMATS = (0, 1)
+"""File format versions that are known; TiCDC writes 1, and hashes the file as one of version 0."""
+_ACTIONS: Mapping[tuple[str, ...], int] = {
+    ("CREATE", "DATABASE"): 1,
+    ("CREATE", "SCHEMA"): 1,
+    ("DROP", "DATABASE"): 2,
+    ("DROP", "SCHEMA"): 2,
+    ("CREATE", "TABLE"): 3,
+    ("DROP", "TABLE"): 4,
+}
+"""First words of a statement → TiDB's action code, for files that lack it."""
+_MAX_INTEGER = (1 << 64) - 1
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _FIELDS = {"Table", "Schema", "Version", "TableVersion", "Query", "Type", "TableColumns", "TableColumnsTotal"}
 _ATTRIBUTES = {
@@ -30,8 +42,10 @@ _ATTRIBUTES = {
 _REMEDY = "TiCDC writes these files itself: restore it from a copy of the bucket, or recreate the changefeed in an empty prefix"
 
 
-def parse_schema_file(content: bytes, path: str, version: int, checksum: int, table_dir: str) -> TableDefinition:
+def parse_schema_file(content: bytes, path: str, version: int, checksum: int | None, table_dir: str) -> TableDefinition:
     """The definition in a schema file; `path`, `version`, `checksum` and `table_dir` are what its path says.
+
+    `checksum` is None in the older layout, whose file names have none: then it is computed from the content.
 
     Oddities that leave the meaning clear (wrong checksum, unknown attribute, swapped names) become warnings of the result.
     Raises `MalformedSchemaFile` where the file can't be read as one.
@@ -46,15 +60,17 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int, ta
         document.fail(f"column {twice!r} is listed twice")
     name, name_warnings = _identity(document.text("Schema"), document.text("Table"), table_dir)
     query = document.text("Query")
+    computed = schema_checksum(document.content)
+    verified = () if checksum is None else _checksum_warnings(computed, checksum)
     return TableDefinition(
         name=name,
         version=TableVersion(version),
         query=query,
-        ddl_type=document.integer("Type", default=0),
+        ddl_type=document.integer("Type") if "Type" in document.fields else _action(query),
         columns=columns,
         path=path,
-        checksum=checksum,
-        warnings=(*_oddities(document), *name_warnings, *_checksum_warnings(document, checksum)),
+        checksum=(computed or 0) if checksum is None else checksum,
+        warnings=(*_oddities(document), *name_warnings, *verified),
     )
 
 
@@ -86,6 +102,9 @@ class _Document:
             self.content = content.decode("utf-8")
             # Numbers with a point or exponent stay text: none belongs here, and none may become a float.
             self.fields = json.loads(self.content, parse_float=str, parse_constant=_no_constant)
+            if "\\ud" in self.content.lower():
+                # Half a character, as in "\\ud83d", is none that could be passed on.
+                json.dumps(self.fields, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             self.fail(f"not JSON: {error}")
         if not isinstance(self.fields, dict):
@@ -161,7 +180,7 @@ def _flag(document: _Document, entry: dict[str, Any], attribute: str, where: str
     value = entry.get(attribute)
     if value is None:
         return default
-    known = {"true": True, "false": False}.get(str(value).lower())
+    known = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower())
     if known is None:
         document.fail(f"{attribute} {where} must be true or false, but is {_shown(value)}")
     return known
@@ -175,9 +194,15 @@ def _default(value: Any) -> str | None:
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else None
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_INTEGER
+    return value if is_one else None
+
+
+def _action(query: str) -> int:
+    """TiDB's action code of a statement whose file does not say it, where the code makes a difference; else 0."""
+    return _ACTIONS.get(tuple(token.upper for token in tokens(query)[:2]), 0)
 
 
 def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple[str, ...]]:
@@ -197,16 +222,15 @@ def _directory(schema: str, table: str) -> str:
 
 
 def _oddities(document: _Document) -> Iterator[str]:
-    if (stated := document.integer("Version", default=_FORMAT)) != _FORMAT:
-        yield f"file format version {stated} is not known; read as version {_FORMAT}"
+    if (stated := document.integer("Version", default=_FORMATS[-1])) not in _FORMATS:
+        yield f"file format version {stated} is not known; read as version {_FORMATS[-1]}"
     if unknown := sorted(document.fields.keys() - _FIELDS):
         yield f"unknown fields: {', '.join(unknown)}"
     if odd := sorted({attribute for entry in document.columns() for attribute in entry} - _ATTRIBUTES):
         yield f"unknown column attributes: {', '.join(odd)}"
 
 
-def _checksum_warnings(document: _Document, checksum: int) -> Iterator[str]:
-    computed = schema_checksum(document.content)
+def _checksum_warnings(computed: int | None, checksum: int) -> Iterator[str]:
     if computed is None:
         yield "the checksum can't be verified: the file is not laid out as TiCDC writes it"
     elif computed != checksum:

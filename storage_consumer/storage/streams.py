@@ -127,18 +127,20 @@ class Directory:
         wider = (width for dispatcher, width in self.streams if dispatcher == name.dispatcher and width <= digits)
         return max(wider, default=name.width)
 
-    def mark(self, extension: str) -> str:
+    def mark(self, extension: str, *, fixed_width: bool) -> str:
         """The name up to which the next listing may leave files out, or empty.
 
-        Only where no file that TiCDC may still write can sort at or below it: not behind a missing number, not in a
-        sequence padded to fewer digits than the most (after a change of ``file-index-digit`` a wider one sorts lower), and
-        not where numbers have lost their leading zero. The sequences of dispatchers sort behind all others.
+        Only where no file that TiCDC may still write can sort at or below it: not behind a missing number, not where numbers
+        have lost their leading zero, and not in a sequence padded to fewer digits than the most (after a change of
+        ``file-index-digit`` a wider one sorts lower), unless TiCDC had a `fixed_width` then. The sequences of dispatchers
+        sort behind all others.
         """
+        width = _LEAST_WIDTH if fixed_width else _FULL_WIDTH
         plain = [key for key in self.streams if not key[0]]
-        if plain != [("", _FULL_WIDTH)]:
+        if plain != [("", width)]:
             return ""
-        number = min(self.streams[plain[0]].run() - _RELISTED, 10 ** (_FULL_WIDTH - 1) - 1)
-        name = DataName(dispatcher="", number=number, width=_FULL_WIDTH, extension=extension)
+        number = min(self.streams[plain[0]].run() - _RELISTED, 10 ** (width - 1) - 1)
+        name = DataName(dispatcher="", number=number, width=width, extension=extension)
         return format_data_name(name) if number > 0 else ""
 
     def sweep(self, generation: int) -> Iterator[tuple[str, int, int]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storage_consumer.config.settings import DateSeparator
 from storage_consumer.storage import paths
-from storage_consumer.storage.paths import DataPath, Ignored, SchemaPath
+from storage_consumer.storage.paths import DataPath, Ignored, SchemaPath, Tables
 from tests.fuzzing.engine import Target
 from tests.fuzzing.seeds import corpus_paths
 
@@ -21,15 +22,16 @@ PIECES = (
     b"/113",
     b"\n",
 )
-TABLES = {"shop/t": {449000000000000001}}
+TABLES: Tables = {"shop/t": {449000000000000001: {1}, 449000000000000002: {None}}}
+DATES: tuple[DateSeparator | None, ...] = (None, "none", "year", "month", "day")
 
 
 def check(data: bytes) -> str:
     """Read `data` as a path, under all settings."""
     text = data.decode("utf-8", "surrogateescape")
     kinds = []
-    for date in ("none", "year", "month", "day"):
-        parsed = paths.parse_path(text, TABLES, date, partition_separator=True)
+    for date in DATES:
+        parsed = paths.parse_path(text, TABLES, date, partition_separator=None)
         if isinstance(parsed, SchemaPath):
             assert paths.format_schema_path(parsed) == text
         elif isinstance(parsed, DataPath):

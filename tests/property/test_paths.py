@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +12,7 @@ from storage_consumer.config.settings import DateSeparator
 from storage_consumer.storage import paths
 from storage_consumer.storage.paths import DataDirectory, DataName, DataPath, SchemaPath, parse_path
 
+YEAR = re.compile("[1-9][0-9]{3}")
 TSO = st.integers(1 << 56, (1 << 64) - 1)
 PIECES = st.sampled_from(
     [
@@ -25,12 +29,13 @@ PIECES = st.sampled_from(
 )
 SEGMENT = st.one_of(PIECES, TSO.map(str), st.text(min_size=1).filter(lambda text: "/" not in text))
 TABLE_DIR = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
-DATES: dict[DateSeparator, st.SearchStrategy[str]] = {
+DATES: dict[DateSeparator | None, st.SearchStrategy[str]] = {
     "none": st.just(""),
     "year": st.integers(0, 9999).map(lambda year: f"{year:04d}"),
     "month": st.dates().map(lambda date: date.isoformat()[:7]),
     "day": st.dates().map(lambda date: date.isoformat()),
 }
+DATES[None] = st.one_of(*DATES.values())
 NAMES = st.builds(
     lambda dispatcher, number, width, extension: DataName(
         dispatcher=dispatcher,
@@ -45,9 +50,14 @@ NAMES = st.builds(
 )
 
 
-@given(table_dir=TABLE_DIR, version=st.integers(0, (1 << 64) - 1), checksum=st.integers(0, (1 << 32) - 1))
-def test_schema_paths(table_dir: str, version: int, checksum: int) -> None:
-    """A schema file's path is read back as what it was made from."""
+@given(
+    table_dir=TABLE_DIR,
+    version=st.integers(0, (1 << 64) - 1),
+    checksum=st.one_of(st.none(), st.integers(0, (1 << 32) - 1)),
+)
+def test_schema_paths(table_dir: str, version: int, checksum: int | None) -> None:
+    """A schema file's path is read back as what it was made from, in both layouts."""
+    table_dir = table_dir if checksum is not None else f"shop/{table_dir}"
     parts = SchemaPath(table_dir=table_dir, version=version, checksum=checksum)
     assert parse_path(paths.format_schema_path(parts), {}, "day", partition_separator=True) == parts
 
@@ -65,6 +75,7 @@ def test_data_names(name: DataName) -> None:
     version=TSO,
     partition=st.one_of(st.none(), st.integers(0, 1 << 48)),
     date_separator=st.sampled_from(list(DATES)),
+    old=st.booleans(),
     name=NAMES,
 )
 def test_data_paths(  # noqa: PLR0913 - the parts of a path
@@ -74,28 +85,36 @@ def test_data_paths(  # noqa: PLR0913 - the parts of a path
     others: list[str],
     version: int,
     partition: int | None,
-    date_separator: DateSeparator,
+    date_separator: DateSeparator | None,
+    old: bool,
     name: DataName,
 ) -> None:
-    """A data file's path is read back as what it was made from, whatever other tables there are."""
-    date = data.draw(DATES[date_separator])
+    """A data file's path is read back as what it was made from, whatever other tables there are.
+
+    Except that a year may be taken for a partition, where no setting tells.
+    """
+    date = data.draw(DATES[None if old else date_separator])
     directory = DataDirectory(table_dir=table_dir, version=version, partition=partition, date=date)
     path = paths.format_data_path(DataPath(directory=directory, name=name))
-    tables = {other: {1} for other in others} | {table_dir: {version}}
-    separator = partition is not None or data.draw(st.booleans())
+    tables: paths.Tables = {other: {1: {1}} for other in others} | {table_dir: {version: {None if old else 1}}}
+    separator = data.draw(st.sampled_from([True, None] if partition is not None and not old else [True, False, None]))
     parsed = parse_path(path, tables, date_separator, partition_separator=separator)
+    if separator is not False and None in (date_separator, *tables[table_dir][version]) and partition is None:
+        year = int(date) if YEAR.fullmatch(date) else None
+        directory = directory if year is None else replace(directory, partition=year, date="")
     assert parsed == DataPath(directory=directory, name=name)
-    guessed = parse_path(path, {}, date_separator, partition_separator=separator)
-    assert isinstance(guessed, DataPath)
-    assert paths.format_data_path(guessed) == path
+    if not old:
+        guessed = parse_path(path, {}, date_separator, partition_separator=separator)
+        assert isinstance(guessed, DataPath)
+        assert paths.format_data_path(guessed) == path
 
 
 @given(
     path=st.one_of(st.text(), st.lists(SEGMENT, max_size=6).map("/".join)),
     date_separator=st.sampled_from(list(DATES)),
-    partition_separator=st.booleans(),
+    partition_separator=st.sampled_from([True, False, None]),
 )
-def test_any_text(path: str, date_separator: DateSeparator, *, partition_separator: bool) -> None:
+def test_any_text(path: str, date_separator: DateSeparator | None, *, partition_separator: bool | None) -> None:
     """Any text is one of the kinds of path, and what was read can be written back."""
     parsed = parse_path(path, {}, date_separator, partition_separator=partition_separator)
     if isinstance(parsed, SchemaPath):

@@ -196,12 +196,24 @@ def test_types(text: str, base: str, *, unsigned: bool) -> None:
     assert (parsed.type, parsed.unsigned) == (base, unsigned)
 
 
-def test_database_file_without_type() -> None:
-    """A database-level file has no columns, and an absent Type is 0."""
-    fields = document(Table="", Query="CREATE DATABASE `shop`")
+@pytest.mark.parametrize(
+    ("query", "ddl_type"),
+    [
+        ("CREATE DATABASE `shop`", 1),
+        ("/* by hand */ create schema shop", 1),
+        ("DROP DATABASE `shop`", 2),
+        ("DROP\nTABLE `shop`.`create`", 4),
+        ("ALTER DATABASE `drop`", 0),
+        ("DROP", 0),
+        ("", 0),
+    ],
+)
+def test_file_without_type(query: str, ddl_type: int) -> None:
+    """Where Type is absent, the statement tells it; a database-level file has no columns."""
+    fields = document(Table="", Query=query)
     del fields["Type"]
     definition = parse(fields, "shop")
-    assert (str(definition.name), definition.columns, definition.ddl_type) == ("shop", (), 0)
+    assert (str(definition.name), definition.columns, definition.ddl_type) == ("shop", (), ddl_type)
     assert definition.warnings == ()
 
 
