@@ -1,22 +1,34 @@
-r"""TiCDC's CSV: ``op,table,schema,commit-ts,value...`` with quoted text, bare numbers and bare ``\N`` for NULL.
+r"""TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
 
-Inside quotes every byte is data (CR, LF, NUL, delimiter, backslash), but for the quote itself, which is doubled. The
-layout says of each column whether it is written in quotes, so one regular expression reads a whole row, checks its form,
-and tells a bare ``\N`` from the text ``"\N"``. Text that it does not match is looked at field by field, to say what is wrong.
+The layout and the options say of each column what its field may look like, so one regular expression reads a whole row, checks
+its form, and tells NULL from text. Text that it does not match is looked at field by field, to say what is wrong.
+
+What the format itself leaves open:
+
+* Without a quote, a text that equals the null marker is written like NULL, unless the marker is ``\N``. It is NULL here in a
+  column that can be NULL, and text in one that cannot.
+* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two ways: then it is refused.
+* Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot be
+  passed over; it stops its table. And the last row of a torn file may seem whole.
+* ``output-handle-key`` is heeded by the classic architecture and ignored by the new one. A file's first row says, by how many
+  fields it has, which one wrote it.
+* A header line names the columns of the file's first row. Where its order is not the layout's, it holds only if that row is
+  inside the window: a row from before a reordering of the columns may stand above rows from behind it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect, check_options
+from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect
+from storage_consumer.decoding.csv_header import Header, read_header
+from storage_consumer.decoding.csv_options import check_options
+from storage_consumer.decoding.csv_shape import IS_UPDATE, Form, Shape, shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange, RowLayout, Tally, Values
 from storage_consumer.decoding.faults import MAX_ROW_BYTES, RowPlace
-from storage_consumer.decoding.values import Converter, CsvForm, converter, csv_form, grammar
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
 
@@ -25,87 +37,19 @@ _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
 """2015-01-01, when there was no TiDB yet. A number below it, in a row of another shape, is some column's value."""
 _ERROR_BYTES = 1024
 """How much of a row is looked at for an error message."""
-_Fields = tuple[str | None, ...]
-"""The groups of a matched row; None: NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
-    """A layout in a dialect, prepared for many rows."""
+class _Piece:
+    """What of the file is being read: whole characters, beginning with a row."""
 
-    dialect: Dialect
-    layout: RowLayout
-    pattern: re.Pattern[str]
-    """One row, or all text that is left. Groups: op, names, commit ts, one for each column, other values, no row."""
-    fields: tuple[re.Pattern[str], ...]
-    """The form of each column's field, NULL included."""
-    free: tuple[int, ...]
-    """Columns in whose text a doubled quote may stand."""
-    conversions: tuple[tuple[int, Converter], ...]
-
-    def values(self, row: str, fields: _Fields) -> Values:
-        """The wire texts of a row that has the layout's form. Raises ValueError, naming the column."""
-        values = list(fields[3:-2])
-        doubled, quote = self.dialect.doubled, self.dialect.options.quote
-        if doubled in row:
-            for index in self.free:
-                text = values[index]
-                if text and doubled in text:
-                    values[index] = text.replace(doubled, quote)
-        index = 0
-        try:
-            for index, convert in self.conversions:
-                text = values[index]
-                if text is not None:
-                    values[index] = convert(text)
-        except ValueError as error:
-            raise ValueError(f"column {self.layout.columns[index].name}: {error}") from error
-        return tuple(values)
-
-    def mismatch(self, row: str) -> str:
-        """Why a whole row does not have the layout's form."""
-        split = self.dialect.split(row)
-        if split.problem:
-            return split.problem
-        texts, columns = split.fields[4:], self.layout.columns
-        if len(texts) != len(columns):
-            return (
-                f"it has {len(texts)} values, but {self.layout.table} should have {len(columns)} "
-                f"({', '.join(column.name for column in columns)}). Reasons may be a column that is a virtual generated one on "
-                "one side only, a column selector, or TiCDC's output-old-value or output-handle-key"
-            )
-        for column, form, text in zip(columns, self.fields, texts, strict=True):
-            if not form.fullmatch(text):
-                return f"column {column.name} ({column.type}): {text[:40]!r} is not the form of such a value; {CHECK_OPTIONS}"
-        return f"it does not have the form of a row; {CHECK_OPTIONS}"
-
-
-@lru_cache(maxsize=1024)
-def _shape(options: CsvOptions, layout: RowLayout) -> _Shape:
-    dialect = Dialect(options)
-    quote = re.escape(options.quote)
-    null = re.escape(options.null)
-    forms = {
-        CsvForm.FREE: f"(?:{dialect.quoted('(', ')')}|{null})",
-        CsvForm.PLAIN: f"(?:{quote}([^{quote}]*+){quote}|{null})",
-    }
-    patterns = [forms.get(csv_form(column), f"(?:({grammar(column, 'csv')})|{null})") for column in layout.columns]
-    delimiter, terminator = re.escape(options.delimiter), re.escape(options.terminator)
-    expected = "".join(delimiter + pattern for pattern in patterns)
-    converters = (
-        (index, converter(column, "csv", binary_encoding=options.binary_encoding, zone=layout.zone))
-        for index, column in enumerate(layout.columns)
-    )
-    return _Shape(
-        dialect=dialect,
-        layout=layout,
-        pattern=re.compile(
-            f"{dialect.head}(?:{expected}{terminator}|((?:{delimiter}{dialect.unread})?+){terminator})|((?s:.+))"
-        ),
-        fields=tuple(re.compile(pattern) for pattern in patterns),
-        free=tuple(index for index, column in enumerate(layout.columns) if csv_form(column) is CsvForm.FREE),
-        conversions=tuple((index, convert) for index, convert in converters if convert is not None),
-    )
+    text: str
+    size: int
+    """In bytes."""
+    is_utf8: bool
+    """Whether it goes on with UTF-8, as far as can be seen."""
+    final: bool
+    """Whether the file ends behind it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,16 +57,25 @@ class _Scan:
     """One file being read."""
 
     blocks: Iterator[bytes]
-    shape: _Shape
+    shape: Shape
+    """The form of the rows so far."""
     window: Window
     tally: Tally
     source: str
+    settled: bool
+    """Whether a row inside the window has shown that `shape` is the file's."""
+    header: Header | None = None
+    """None until the beginning of the file has been read."""
     pending: bytearray = field(default_factory=bytearray)
     """What was read but not taken yet; begins at the beginning of a row."""
     offset: int = 0
     """Byte of the file at which `pending` begins."""
-    accepted: str = ""
-    """The table and schema fields that rows had so far, known to be the layout's."""
+    text: str = ""
+    """The text at the beginning of `pending` that is being read."""
+    position: int = 0
+    """Where in `text` the next row begins."""
+    before: tuple[int, int, Values] | None = None
+    """Row number, commit ts and values of a D row that is the first half of an update."""
 
     def changes(self) -> Iterator[RowChange]:
         """The changes inside the window. Raises `UndecodableRow`."""
@@ -130,73 +83,170 @@ class _Scan:
         for block in self.blocks:
             self.pending += block
             if len(self.pending) >= enough:
-                yield from self.whole_rows()
+                yield from self.whole_rows(final=False)
                 enough = 2 * len(self.pending)  # a long row is looked at again only when twice as much is there
             if len(self.pending) > 2 * MAX_ROW_BYTES:
                 self.tally.rows += 1
                 raise self.pending_error(f"the row is longer than {MAX_ROW_BYTES} bytes; {CHECK_OPTIONS}", at_end=False)
-        yield from self.whole_rows()
+        yield from self.whole_rows(final=True)
         if self.pending:
             self.tally.rows += 1
             raise self.pending_error(
                 f"the file ends inside this row: a quote is not closed, or the terminator is missing; {CHECK_OPTIONS}",
                 at_end=True,
             )
+        if self.before:
+            raise self.pending_error(_half_update(self.before[0]), at_end=True)
 
-    def whole_rows(self) -> Iterator[RowChange]:
+    def whole_rows(self, *, final: bool) -> Iterator[RowChange]:
         """The changes of all rows that end in `pending`, which are taken out of it."""
-        text, size, is_utf8 = self.text()
-        tally, low, high = self.tally, self.window.low, self.window.high
-        rest = ""
-        for match in self.shape.pattern.finditer(text):
-            fields = match.groups()
-            if fields[0] is None:
-                rest = match[0]
-                break
-            tally.rows += 1
-            ts = int(fields[2])
-            tally.max_ts = max(ts, tally.max_ts)
-            if low < ts <= high:
-                yield self.change(match, fields, ts)
-            else:
-                self.pass_over(match, fields, ts)
-        taken = size - len(rest.encode())
+        piece = self.piece(final=final)
+        self.text, self.position = piece.text, 0
+        going = self.header is not None or self.begins(piece)
+        while going and self.position < len(self.text):
+            yield from self.rows_of_shape(final=piece.final)
+            going = self.position < len(self.text) and self.other_row(final=piece.final)
+        rest = self.text[self.position :]
+        taken = piece.size - len(rest.encode())
         del self.pending[:taken]
         self.offset += taken
-        trouble = self.shape.dialect.trouble(rest) if rest else ""
-        if trouble or not is_utf8:
-            tally.rows += 1
+        trouble = self.shape.dialect.trouble(rest) if rest and self.header else ""
+        if trouble or not piece.is_utf8:
+            self.tally.rows += 1
             raise self.pending_error(trouble or "it is not UTF-8", at_end=self.is_last_pending())
 
-    def text(self) -> tuple[str, int, bool]:
-        """`pending` up to its last terminator, its size in bytes, and whether it is UTF-8; if not, only what is."""
+    def piece(self, *, final: bool) -> _Piece:
+        """`pending` up to its last terminator, or all of it where there is none in the options."""
         terminator = self.shape.dialect.options.terminator.encode()
-        size = self.pending.rfind(terminator) + len(terminator)
+        size = self.pending.rfind(terminator) + len(terminator) if terminator else len(self.pending)
         if size < len(terminator):
-            return "", 0, True
+            return _Piece(text="", size=0, is_utf8=True, final=final)
         try:
-            return self.pending[:size].decode(), size, True
+            return _Piece(text=self.pending[:size].decode(), size=size, is_utf8=True, final=final)
         except UnicodeDecodeError as error:
-            end = self.pending.rfind(terminator, 0, error.start)
+            torn = not (final or terminator) and error.reason == "unexpected end of data"
+            end = self.pending.rfind(terminator, 0, error.start) if terminator else error.start
             size = 0 if end < 0 else end + len(terminator)
-            return self.pending[:size].decode(), size, False
+            return _Piece(text=self.pending[:size].decode(), size=size, is_utf8=torn, final=False)
 
-    def change(self, match: re.Match[str], fields: _Fields, ts: int) -> RowChange:
-        """The change of a row inside the window."""
-        if fields[1] != self.accepted:
-            self.check_names(match, fields[1] or "", ts)
-        if fields[-2] is not None:
-            raise self.row_error(match, self.shape.mismatch(match[0]), ts)
-        try:
-            values = self.shape.values(match[0], fields)
-        except ValueError as error:
-            raise self.row_error(match, str(error), ts) from error
-        return self.tally.rows, ts, _OPERATIONS[fields[0] or ""], values, None
+    def begins(self, piece: _Piece) -> bool:
+        """Pass over the file's header line if it has one; False while that cannot be said."""
+        if not piece.text:
+            return False
+        form = self.shape.form
+        self.header = header = read_header(piece.text, self.shape.dialect, form.layout, final=piece.final)
+        if header is None:
+            return False
+        if header.problem and not header.length:
+            raise self.pending_error(header.problem, at_end=piece.final)
+        if header.problem or header.order != form.order:
+            self.settled = False
+        self.position = header.length
+        return True
 
-    def pass_over(self, match: re.Match[str], fields: _Fields, ts: int) -> None:
+    def rows_of_shape(self, *, final: bool) -> Iterator[RowChange]:
+        """The changes of rows that have the shape, up to the first row that has not."""
+        if not self.settled:
+            return
+        shape, tally, low, high = self.shape, self.tally, self.window.low, self.window.high
+        timed, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
+        doubtful = shape.dialect.overlap is not None
+        for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
+            fields = match.groups()
+            operation = fields[0]
+            if operation is None:
+                self.position = match.start()
+                return
+            number = tally.rows = tally.rows + 1
+            ts = 0
+            if timed:
+                ts = int(fields[1])
+                if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
+                    tally.max_ts = ts
+                if not low < ts <= high:
+                    self.pass_over(ts)
+                    continue
+            try:
+                values = shape.values(fields, match[0] if doubtful else "")
+            except ValueError as error:
+                raise self.row_error(match.start(), match.end(), str(error), ts) from error
+            change = (number, ts, _OPERATIONS[operation], values, None)
+            if not paired:
+                yield change
+            elif whole := self.whole_change(change, match):
+                yield whole
+
+    def whole_change(self, change: RowChange, match: re.Match[str]) -> RowChange | None:
+        """The change that this row makes, or completes; None for the first half of an update."""
+        number, ts, operation, values, _ = change
+        before, self.before = self.before, None
+        is_update = match[IS_UPDATE] == "true"
+        if before:
+            if is_update and operation == INSERT and before[:2] == (number - 1, ts):
+                return number, ts, UPDATE, values, before[2]
+            raise self.row_error(match.start(), match.end(), _half_update(before[0]), ts)
+        if is_update and operation == DELETE:
+            self.before = (number, ts, values)
+            return None
+        if is_update != (operation == UPDATE):
+            reason = (
+                f"it is a row {match[1]} with is-update {match[IS_UPDATE]}, which TiCDC does not write "
+                f"{'without a D row before it' if is_update else 'with output-old-value'}; {CHECK_OPTIONS}"
+            )
+            raise self.row_error(match.start(), match.end(), reason, ts)
+        return change
+
+    def other_row(self, *, final: bool) -> bool:
+        """Take a row that has not the shape, or find the shape that it has; False where it does not end in the text."""
+        dialect, start = self.shape.dialect, self.position
+        head = dialect.head.match(self.text, start)
+        rest = dialect.rest.match(self.text, head.end()) if head and dialect.rest else None
+        if head is None or (rest is None and dialect.rest):
+            return False
+        timed = dialect.options.include_commit_ts
+        ts = int(head[2]) if timed else 0
+        is_inside = not timed or self.window.low < ts <= self.window.high
+        if (is_inside or rest is None) and self.found_shape(head, rest.end() if rest else None, ts, final=final):
+            return True
+        if rest is None:
+            return False
+        self.tally.rows += 1
+        self.tally.max_ts = max(ts, self.tally.max_ts)
+        if is_inside:
+            raise self.row_error(start, rest.end(), self.shape.mismatch(rest.string[start : rest.end()]), ts)
+        if ts < _EARLIEST_TS:
+            raise self.row_error(start, rest.end(), f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
+        self.pass_over(ts)
+        self.position = rest.end()
+        return True
+
+    def found_shape(self, head: re.Match[str], end: int | None, ts: int, *, final: bool) -> bool:
+        """Remember the shape of a row whose table and schema are the layout's, without case. Raises `UndecodableRow`."""
+        form, header = self.shape.form, self.header
+        found, table = self.shape.dialect.names(head[1]), form.layout.table
+        problem = header.problem if header else ""
+        if found.folded() != table.folded():
+            problem = f"the row belongs to {found}, but lies among the files of {table}"
+        elif header and header.order != form.order and not self.settled and self.tally.rows:
+            problem = (
+                "the header line names the columns in another order than the schema file, and stands above rows of before the "
+                "window, so that it may hold for those only"
+            )
+        if problem:
+            self.tally.rows += 1
+            raise self.row_error(head.start(), end, problem, ts)
+        keys = (False, True) if form.options.output_handle_key and not self.settled else (form.handle_key,)
+        order = header.order if header and not self.settled else form.order
+        shapes = [shape(replace(form, names=head[1], handle_key=key, order=order)) for key in keys]
+        matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
+        fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
+        if len(fitting) != 1:
+            return False
+        self.shape, self.settled = fitting[0], True
+        return True
+
+    def pass_over(self, ts: int) -> None:
         """Count a row outside the window; its values may have another table version's form."""
-        if fields[-2] is not None and ts < _EARLIEST_TS:
-            raise self.row_error(match, f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
         tally = self.tally
         if ts > self.window.high:
             tally.later += 1
@@ -204,22 +254,19 @@ class _Scan:
         else:
             tally.duplicates += 1
 
-    def check_names(self, match: re.Match[str], names: str, ts: int) -> None:
-        """Remember the row's names if they are the layout's, without case; raise `UndecodableRow` if not."""
-        table = self.shape.layout.table
-        found = self.shape.dialect.names(names)
-        if found.folded() != table.folded():
-            raise self.row_error(match, f"the row belongs to {found}, but lies among the files of {table}", ts)
-        self.accepted = names
-
-    def row_error(self, match: re.Match[str], reason: str, ts: int | None) -> UndecodableRow:
-        """The error for a whole row, inside `pending`."""
-        begin = len(match.string[: match.start()].encode())
-        end = begin + len(match[0].encode())
+    def row_error(self, start: int, end: int | None, reason: str, ts: int | None) -> UndecodableRow:
+        """The error for a row of `text`; `end` is None where it is not known."""
+        offset = self.offset + len(self.text[:start].encode())
+        size = None if end is None else len(self.text[:end].encode())
+        known = ts if self.shape.form.options.include_commit_ts else None
         place = RowPlace(
-            source=self.source, number=self.tally.rows, offset=self.offset + begin, start=match[0], commit_ts=ts
+            source=self.source,
+            number=self.tally.rows,
+            offset=offset,
+            start=self.text[start : start + _ERROR_BYTES if end is None else end],
+            commit_ts=known,
         )
-        return place.error(reason, at_end=end == len(self.pending) and not any(self.blocks))
+        return place.error(reason, at_end=size == len(self.pending) and not any(self.blocks))
 
     def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:
         """The error for the row that `pending` begins with."""
@@ -235,12 +282,18 @@ class _Scan:
 
     def is_last_pending(self) -> bool:
         """Whether nothing follows the row that `pending` begins with."""
-        end = self.shape.dialect.split(self.pending.decode("latin-1")).end  # one character a byte, valid or not
+        dialect = self.shape.dialect
+        text = self.pending.decode("latin-1")  # one character a byte, valid or not
+        end = dialect.split(text).end if dialect.options.terminator else None
         return end in (None, len(self.pending)) and not any(self.blocks)
 
 
+def _half_update(number: int) -> str:
+    return f"row {number} is the D row of an update, and the I row with the same commit ts that should follow it is missing"
+
+
 class CsvDecoder:
-    """Decodes CSV files written with quotes and with commit ts."""
+    """Decodes CSV files written under one set of options."""
 
     def __init__(self, options: CsvOptions) -> None:
         """Raises `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
@@ -250,7 +303,26 @@ class CsvDecoder:
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
     ) -> Iterator[RowChange]:
-        """See `Decoder.rows`. An update has no old values; I and U rows are told apart, but mean the same."""
-        shape = _shape(self.options, layout)
-        scan = _Scan(blocks=iter(blocks), shape=shape, window=window, tally=tally, source=source)
+        """See `Decoder.rows`. I and U rows are told apart, but mean the same.
+
+        An update has old values with ``output-old-value``, whose D and I rows become one change with the I row's number.
+        Without commit ts in the rows it is 0 in the changes, and the window leaves out none.
+        """
+        table, delimiter = layout.table, self.options.delimiter
+        names = (Dialect(self.options).encode(name) for name in (table.table, table.schema))
+        form = Form(
+            options=self.options,
+            layout=layout,
+            names=delimiter.join(names),
+            order=tuple(range(len(layout.columns))),
+            handle_key=False,
+        )
+        scan = _Scan(
+            blocks=iter(blocks),
+            shape=shape(form),
+            window=window,
+            tally=tally,
+            source=source,
+            settled=not self.options.output_handle_key,
+        )
         return scan.changes()

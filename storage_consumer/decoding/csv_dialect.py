@@ -1,4 +1,8 @@
-"""The form of TiCDC's CSV under given options: patterns to read rows by, and what is wrong with text that is no row."""
+r"""The form of TiCDC's CSV under given options: patterns to read rows by, and what is wrong with text that is no row.
+
+With a quote, text stands in quotes with each quote inside doubled, and nothing else is changed; numbers and NULL stand bare.
+Without one, text has CR, LF and backslash as ``\r``, ``\n`` and ``\\``, and a backslash before each character of a delimiter.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,14 @@ import re
 from dataclasses import dataclass
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.values import FLOAT
-from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
 
 CHECK_OPTIONS = (
-    "are delimiter, quote, null and include-commit-ts of [sink.csv] and terminator of [sink] the ones given to TiCDC?"
+    "are delimiter, quote, null, include-commit-ts, output-old-value and output-handle-key of [sink.csv] and terminator of "
+    "[sink] the ones given to TiCDC?"
 )
-_NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
-_MAX_DELIMITER_BYTES = 3
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"r": "\r", "n": "\n"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,36 +33,90 @@ class Split:
 
 
 class Dialect:
-    """One set of options. `options` are expected to have passed `check_options`."""
+    """One set of options. `options` are expected to have passed `csv_options.check_options`."""
 
     def __init__(self, options: CsvOptions) -> None:
         """Prepare the patterns."""
         self.options = options
-        self.doubled = options.quote * 2
-        quote, delimiter = re.escape(options.quote), re.escape(options.delimiter)
-        terminator, first = re.escape(options.terminator), re.escape(options.terminator[0])
-        text = self.quoted("", "")
-        self.head = f"{quote}([IUD]){quote}{delimiter}({text}{delimiter}{text}){delimiter}([0-9]{{1,20}}+)"
-        """A row's first four fields. Groups: op, table and schema as written, commit ts."""
-        self.unread = f"(?:[^{quote}{first}]++|{quote}[^{quote}]*+{quote}|(?!{terminator}){first})*+"
-        """Everything up to the row's terminator."""
-        self._head = re.compile(self.head)
-        self._field = re.compile(f"{text}|(?s:(?!{delimiter}|{terminator}|{quote}).)*+")
-        self._first_fields = (
-            ("op", f"{quote}[IUD]{quote}", "I, U or D in quotes"),
-            ("table", text, "a name in quotes"),
-            ("schema", text, "a name in quotes"),
-            ("commit-ts", "[0-9]{1,20}", "a number"),
+        self.quote = re.escape(options.quote)
+        self.delimiter, self.terminator = re.escape(options.delimiter), re.escape(options.terminator)
+        self.text = self._quoted("", "") if options.quote else f"(?:{self._token()})*+"
+        """The pattern of any text field, without groups."""
+        self.doubled = options.quote * 2 or "\\"
+        """What stands in a text field whose content is not as written."""
+        self.null_is_ambiguous = not options.quote and options.null != "\\N"
+        """Whether a text that equals the null marker is written like NULL: without a quote all but ``\\N``, whose backslash is doubled."""
+        self.overlap = None if options.quote else _overlap(options.delimiter)
+        """Where a text's end and the delimiter behind it may be taken for one another; None where that can't be."""
+        self.first_value = 3 + options.include_commit_ts + options.output_old_value
+        """How many fields stand before the handle key and the values."""
+        timed = f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
+        update = f"{self.delimiter}(?:true|false)" if options.output_old_value else ""
+        head = f"{self.quote}[IUD]{self.quote}{self.delimiter}"
+        self._row_start = head
+        self.head = re.compile(
+            f"{head}({self.text}{self.delimiter}{self.text}){timed}{update}(?={self.delimiter}|{self.end()})"
         )
+        """A row's fields before the handle key and the values. Groups: table and schema as written, commit ts."""
+        self.rest = re.compile(f"(?:{self._unread()})*+{self.terminator}") if options.terminator else None
+        """What is left of a row of any form; None without terminator, where only a row's own form says its end."""
+        bare = f"(?s:(?!{self._stop()}|{self.quote}).)*+"
+        self._field = re.compile(f"{self.text}|{bare}" if options.quote else self.text)
 
-    def quoted(self, begin: str, end: str) -> str:
-        """The pattern of a quoted text, with `begin` and `end` (a group's brackets, or nothing) around its content."""
-        quote = re.escape(self.options.quote)
+    def _quoted(self, begin: str, end: str) -> str:
+        quote = self.quote
         return f"{quote}{begin}[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+{end}{quote}"
 
+    def _stop(self) -> str:
+        return f"{self.delimiter}|{self.terminator}" if self.options.terminator else self.delimiter
+
+    def _token(self) -> str:
+        """One or more characters of an unquoted text."""
+        special = "".join({re.escape(text[0]) for text in (self.options.delimiter, self.options.terminator) if text})
+        escaped = "".join(rf"\\{re.escape(character)}" for character in self.options.delimiter)
+        return rf"[^\\\r\n{special}]++|\\[\\rn]|{escaped}|(?!{self._stop()})[^\\\r\n]"
+
+    def _unread(self) -> str:
+        """One or more characters before a row's terminator."""
+        first = re.escape(self.options.terminator[:1])
+        if not self.options.quote:
+            return rf"[^\\{first}]++|\\(?s:.)|(?!{self.terminator}){first}"
+        skipped = f"[^{self.quote}{first}]++|{self.quote}[^{self.quote}]*+{self.quote}"
+        if self.options.terminator.startswith(self.options.delimiter):
+            return f"{skipped}|(?!{self.terminator}){first}"
+        return f"{skipped}|{self.delimiter}|(?!{self.terminator}){first}"
+
+    def end(self, *, final: bool = False) -> str:
+        """The pattern of a row's end; without terminator the next row's beginning, or where `final` the end of the text."""
+        if self.options.terminator:
+            return self.terminator
+        return rf"(?={self._row_start}|\Z)" if final else f"(?={self._row_start})"
+
+    def free_text(self, follows: str) -> str:
+        """The pattern of a text that a user can type, with its content as a group. `follows`: what stands behind it."""
+        if self.options.quote and (self.options.terminator or follows == self.delimiter):
+            return self._quoted("(", ")")
+        quote = self.quote
+        if quote:  # the last text of a row without terminator: the next row's quote seems to double its own
+            return f"{quote}([^{quote}]*+(?:{quote}(?!{follows}){quote}[^{quote}]*+)*+){quote}(?={follows})"
+        return f"({self.text})" if self.options.terminator or follows == self.delimiter else f"((?:{self._token()})*?)"
+
+    def plain_text(self, follows: str) -> str:
+        """The pattern of a text that TiCDC formats itself, with its content as a group."""
+        return f"{self.quote}([^{self.quote}]*+){self.quote}" if self.options.quote else self.free_text(follows)
+
+    def encode(self, text: str) -> str:
+        """A text as TiCDC writes it."""
+        quote, delimiter = self.options.quote, self.options.delimiter
+        if quote:
+            return f"{quote}{text.replace(quote, quote * 2)}{quote}"
+        escaped = text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+        return escaped.replace(delimiter, "".join(f"\\{character}" for character in delimiter))
+
     def content(self, text: str) -> str:
-        """What a quoted field says."""
-        return text[1:-1].replace(self.doubled, self.options.quote)
+        """What a text field says, quotes included where there are any."""
+        quote = self.options.quote
+        return text[1:-1].replace(quote * 2, quote) if quote else unescaped(text)
 
     def names(self, fields: str) -> TableName:
         """What the head's two name fields say; the table stands first."""
@@ -70,11 +127,11 @@ class Dialect:
 
     def commit_ts(self, text: str) -> int | None:
         """The commit ts at the beginning of a row, where that much of it can be read."""
-        match = self._head.match(text)
-        return int(match[3]) if match else None
+        match = self.head.match(text)
+        return int(match[2]) if match and match[2] else None
 
     def split(self, text: str) -> Split:
-        """Split the row that `text` begins with."""
+        """Split the row that `text` begins with; needs a terminator."""
         fields: list[str] = []
         delimiter, terminator = self.options.delimiter, self.options.terminator
         position = 0
@@ -82,53 +139,62 @@ class Dialect:
             field = self._field.match(text, position)
             assert field is not None
             position = field.end()
-            unclosed = not field[0] and text.startswith(self.options.quote, position)
+            unclosed = self.options.quote and not field[0] and text.startswith(self.options.quote, position)
             if unclosed or position == len(text):
                 return Split(fields=tuple(fields), end=None)
             fields.append(field[0])
-            if text.startswith(terminator, position):
+            ends = text.startswith(terminator, position)
+            if text.startswith(delimiter, position) and not (ends and terminator.startswith(delimiter)):
+                position += len(delimiter)
+            elif ends:
                 return Split(fields=tuple(fields), end=position + len(terminator))
-            if not text.startswith(delimiter, position):
+            else:
                 problem = f"field {len(fields)} ({field[0][:40]!r}) is followed by neither delimiter nor terminator"
                 end = text.find(terminator, position)
                 return Split(fields=tuple(fields), end=None if end < 0 else end + len(terminator), problem=problem)
-            position += len(delimiter)
 
     def trouble(self, text: str) -> str:
-        """Why the row that `text` begins with has no readable first four fields; empty when only its end is missing."""
+        """Why the row that `text` begins with has no readable first fields; empty when only its end is missing."""
+        if not self.options.terminator:
+            return (
+                "" if self.head.match(text) else f"no row begins here that ends where another begins; {CHECK_OPTIONS}"
+            )
         split = self.split(text)
         if split.problem or split.end is None:
-            return split.problem
-        if split.fields[0] == "ticdc-meta$operation":
-            return "the file has a header line: set output-field-header = false under [sink.csv] of the changefeed"
-        for (name, form, meaning), found in zip(self._first_fields, split.fields, strict=False):
+            return f"{split.problem}; {CHECK_OPTIONS}" if split.problem else ""
+        for (name, form, meaning), found in zip(self._first_fields(), split.fields, strict=False):
             if not re.fullmatch(form, found):
-                return f"the {name} field is {found[:40]!r}, not {meaning}"
-        return f"it has {len(split.fields)} fields, and a row begins with op, table, schema and commit-ts"
+                return f"the {name} field is {found[:40]!r}, not {meaning}; {CHECK_OPTIONS}"
+        names = ", ".join(name for name, _, _ in self._first_fields())
+        return f"it has {len(split.fields)} fields, and a row begins with {names}; {CHECK_OPTIONS}"
+
+    def field_end(self, text: str, start: int) -> int:
+        """Where the field that begins at `start` ends, if it ends as early as it can."""
+        match = self._field.match(text, start)
+        assert match is not None
+        return match.end()
+
+    def first_fields(self) -> list[re.Pattern[str]]:
+        """The forms of the fields before the handle key and the values."""
+        return [re.compile(form) for _, form, _ in self._first_fields()]
+
+    def _first_fields(self) -> list[tuple[str, str, str]]:
+        """Name, form and meaning of the fields before the values."""
+        quoted = " in quotes" if self.options.quote else ""
+        return [
+            ("op", f"{self.quote}[IUD]{self.quote}", f"I, U or D{quoted}"),
+            ("table", self.text, f"a name{quoted}"),
+            ("schema", self.text, f"a name{quoted}"),
+            *([("commit-ts", "[0-9]{1,20}", "a number")] if self.options.include_commit_ts else []),
+            *([("is-update", "true|false", "true or false")] if self.options.output_old_value else []),
+        ]
 
 
-def check_options(options: CsvOptions) -> None:
-    """Raise `ConfigError` for options under which rows cannot be read for certain, naming TiCDC's option."""
-    if not options.include_commit_ts:
-        raise ConfigError("CSV without commit ts cannot be put in order: set include-commit-ts = true under [sink.csv]")
-    quote, delimiter, terminator = options.quote, options.delimiter, options.terminator
-    if len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _NUMBER_CHARACTERS:
-        raise ConfigError(f"[sink.csv] quote = {quote!r} is not supported: one character such as '\"' is needed")
-    if not 1 <= len(delimiter) <= _MAX_DELIMITER_BYTES or not delimiter.isascii() or {"\r", "\n"} & set(delimiter):
-        raise ConfigError(
-            f"[sink.csv] delimiter = {delimiter!r} is not supported: 1 to 3 ASCII characters, no line ends"
-        )
-    if quote in delimiter or _NUMBER_CHARACTERS & set(delimiter):
-        raise ConfigError(f"[sink.csv] delimiter = {delimiter!r} cannot be told from a quote or a number")
-    if not terminator or not terminator.isascii():
-        raise ConfigError(f"[sink] terminator = {terminator!r} is not supported: rows would run together")
-    if quote in terminator or delimiter in terminator or _NUMBER_CHARACTERS & set(terminator):
-        raise ConfigError(f"[sink] terminator = {terminator!r} cannot be told from a delimiter, a quote or a number")
-    _check_null(options)
+def unescaped(text: str) -> str:
+    """The content of a text that was written without a quote."""
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 
-def _check_null(options: CsvOptions) -> None:
-    if re.fullmatch(FLOAT, options.null):
-        raise ConfigError(f"[sink.csv] null = {options.null!r} cannot be told from a number; take one such as '\\N'")
-    if any(special in options.null for special in (options.quote, options.delimiter, options.terminator)):
-        raise ConfigError(f"[sink.csv] null = {options.null!r} contains the quote, delimiter or terminator")
+def _overlap(delimiter: str) -> re.Pattern[str] | None:
+    steps = [step for step in range(1, len(delimiter)) if delimiter.startswith(delimiter[step:])]
+    return re.compile("|".join(re.escape(delimiter[:step] + delimiter) for step in steps)) if steps else None
