@@ -31,6 +31,8 @@ else:
 
 ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
+LOOSE_ROW_MODE = ROW_MODE.removeprefix("STRICT_ALL_TABLES,")
+"""The same, where a value that does not fit is changed; only for rows that were seen to fit otherwise."""
 DDL_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """sql_mode for DDL: not strict, since the source took the statement; TiCDC's own MySQL sink does so too."""
 _OPTIONAL = (

@@ -57,6 +57,22 @@ def write_rows(verb: str, work: TableWork, lines: Sequence[str], escape: Escape)
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES {rows}"
 
 
+def without_error_members(work: TableWork, lines: Sequence[str]) -> list[str]:
+    """The same rows, in which an ENUM column's first member stands for the error value (number 0, shown as '')."""
+    enums = [
+        place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
+    ]
+    return [_first_members(line, enums) for line in lines] if enums else list(lines)
+
+
+def _first_members(line: str, enums: Sequence[int]) -> str:
+    fields = line.split("\t")
+    for place in enums:
+        if fields[place] == "0":
+            fields[place] = "1"
+    return "\t".join(fields)
+
+
 def row_text(work: TableWork, line: str, escape: Escape, *, key_only: bool) -> str:
     """A row for messages: its key's columns and values, or all of them where the table has no key.
 

@@ -15,6 +15,7 @@ from storage_consumer.sql_text import quote
 from storage_consumer.target.batches import batches, pause
 from storage_consumer.target.connection import Connection, connect, escape
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal, translated
+from storage_consumer.target.refusals import first_refused, write_checked
 from storage_consumer.target.state import SERIAL_SLOTS
 from storage_consumer.target.statements import delete_keys, delete_one, load_data, row_text, write_rows
 from storage_consumer.work import JobSpec, TableWork
@@ -138,35 +139,24 @@ class TargetWriter:
         self, work: TableWork, rows: Sequence[str], statement: Callable[[Sequence[str]], str], *, key_only: bool = False
     ) -> int:
         """One statement for many rows. Where the target refuses it, `RowRefused` names the row that is refused alone too."""
+
+        def run(some: Sequence[str]) -> int:
+            if key_only:
+                return self._sized(statement(some))
+            return write_checked(self._sized, work, some, statement)
+
         try:
-            return self._sized(statement(rows))
+            return run(rows)
         except (pymysql.err.MySQLError, ValueError) as fault:
             if not is_refusal(fault):
                 raise
-            row, why = self._refused(rows, statement) or ("", fault)
+            row, why = first_refused(run, rows) or ("", fault)
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
         message = (
             f"{work.name}: the target refused {which}: {described(why)}. "
             "Make the target's table fit what the source holds, then start again"
         )
         raise RowRefused(message, line=row) from why
-
-    def _refused(self, rows: Sequence[str], statement: Callable[[Sequence[str]], str]) -> tuple[str, Exception] | None:
-        """The first row that the target refuses by itself, and its answer, by halves; the transaction is lost anyway."""
-        refusal: Exception | None = None
-        while rows:
-            half = rows[: max(1, len(rows) // 2)]
-            try:
-                self._sized(statement(half))
-            except (pymysql.err.MySQLError, ValueError) as fault:
-                if not is_refusal(fault):
-                    raise
-                rows, refusal = half, fault
-                if len(rows) == 1:
-                    return rows[0], refusal
-            else:
-                rows = rows[len(half) :]
-        return None
 
     def _sized(self, sql: str) -> int:
         """Run a statement. `ValueError` for one that the server would end the connection for."""

@@ -8,7 +8,15 @@ from pymysql.converters import escape_string as escape
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.model import TableName, Window
 from storage_consumer.sql_text import tokens
-from storage_consumer.target.statements import delete_keys, delete_one, key_literal, literal, load_data, write_rows
+from storage_consumer.target.statements import (
+    delete_keys,
+    delete_one,
+    key_literal,
+    literal,
+    load_data,
+    without_error_members,
+    write_rows,
+)
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, WireColumn
 
 JSON = "JSON_EQUALS({column}, {value})"
@@ -53,6 +61,16 @@ def test_write_rows() -> None:
     assert write_rows("REPLACE", work(ID, BLOB, BIT, wire("v")), lines, escape) == (
         "REPLACE INTO `s```.`t` (`id`, `b`, `n`, `v`) VALUES (1,x'0aFF',7,'it\\'s'),(-2,NULL,NULL,'a\tb\\\\')"
     )
+
+
+def test_without_error_members() -> None:
+    """Number 0 of an ENUM becomes its first member's; other numbers and columns stay, and so do members that are names."""
+    rows = work(ID, wire("e", "ENUM", WireKind.UNSIGNED), wire("s", "SET", WireKind.UNSIGNED), wire("n", "ENUM"))
+    assert without_error_members(rows, ["0\t0\t0\t0", "1\t2\t0\t", "1\t\\N\t0\t0"]) == [
+        "0\t1\t0\t0",
+        "1\t2\t0\t",
+        "1\t\\N\t0\t0",
+    ]
 
 
 @pytest.mark.parametrize("text", ["'; DROP TABLE x; -- ", "\\", "\\'", '"', "\x00\x1a\r\n", "' OR 1=1", "\\N"])

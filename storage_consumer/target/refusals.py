@@ -1,0 +1,58 @@
+"""What to do when the target refuses a statement for many rows: find the row, or write what strict mode cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pymysql.err
+
+from storage_consumer.target.connection import LOOSE_ROW_MODE, ROW_MODE
+from storage_consumer.target.faults import is_refusal
+from storage_consumer.target.statements import without_error_members
+from storage_consumer.work import TableWork
+
+Statement = Callable[[Sequence[str]], str]
+"""The statement for some rows' lines."""
+Query = Callable[[str], int]
+"""Runs a statement; a refusal is the driver's error or `ValueError`."""
+
+
+def first_refused(run: Callable[[Sequence[str]], int], rows: Sequence[str]) -> tuple[str, Exception] | None:
+    """The first row that is refused by itself, and the answer, by halves; the transaction is lost anyway."""
+    refusal: Exception | None = None
+    while rows:
+        half = rows[: max(1, len(rows) // 2)]
+        try:
+            run(half)
+        except (pymysql.err.MySQLError, ValueError) as fault:
+            if not is_refusal(fault):
+                raise
+            rows, refusal = half, fault
+            if len(rows) == 1:
+                return rows[0], refusal
+        else:
+            rows = rows[len(half) :]
+    return None
+
+
+def write_checked(query: Query, work: TableWork, rows: Sequence[str], statement: Statement) -> int:
+    """Run a statement that writes rows of which some may hold the error value of an ENUM.
+
+    Strict mode refuses that value, and no other mode checks the rest of the row. So where strict mode refuses the rows, it is
+    asked to take the same rows with members of the ENUM instead; if it does, all other values fit, and the rows themselves go
+    in without it.
+    """
+    try:
+        return query(statement(rows))
+    except pymysql.err.MySQLError as fault:
+        valid = without_error_members(work, rows)
+        if valid == list(rows) or not is_refusal(fault):
+            raise
+    query("SAVEPOINT before_check")
+    query(statement(valid))
+    query("ROLLBACK TO SAVEPOINT before_check")
+    query(f"SET SESSION sql_mode = '{LOOSE_ROW_MODE}'")
+    try:
+        return query(statement(rows))
+    finally:
+        query(f"SET SESSION sql_mode = '{ROW_MODE}'")
