@@ -13,6 +13,7 @@ from storage_consumer.errors import FilesMissing, MalformedSchemaFile, StorageUn
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.metadata import parse_metadata
 from storage_consumer.storage.reader import StorageReader
+from storage_consumer.storage.schema_file import schema_checksum
 from storage_consumer.testing import FakeClock, MemoryStorage
 
 V = 449000000000000001
@@ -176,12 +177,60 @@ def test_storage_that_shows_nothing_is_not_an_emptied_one() -> None:
         polls.poll()
 
 
-def test_contradictions_name_the_settings() -> None:
-    """Paths of other settings are reported with the settings and what to do, and none of their files is handed out."""
-    poll = reader(MemoryStorage({SCHEMA: b"{}", DATA: b"rows"}), date_separator="month").poll()
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"date_separator": "month"}, "settings protocol=csv, date-separator=month: shop"),
+        (
+            {"date_separator": "none", "partition_separator": False},
+            "settings protocol=csv, date-separator=none, enable-partition-separator=false: shop",
+        ),
+        ({"protocol": "canal-json"}, "settings protocol=canal-json: shop"),
+    ],
+)
+def test_contradictions_name_the_settings(told: dict[str, Any], said: str) -> None:
+    """Paths of other settings are reported with those that were told and what to do, and none of their files is handed out."""
+    poll = reader(MemoryStorage({SCHEMA: b"{}", DATA: b"rows"}), **told).poll()
     assert poll.data_files == ()
     assert DATA in poll.contradictions[0]
-    assert any("date-separator=month" in text and DATA in text for text in poll.warnings)
+    assert any(said in text and DATA in text for text in poll.warnings)
+
+
+def test_nothing_told() -> None:
+    """Where no separator was told, every layout of one bucket is read."""
+    folders = ("449000000000000001/2024-01-01", "449000000000000001/7/2024", "449000000000000002")
+    objects = {f"shop/t/{folder}/CDC000001.csv": b"rows" for folder in folders}
+    poll = reader(MemoryStorage({SCHEMA: b"{}", "shop/t/449000000000000002/schema.json": b"{}"} | objects)).poll()
+    assert (len(poll.data_files), len(poll.schema_files), poll.contradictions) == (3, 2, ())
+
+
+def test_file_that_grows() -> None:
+    """A file that is there under its final name while it is written is offered again each time it has grown."""
+    storage = MemoryStorage({"metadata": metadata(V), SCHEMA: b"{}", DATA: b"half a r"})
+    polls = reader(storage)
+    (half,) = polls.poll().data_files
+    assert polls.poll().data_files == ()
+    storage.put(DATA, b"half a row\r\n")
+    poll = polls.poll()
+    (whole,) = poll.data_files
+    assert (half.stored.size, whole.stored.size, poll.changed) == (8, 12, 1)
+    assert half.stored.tag != whole.stored.tag
+    assert polls.poll().data_files == ()
+
+
+@pytest.mark.parametrize("rest", [".tmp", ".tmp.5ee2b9c1-7e3a-4b60-8b9e-9d6e1c7f0a55"])
+def test_unfinished_uploads(rest: str) -> None:
+    """What is still written under a temporary name is counted and not read; it is found once it has its own name."""
+    storage = MemoryStorage(
+        {"metadata": metadata(V), SCHEMA + rest: b"{", DATA + rest: b"half", "metadata" + rest: b"{"}
+    )
+    polls = reader(storage)
+    poll = polls.poll()
+    assert (poll.schema_files, poll.data_files, poll.ignored) == ((), (), {"unfinished upload (.tmp)": 3})
+    storage.put(SCHEMA, b"{}")
+    storage.put(DATA, b"rows")
+    poll = polls.poll()
+    assert (len(poll.schema_files), len(poll.data_files)) == (1, 1)
 
 
 def test_files_move_to_their_table_within_one_poll() -> None:
@@ -193,6 +242,16 @@ def test_files_move_to_their_table_within_one_poll() -> None:
     poll = polls.poll()
     assert [file.table_dir for file in poll.data_files] == ["a/1"]
     assert len(poll.schema_files) == 1
+
+
+def test_definition_in_the_older_layout() -> None:
+    """The content of a schema.json gives the checksum that its name lacks."""
+    fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
+    content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
+    polls = reader(MemoryStorage({f"shop/t/{V}/schema.json": content}))
+    (file,) = polls.poll().schema_files
+    definition = polls.definition(file)
+    assert (file.checksum, definition.checksum, definition.warnings) == (None, schema_checksum(content.decode()), ())
 
 
 def test_definition() -> None:
