@@ -14,12 +14,20 @@ CommitTs = NewType("CommitTs", int)
 TableVersion = NewType("TableVersion", int)
 """TSO in a directory or schema file name; for a DDL, the TSO at which it finished at the source."""
 
+VersionKey = tuple[int, str]
+"""One version directory: version and table directory; two directories of one table may share a version."""
+
 TSO_PHYSICAL_SHIFT = 18
 
 
 def physical_ms(ts: int) -> int:
     """Milliseconds since 1970-01-01 UTC of a TSO."""
     return ts >> TSO_PHYSICAL_SHIFT
+
+
+def folded_name(name: str) -> str:
+    """A database's or table's name as TiDB compares names: each character in lower case, without any other folding."""
+    return name.lower() if name.isascii() else "".join(sign.lower()[:1] for sign in name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -35,7 +43,7 @@ class TableName:
 
     def folded(self) -> TableName:
         """The same name as TiDB compares names: without case."""
-        return TableName(schema=self.schema.casefold(), table=self.table.casefold())
+        return TableName(schema=folded_name(self.schema), table=folded_name(self.table))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +134,11 @@ class DataFile:
     """File index, starts at 1 in each directory (and for each dispatcher)."""
     width: int
     """How many digits the index was written with; streams of other widths count apart."""
+
+    @property
+    def version_key(self) -> VersionKey:
+        """The version directory that it is in."""
+        return self.version, self.table_dir
 
     @property
     def stream(self) -> str:

@@ -97,8 +97,8 @@ def read_files(
     decoder: Decoder,
 ) -> Iterator[tuple[Place, Any]]:
     """Read files; give blocks of changes for every bucket, a report per file, and a notice to all buckets of a table's error."""
-    in_order = sorted(files, key=lambda work: (work.table, work.file.version, work.rank))
-    for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version)):
+    in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
+    for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
         table = tables[index]
         buffer = Buffer(table, table.versions[version], partitions)
         held = 0
@@ -123,7 +123,7 @@ def _read_file(
     decoder: Decoder,
 ) -> Generator[tuple[Place, Any], None, FileReport]:
     """Decode one file into the buffer, sending on what grows too large; returns its report."""
-    version = table.versions[work.file.version]
+    version = table.versions[work.file.version_key]
     path = work.file.stored.path
     tally = Tally()
     window = type(table.window)(low=version.low, high=table.window.high)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import TableName
 from storage_consumer.pipeline import FileReport, WriteReport
@@ -22,7 +22,8 @@ from storage_consumer.work import FileWork, JobSpec, TargetTable
 class TableProgress:
     """What is stored of one table."""
 
-    table_dir: str
+    table_key: str
+    """See `planning.steps.key_of`."""
     schema: str
     table: str
     checkpoint: int
@@ -100,6 +101,10 @@ class Target(Protocol):
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """The tables that exist, by folded name."""
+        ...
+
+    def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
+        """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
         ...
 
     def close(self) -> None:

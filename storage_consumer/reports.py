@@ -21,7 +21,7 @@ def told(report: FileReport | WriteReport, step: RowStep) -> str:
 
 def in_sequence(step: RowStep) -> list[DataFile]:
     """The files of one table in its sequence: a file's rank is its place here."""
-    return sorted(step.files, key=lambda file: (file.version, file.order))
+    return sorted(step.files, key=lambda file: (file.version_key, file.order))
 
 
 def file_works(step: RowStep, index: int) -> Iterable[FileWork]:

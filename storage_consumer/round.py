@@ -17,6 +17,7 @@ from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import Ddl, DdlContext, RowPipeline, ServerFacts, State, TableProgress, Target
+from storage_consumer.preparing import in_order, with_target_names
 from storage_consumer.reports import file_works, told
 from storage_consumer.storage.reader import Poll, StorageReader
 from storage_consumer.summary import Progress, RoundSummary, TableSummary
@@ -92,10 +93,10 @@ class Round:
                 self._write_rows(wave.rows)
             elif wave.ddls:
                 parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
-            for step in (step for group in wave.ddls for step in group):
-                if not self._goes_on():
-                    break
+            for step in (step for group in wave.ddls for step in in_order(group, parts.target)):
                 self._run_ddl(step)
+                if self.ended_early:
+                    break
         checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
         if checkpoint > parts.manager.stored_checkpoint or self.streams:
             parts.state.save(
@@ -131,21 +132,20 @@ class Round:
             try:
                 definitions.append(parts.reader.definition(file))
             except TableError as fault:
-                parts.manager.unreadable(file.table_dir, file.version)
-                self._halt(file.table_dir, str(fault))
+                self._halt(parts.manager.unreadable(file.table_dir, file.version), str(fault))
         for warning in (warning for definition in definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
         parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
-        lost = parts.manager.vanished(poll.vanished)
+        moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)
         self.streams |= parts.manager.rewound()
-        if lost or self.streams:
-            stored = [self._progress_of(table) for table in lost]
+        if moved or self.streams:
+            stored = [self._progress_of(table) for table in moved]
             parts.state.save(tables=stored, streams=self.streams, checkpoint=0, storage_checkpoint=0)
             self.streams = {}
-        for table_dir, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
+        for key, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
             waited = parts.config.tuning.gap_timeout
             self._halt(
-                table_dir,
+                key,
                 f"{reason} is missing and did not come within {waited:g} s: data was lost at the source. Restore the file "
                 "if it still exists somewhere, else the table needs a fresh copy",
             )
@@ -198,7 +198,7 @@ class Round:
                 else:
                     work = table_work(len(works), step, there, self.parts.config.upstream)
             except TableError as fault:
-                self._halt(step.table_dir, str(fault))
+                self._halt(step.table_key, str(fault))
             else:
                 works.append((step, work))
         return works
@@ -215,7 +215,7 @@ class Round:
     def _acknowledge(self, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
         """Move one table on, or stop it; what is to be stored of it."""
         files = {r.path: r for r in reports if isinstance(r, FileReport)}
-        counts, table = self.counts[step.table_dir], self.parts.manager.tables[step.table_dir]
+        counts, table = self.counts[step.table_key], self.parts.manager.tables[step.table_key]
         self.written += sum(r.written for r in reports if isinstance(r, WriteReport))
         counts.files += len(files)
         for file in files.values():
@@ -224,11 +224,11 @@ class Round:
         errors = [told(r, step) for r in reports if r.error]
         if errors:
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
-                self.parts.manager.wait(step.table_dir, errors[0])
+                self.parts.manager.wait(step.table_key, errors[0])
                 if any(isinstance(r, FileReport) and r.gone for r in reports):
                     self.parts.reader.list_everything()
                 return None
-            self._halt(step.table_dir, errors[0], save=False)
+            self._halt(step.table_key, errors[0], save=False)
             return self._progress_of(table)
         unread = [file.stored.path for file in step.files if file.stored.path not in files]
         if unread:
@@ -239,14 +239,14 @@ class Round:
             report = files[listed.stored.path]
             counts.rows += report.applied
             table.finish(listed, max_ts=report.max_ts, next_ts=report.next_ts)
-            stream = table.version(listed.version).streams[listed.stream]
+            stream = table.version(listed.version_key).streams[listed.stream]
             self.streams[listed.stream] = stream.finished
         return self._progress_of(table)
 
     def _progress_of(self, table: TableConsumer) -> TableProgress:
         """What is to be stored of a table."""
         return TableProgress(
-            table_dir=table.table_dir,
+            table_key=table.key,
             schema=table.name.schema,
             table=table.name.table,
             checkpoint=table.checkpoint,
@@ -261,14 +261,21 @@ class Round:
         """One statement, and the tables that it moves."""
         manager = self.parts.manager
         touched = manager.touched(step)
-        if any(manager.tables[table_dir].is_in_the_way_of(step.version) for table_dir in touched):
+        if any(manager.tables[key].is_in_the_way_of(step.version) for key in touched):
             return  # an earlier statement of the same version stopped one of its tables
         if late := manager.beyond(step):
             self._halt(
-                step.table_dir,
+                step.table_key,
                 f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it could not "
                 "be read; settle both by hand, then note it as done in the state schema's ddl_journal",
             )
+            return
+        try:
+            step = with_target_names(step, manager, self.parts.target)
+        except TableError as fault:
+            self._halt(step.table_key, str(fault))
+            return
+        if not self._goes_on():
             return
         self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
         context = DdlContext(
@@ -279,24 +286,24 @@ class Round:
         try:
             note = self.parts.ddl.run(step, context, [self._progress_of(table) for table in moved])
         except TableError as fault:
-            self._halt(step.table_dir, str(fault))
+            self._halt(step.table_key, str(fault))
             return
         manager.ddl_done(step)
-        self.counts[step.table_dir].ddls += not step.ensure
+        self.counts[step.table_key].ddls += not step.ensure
         for name in touched_names(step.definition):
             self.known.pop(name, None)
         if not step.name.table:
             self.known.clear()
         _log.info("ddl_finished", table=str(step.name), version=step.version, query=step.definition.query, note=note)
 
-    def _halt(self, table_dir: str, error: str, *, save: bool = True) -> None:
+    def _halt(self, key: str, error: str, *, save: bool = True) -> None:
         """Stop one table and store why."""
         manager = self.parts.manager
-        manager.halt(table_dir, error)
-        table = manager.tables[table_dir]
+        manager.halt(key, error)
+        table = manager.tables[key]
         _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=error)
         if save:
-            stopped = self._progress_of(manager.tables[table_dir])
+            stopped = self._progress_of(table)
             self.parts.state.save(tables=[stopped], streams={}, checkpoint=0, storage_checkpoint=0)
 
     # summary
@@ -307,10 +314,10 @@ class Round:
         stuck = {} if self.ended_early else manager.stuck(self.storage_checkpoint)
         tables = []
         for table in manager.tables.values():
-            counts = self.counts.get(table.table_dir, _Counts())
+            counts = self.counts.get(table.key, _Counts())
             state, error = manager.state_of(table), table.error
-            if not table.blocked and table.table_dir in stuck:
-                state, error = "waiting", stuck[table.table_dir]
+            if not table.blocked and table.key in stuck:
+                state, error = "waiting", stuck[table.key]
             if counts.rows or counts.files or counts.ddls or state in (HALTED, "waiting"):
                 tables.append(
                     TableSummary(

@@ -136,7 +136,7 @@ class MemoryWriter:
         """Events by commit ts; those that were written before change nothing. A delete has to find its row."""
         written = 0
         for commit_ts, events in groups:
-            if commit_ts <= self.checkpoints.get(work.table_dir, 0):
+            if commit_ts <= self.checkpoints.get(work.table_key, 0):
                 continue
             for upsert, line in events:
                 row = self._row(work, line)
@@ -147,7 +147,7 @@ class MemoryWriter:
                 else:
                     raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
                 written += 1
-            self.checkpoints[work.table_dir] = commit_ts
+            self.checkpoints[work.table_key] = commit_ts
         return written
 
     def _table(self, work: TableWork) -> list[Row]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
-from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.decoding import decoder_for
 from storage_consumer.decoding.wire import decode_line
@@ -92,9 +92,9 @@ class MemoryState:
         records = self._records
         restart = Restart(
             checkpoint=records.checkpoint,
-            tables={table_dir: table.checkpoint for table_dir, table in records.tables.items()},
-            behind=frozenset(table_dir for table_dir, table in records.tables.items() if not table.follows),
-            dropped=frozenset(table_dir for table_dir, table in records.tables.items() if table.state == "dropped"),
+            tables={table_key: table.checkpoint for table_key, table in records.tables.items()},
+            behind=frozenset(table_key for table_key, table in records.tables.items() if not table.follows),
+            dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == "dropped"),
             done=dict(records.streams),
             journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
         )
@@ -152,8 +152,8 @@ class MemoryState:
     def _put_tables(self, tables: Iterable[TableProgress]) -> None:
         known = self._records.tables
         for table in tables:
-            before = known[table.table_dir].checkpoint if table.table_dir in known else 0
-            known[table.table_dir] = replace(table, checkpoint=max(before, table.checkpoint))
+            before = known[table.table_key].checkpoint if table.table_key in known else 0
+            known[table.table_key] = replace(table, checkpoint=max(before, table.checkpoint))
 
 
 _NAME = r"`?(?:(?P<{0}_schema>\w+)`?\.`?)?(?P<{0}>\w+)`?"
@@ -183,12 +183,22 @@ class MemoryTarget:
         names = {name.folded() for name in wanted}
         return {name: table for name, table in self._records.structures.items() if name in names}
 
+    def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
+        """The tables and databases that exist, as they were made."""
+        databases = [TableName(schema=name, table="") for name in self._records.databases]
+        there = {name.folded(): name for name in (*databases, *(t.name for t in self._records.structures.values()))}
+        return {name.folded(): there[name.folded()] for name in wanted if name.folded() in there}
+
     def close(self) -> None:
         """Nothing is open."""
 
     def database_collation(self, schema: str) -> str | None:
         """The source's default where the database exists."""
         return "utf8mb4_bin" if schema in self._records.databases else None
+
+    def index_names(self, name: TableName) -> frozenset[str]:  # noqa: ARG002 - the twin's tables have none to alter
+        """None."""
+        return frozenset()
 
     def is_running(self, statement: str) -> bool:  # noqa: ARG002 - nothing runs beside the one caller
         """No."""
@@ -299,9 +309,9 @@ class FencedWriter:
     def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
         """Write events one by one; the stored checkpoint moves with them."""
         rows, written = self._rows(work), 0
-        stored = self._records.tables.get(work.table_dir)
+        stored = self._records.tables.get(work.table_key)
         table = stored or TableProgress(
-            table_dir=work.table_dir, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
+            table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
         )
         for commit_ts, events in groups:
             if commit_ts <= table.checkpoint:
@@ -312,7 +322,7 @@ class FencedWriter:
                     raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
                 rows.append(row) if upsert else rows.remove(row)
                 written += 1
-            table = self._records.tables[work.table_dir] = replace(table, checkpoint=commit_ts)
+            table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
         return written
 
     def _rows(self, work: TableWork) -> list[Row]:

@@ -6,6 +6,7 @@ error of that table, never a guess.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,7 +16,7 @@ from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.layout import row_layout
 from storage_consumer.decoding.values import WireKind, wire_kind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import DataFile, TableColumn, TableDefinition, TableName, Window
+from storage_consumer.model import DataFile, TableColumn, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.planning.steps import RowStep
 
 
@@ -135,7 +136,8 @@ class TableWork:
     """All that tasks need to know about one table in one window."""
 
     index: int
-    table_dir: str
+    table_key: str
+    """Under which its progress is stored."""
     name: TableName
     """With the target's own spelling."""
     window: Window
@@ -144,7 +146,7 @@ class TableWork:
     """It has further unique keys: its write transactions queue, so that REPLACE does not deadlock with itself."""
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
-    versions: dict[int, VersionWork]
+    versions: Mapping[VersionKey, VersionWork]
     replaces: bool = False
     """A keyless table has unique keys over columns that may be NULL: a row replaces the one that shares such a key."""
     timed: bool = True
@@ -206,14 +208,16 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
     return TableWork(
         index=index,
-        table_dir=step.table_dir,
+        table_key=step.table_key,
         name=target.name,
         window=step.window,
         mode=mode,
         serial=len(target.unique_keys) > 1,
         written=written,
         key=key,
-        versions={int(d.version): _version(d, step.window, target, written, key, upstream) for d in step.definitions},
+        versions={
+            place: _version(d, step.window, target, written, key, upstream) for place, d in step.definitions.items()
+        },
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
     )
 
@@ -222,14 +226,14 @@ def unread_work(index: int, step: RowStep, upstream: Upstream) -> TableWork:
     """The work for files of a table that does not exist (any more): they may hold repeated deliveries only."""
     reason = f"the table {step.name} does not exist in the target at this time"
     versions = {
-        int(d.version): VersionWork(
+        place: VersionWork(
             layout=row_layout(d, frozenset(), upstream), low=_low(d, step.window), written=(), key=(), misfit=reason
         )
-        for d in step.definitions
+        for place, d in step.definitions.items()
     }
     return TableWork(
         index=index,
-        table_dir=step.table_dir,
+        table_key=step.table_key,
         name=step.name,
         window=step.window,
         mode=Mode.KEYED,

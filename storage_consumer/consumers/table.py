@@ -6,29 +6,31 @@ from collections.abc import Mapping
 
 from storage_consumer.checkpoint import may_hold_rows
 from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
-from storage_consumer.model import DataFile, TableDefinition, TableName, Window
-from storage_consumer.planning.steps import RowStep
-from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE
+from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
+from storage_consumer.planning.steps import RowStep, key_of
+from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
 
 RUNNING, WAITING, HALTED, DROPPED, LOST = "running", "waiting", "halted", "dropped", "lost"
 
 
 class TableConsumer:
-    """Order and progress of one table directory (or of one database's own DDL). No I/O.
+    """Order and progress of one table (or of one database's own DDL), in whatever directories it lies. No I/O.
 
     `checkpoint` is inclusive: every row with commit ts <= checkpoint is applied. It starts at the whole's checkpoint, or at
     the table's own where an earlier run stored one.
     """
 
-    def __init__(self, table_dir: str, checkpoint: int, done: Mapping[str, Finished]) -> None:
+    def __init__(self, name: TableName, checkpoint: int, done: Mapping[str, Finished]) -> None:
         """`done`: per stream how far an earlier run finished it."""
-        self.table_dir = table_dir
+        self.key = key_of(name)
+        self.name = name
         self.checkpoint = checkpoint
-        self.name = TableName(schema=table_dir.rpartition("/")[0] or table_dir, table=table_dir.rpartition("/")[2])
-        self.versions: dict[int, TableVersionConsumer] = {}
+        self.versions: dict[VersionKey, TableVersionConsumer] = {}
         self.state = RUNNING
         self.error = ""
         self.dropped = False
+        self.late = False
+        """Files turned out to be of this table after later rows of it had been applied."""
         self._done = done
         self._waiting_since: float | None = None
 
@@ -40,74 +42,97 @@ class TableConsumer:
     @property
     def first(self) -> int:
         """Lowest version known of it, with or without a schema file; 0 while none is."""
-        return min(self.versions, default=0)
+        return min((number for number, _ in self.versions), default=0)
 
     @property
     def lost(self) -> bool:
-        """Whether a file vanished that had been listed and not been finished."""
-        return any(stream.lost for version in self.versions.values() for stream in version.streams.values())
+        """Whether rows of it are missing: a file vanished that had been listed and not been finished, or came too late."""
+        return self.late or any(
+            stream.lost for version in self.versions.values() for stream in version.streams.values()
+        )
 
     def is_in_the_way_of(self, version: int) -> bool:
         """Whether a DDL with this version has to wait since this table stands still before it."""
         return self.blocked and version >= self.first
 
-    def version(self, version: int) -> TableVersionConsumer:
-        """The consumer of one version, made at first sight."""
-        if version not in self.versions:
-            self.versions[version] = TableVersionConsumer(version, self._done)
-        return self.versions[version]
-
-    def define(self, definition: TableDefinition) -> None:
-        """Take a schema file."""
-        self.name = definition.name
-        self.version(definition.version).define(definition)
+    def version(self, key: VersionKey) -> TableVersionConsumer:
+        """The consumer of one version directory, made at first sight."""
+        if key not in self.versions:
+            self.versions[key] = TableVersionConsumer(*key, self._done)
+        return self.versions[key]
 
     def offer(self, file: DataFile, *, again: bool) -> bool:
         """Take a data file; False if an earlier run finished it."""
-        return self.version(file.version).offer(file, again=again)
+        return self.version(file.version_key).offer(file, again=again)
 
     def finished(self, file: DataFile) -> Finished:
         """How far the stream of a file is finished."""
-        streams = self.versions[file.version].streams if file.version in self.versions else {}
+        version = self.versions.get(file.version_key)
+        streams = {} if version is None else version.streams
         return streams[file.stream].finished if file.stream in streams else self._done.get(file.stream, Finished())
 
     def needs_table_before(self, definition: TableDefinition) -> bool:
-        """Whether a structure without a statement is the first that is known of this table, or of it since a DROP."""
-        earlier = [v for v in self.versions if v < definition.version and self.versions[v].definition is not None]
-        last = self.versions[max(earlier)].definition if earlier else None
+        """Whether a structure without a statement is the first that is known of this table, or of it since a DROP.
+
+        It is not where a statement of the same version leads to the table.
+        """
+        last = self.structure_at(definition.version, before_structures=True)
         return last is None or last.ddl_type in (DROP_TABLE, DROP_SCHEMA)
+
+    def structure_at(self, version: int, *, before_structures: bool = False) -> TableDefinition | None:
+        """The newest structure that is not after `version`; of several the one with a statement.
+
+        `before_structures`: leave out those of `version` itself that have no statement.
+        """
+        last: tuple[int, bool, TableDefinition] | None = None
+        for (number, _), consumer in self.versions.items():
+            found = consumer.structure
+            if found is None or number > version or (before_structures and number == version and not found.is_ddl):
+                continue
+            if last is None or (number, found.is_ddl) > last[:2]:
+                last = (number, found.is_ddl, found)
+        return None if last is None else last[2]
+
+    def stays_after(self, version: int) -> bool:
+        """Whether what follows `version` says that the table was there all the time, not made or named anew."""
+        later = [
+            v.structure for key, v in sorted(self.versions.items()) if key[0] > version and v.structure is not None
+        ]
+        return bool(later) and later[0].ddl_type not in MAKES_TABLE
 
     def row_step(self, target: int) -> RowStep | None:
         """The rows up to `target` (inclusive), or None where no file can hold one."""
         if target <= self.checkpoint:
             return None
-        files, definitions = [], []
-        for number in sorted(self.versions):
-            version = self.versions[number]
+        files: list[DataFile] = []
+        definitions: dict[VersionKey, TableDefinition] = {}
+        for key in sorted(self.versions):
+            version = self.versions[key]
             definition = version.definition
-            if definition is None or not may_hold_rows(number, target, is_ddl=version.is_ddl):
+            if definition is None or not may_hold_rows(version.version, target, is_ddl=version.is_ddl):
                 continue  # a directory without a schema file yet is younger than the storage checkpoint, or is waited for
             if found := version.readable(target):
                 files.extend(found)
-                definitions.append(definition)
+                definitions[key] = definition
         if not files:
             return None
         return RowStep(
-            table_dir=self.table_dir,
+            table_key=self.key,
             name=self.name,
             window=Window(low=self.checkpoint, high=target),
-            current=self._in_force(target),
-            definitions=tuple(definitions),
+            current=self._in_force(target, definitions),
+            definitions=definitions,
             files=tuple(files),
             dropped=self.dropped,
         )
 
-    def _in_force(self, target: int) -> TableDefinition:
+    def _in_force(self, target: int, definitions: Mapping[VersionKey, TableDefinition]) -> TableDefinition:
         """The structure for rows after the table's checkpoint: the newest that is not after it, else the first of the window."""
-        known = {v.version: v.definition for v in self.versions.values() if v.definition is not None}
-        before = [v for v in known if v <= self.checkpoint]
-        within = [v for v in known if v <= target]
-        return known[max(before) if before else min(within or known)]
+        if last := self.structure_at(self.checkpoint):
+            return last
+        known = sorted((v for v in self.versions.values() if v.structure is not None), key=lambda v: v.version)
+        within = [v.structure for v in known if v.version <= target and v.structure is not None]
+        return within[0] if within else (known[0].structure if known else None) or next(iter(definitions.values()))
 
     def advance(self, checkpoint: int) -> None:
         """All rows up to `checkpoint` (inclusive) are applied."""
@@ -115,7 +140,7 @@ class TableConsumer:
 
     def finish(self, file: DataFile, *, max_ts: int, next_ts: int) -> None:
         """A file was read up to the table's checkpoint; it is finished unless it holds later rows."""
-        stream = self.version(file.version).streams[file.stream]
+        stream = self.version(file.version_key).streams[file.stream]
         if max_ts <= self.checkpoint:
             stream.finish(file)
         else:
@@ -150,10 +175,10 @@ class TableConsumer:
 
     def _what_is_missing(self, storage_checkpoint: int) -> str:
         """Which file or schema file is missing, or an empty text."""
-        for number in sorted(self.versions):
-            version = self.versions[number]
+        for number, table_dir in sorted(self.versions):
+            version = self.versions[number, table_dir]
             if version.definition is None and number <= storage_checkpoint:
-                return f"the schema file of {self.table_dir}/{number} ({self.table_dir}/meta/schema_{number}_*.json)"
+                return f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json)"
             if gap := version.gap():
                 return gap
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile, TableDefinition
-from storage_consumer.planning.touches import renamed
+from storage_consumer.planning.renames import is_astray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +102,12 @@ class FileStream:
 
 
 class TableVersionConsumer:
-    """One version of one table: its structure, its streams of files and how far each is consumed."""
+    """One version directory of one table: its structure, its streams of files and how far each is consumed."""
 
-    def __init__(self, version: int, done: Mapping[str, Finished]) -> None:
+    def __init__(self, version: int, table_dir: str, done: Mapping[str, Finished]) -> None:
         """`done`: per stream how far an earlier run finished it (shared by all versions of the table)."""
         self.version = version
+        self.table_dir = table_dir
         self.definition: TableDefinition | None = None
         self.streams: dict[str, FileStream] = {}
         self._done = done
@@ -116,10 +117,10 @@ class TableVersionConsumer:
         """Whether a statement led to this version, so that rows at or below it are repeated deliveries."""
         return self.definition is not None and self.definition.is_ddl
 
-    def define(self, definition: TableDefinition) -> None:
-        """Take the structure; of two files with one version the one whose statement leads to this very table counts."""
-        if self.definition is None or _fits(definition) >= _fits(self.definition):
-            self.definition = definition
+    @property
+    def structure(self) -> TableDefinition | None:
+        """The definition, where it tells the structure of this very table at this version."""
+        return None if self.definition is None or is_astray(self.definition) else self.definition
 
     def offer(self, file: DataFile, *, again: bool) -> bool:
         """Take a listed file; False if an earlier run finished it."""
@@ -155,17 +156,6 @@ class TableVersionConsumer:
             if number := _missing(streams):
                 return f"file number {number} in {key.partition('|')[0]}"
         return ""
-
-
-def _fits(definition: TableDefinition) -> int:
-    """How well a schema file tells the structure of the table whose directory it is in.
-
-    After a cycle of renames a directory can hold two files of one version; the rows fit the one that gave the table its name.
-    """
-    if not definition.is_ddl:
-        return 0
-    pair = renamed(definition)
-    return 2 if pair is not None and pair[1] == definition.name.folded() else 1
 
 
 def _missing(streams: Sequence[FileStream]) -> int:

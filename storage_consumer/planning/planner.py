@@ -18,7 +18,7 @@ from storage_consumer.planning.touches import in_dependency_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDdl:
-    """A DDL that has not run, and the table directories that it is a barrier for (its own among them)."""
+    """A DDL that has not run, and the tables, by key, that it is a barrier for (its own among them)."""
 
     step: DdlStep
     touches: frozenset[str]
@@ -37,17 +37,17 @@ class Position:
 
 
 def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
-    """Per table directory the version of the first DDL that has not run."""
+    """Per table key the version of the first DDL that has not run."""
     first: dict[str, int] = {}
     for ddl in pending:
-        for table_dir in ddl.touches:
-            first[table_dir] = min(first.get(table_dir, ddl.step.version), ddl.step.version)
+        for key in ddl.touches:
+            first[key] = min(first.get(key, ddl.step.version), ddl.step.version)
     return first
 
 
-def target_of(table_dir: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
+def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
     """How far the rows of a table may go now, inclusive."""
-    return min(barrier.get(table_dir, storage_checkpoint), storage_checkpoint)
+    return min(barrier.get(key, storage_checkpoint), storage_checkpoint)
 
 
 def ready_ddls(
@@ -71,10 +71,10 @@ def ready_ddls(
     return tuple(ready)
 
 
-def _arrived(table_dir: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
+def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
     """Whether a table stands right before the DDL of this version."""
-    position = positions[table_dir]
-    if barrier[table_dir] != version:
+    position = positions[key]
+    if barrier[key] != version:
         return False
     return version < position.first or (not position.blocked and position.checkpoint >= version)
 

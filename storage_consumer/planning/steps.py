@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from storage_consumer.model import DataFile, TableDefinition, TableName, Window
+from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
+from storage_consumer.sql_text import quote
+
+
+def key_of(name: TableName) -> str:
+    """What tells a table (or a database) from all others: its folded name as one text that can be read in one way only."""
+    folded = name.folded()
+    return f"{quote(folded.schema)}.{quote(folded.table)}" if folded.table else quote(folded.schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,10 +20,14 @@ class DdlStep:
     """One statement, or one structure that the target must have, at its place on the commit-ts line."""
 
     table_dir: str
-    """Whose schema file it is."""
+    """Where its schema file is."""
+    table_key: str
+    """The table that it leads to; see `key_of`."""
     definition: TableDefinition
     ensure: bool = False
     """No statement is known: create the table from its columns if the target lacks it."""
+    inferred: bool = False
+    """No file holds it: the other statements of its version tell that it was lost."""
 
     @property
     def version(self) -> int:
@@ -29,7 +41,10 @@ class DdlStep:
 
     @property
     def identity(self) -> tuple[str, int, int]:
-        """Tells one statement from all others, over restarts: directory, version, checksum in the file's name."""
+        """Tells one statement from all others, over restarts: directory, version, checksum in the file's name.
+
+        An inferred one has the directory that its file would be in, and a checksum of its text.
+        """
         return self.table_dir, self.definition.version, self.definition.checksum
 
 
@@ -37,12 +52,13 @@ class DdlStep:
 class RowStep:
     """The rows of one table in one window."""
 
-    table_dir: str
+    table_key: str
+    """See `key_of`."""
     name: TableName
     window: Window
     current: TableDefinition
     """The structure that is in force in the window."""
-    definitions: tuple[TableDefinition, ...]
+    definitions: Mapping[VersionKey, TableDefinition]
     """The structure of every version directory that a file is in."""
     files: tuple[DataFile, ...]
     """Files that may hold rows of the window, in sequence order."""

@@ -6,13 +6,19 @@ touch other tables at all, every known table whose name occurs in its text is ta
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.planning.steps import DdlStep
-from storage_consumer.sql_text import Token, find_words, has_words, names, tokens
+from storage_consumer.model import TableDefinition, TableName, folded_name
+from storage_consumer.planning.naming import table_names
+from storage_consumer.planning.renames import RENAME_TABLE, rename_of, renamed, subject
+from storage_consumer.planning.steps import DdlStep, key_of
+from storage_consumer.sql_text import Token, has_words, names, tokens
 
 CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE = 1, 2, 4
+MAKES_TABLE = frozenset((3, RENAME_TABLE, 21, 25, 60))
+"""CREATE TABLE, RENAME, CREATE VIEW, RECOVER, and one of several CREATE TABLE at once."""
 _MAY_NAME_OTHERS = (
     ("RENAME",),  # RENAME TABLE a TO b, ALTER TABLE a RENAME TO b
     ("EXCHANGE", "PARTITION"),
@@ -34,7 +40,7 @@ def touched_names(definition: TableDefinition) -> set[TableName]:
     own = definition.name.folded()
     touched = {own}
     for schema, table, _ in names(names_others(definition)):
-        touched.add(TableName(schema=(schema or own.schema).casefold(), table=table.casefold()))
+        touched.add(TableName(schema=schema or own.schema, table=table).folded())
     return touched
 
 
@@ -46,43 +52,49 @@ def mentioned_names(definition: TableDefinition) -> set[TableName]:
     }
 
 
-def touched_dirs(definition: TableDefinition, dirs_by_name: Mapping[TableName, Iterable[str]]) -> set[str]:
-    """The known table directories that a DDL is a barrier for.
+@dataclass(frozen=True, slots=True)
+class KnownTables:
+    """The tables (and databases) that are known, by their folded names."""
 
-    `dirs_by_name` maps folded names to directories. A database statement (empty table name) touches every table in it.
+    keys: frozenset[str]
+    by_schema: Mapping[str, frozenset[str]]
+    """Folded database → keys of its tables, and its own."""
+    by_table: Mapping[str, frozenset[str]]
+    """Folded table name → keys of the tables of that name, whatever their database."""
+
+    @classmethod
+    def of(cls, names: Iterable[TableName]) -> KnownTables:
+        """From names in any spelling."""
+        by_schema, by_table = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for name in names:
+            folded, key = name.folded(), key_of(name)
+            by_schema[folded.schema].add(key)
+            if folded.table:
+                by_table[folded.table].add(key)
+        return cls(
+            keys=frozenset(key for keys in by_schema.values() for key in keys),
+            by_schema={schema: frozenset(keys) for schema, keys in by_schema.items()},
+            by_table={table: frozenset(keys) for table, keys in by_table.items()},
+        )
+
+
+def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
+    """The known tables that a DDL is a barrier for. A database statement (empty table name) touches every table in it.
+
+    A name without a database may mean a table of any database: the one that the session was in is not recorded. So all of
+    that name are taken where the definition's own database has none, and always where only the new name of a rename has one.
     """
     if not definition.name.table:
-        schema = definition.name.schema.casefold()
-        return {table_dir for name, dirs in dirs_by_name.items() if name.schema == schema for table_dir in dirs}
-    return {table_dir for name in touched_names(definition) for table_dir in dirs_by_name.get(name, ())}
-
-
-def renamed(definition: TableDefinition) -> tuple[TableName, TableName] | None:
-    """(old, new) folded names of a statement that renames its table, else None."""
-    found = tokens(definition.query)
-    at = find_words(found, "RENAME", depth=0)
-    while 0 <= at < len(found) - 1 and found[at + 1].upper in ("COLUMN", "INDEX", "KEY"):
-        at = find_words(found, "RENAME", depth=0, start=at + 1)
-    if at < 0:
-        return None
-    before, after = _named(found[:at]), _named(found[at:])
-    pair = [*before[:1], *after[:1]] if before else after
-    if len(pair) < 2:  # noqa: PLR2004 - an old and a new name
-        return None
-    own = definition.name.folded()
-    (old_schema, old), (new_schema, new) = pair[0], pair[-1]
-    return (
-        TableName(schema=(old_schema or own.schema).casefold(), table=old.casefold()),
-        TableName(schema=(new_schema or own.schema).casefold(), table=new.casefold()),
-    )
-
-
-def _named(found: Sequence[Token]) -> list[tuple[str, str]]:
-    """(schema, table) of each name in a statement that renames a table."""
-    return [(schema, table) for schema, table, _ in names([token for token in found if token.upper not in _NOISE])]
-
-
-_NOISE = frozenset(("RENAME", "TABLE", "ALTER", "TO", "AS", "IF", "EXISTS", ";", ","))
+        return set(known.by_schema.get(folded_name(definition.name.schema), ()))
+    touched = {key_of(name) for name in (subject(definition), *touched_names(definition))} & known.keys
+    rename = rename_of(definition)
+    for name in table_names(definition.query):
+        if name.schema or name.new:
+            continue
+        own = key_of(TableName(schema=definition.name.schema, table=name.table))
+        if own not in known.keys or (rename is not None and rename.from_anywhere):
+            touched |= known.by_table.get(folded_name(name.table), frozenset())
+    return touched
 
 
 def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:

@@ -18,6 +18,7 @@ from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
 from storage_consumer.target.connection import Connection, connect, translating
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
+from storage_consumer.target.spelling import existing
 from storage_consumer.target.statements import qualified
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
 
@@ -74,6 +75,10 @@ class TargetDatabase:
         )
 
     # structure
+
+    def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
+        """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
+        return existing(self._rows, wanted)
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """The tables that exist, by folded name."""

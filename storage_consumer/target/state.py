@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table import LOST
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
@@ -167,10 +167,10 @@ class StateStore:
             ).all()
         restart = Restart(
             checkpoint=feed.checkpoint,
-            tables={row.table_dir: row.checkpoint for row in progress},
-            behind=frozenset(row.table_dir for row in progress if not row.follows),
-            dropped=frozenset(row.table_dir for row in progress if row.state == "dropped"),
-            lost=frozenset(row.table_dir for row in progress if row.state == LOST),
+            tables={row.table_key: row.checkpoint for row in progress},
+            behind=frozenset(row.table_key for row in progress if not row.follows),
+            dropped=frozenset(row.table_key for row in progress if row.state == "dropped"),
+            lost=frozenset(row.table_key for row in progress if row.state == LOST),
             done={row.stream: Finished(upto=row.done_upto, tag=row.tag) for row in files},
             journalled=frozenset((row.table_dir, row.version, row.checksum) for row in journal),
         )
@@ -272,7 +272,7 @@ class StateStore:
     def _put_tables(self, connection: Connection, tables: Iterable[TableProgress]) -> None:
         rows = [
             {
-                "table_dir": table.table_dir,
+                "table_key": table.table_key,
                 "schema_name": table.schema,
                 "table_name": table.table,
                 "checkpoint": table.checkpoint,

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BOOLEAN, Column, MetaData, String, Table, Text
 from sqlalchemy.dialects.mysql import BIGINT, DATETIME, INTEGER, MEDIUMTEXT
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Raised whenever a table changes its shape."""
 
 _PATH = 512
@@ -39,7 +39,7 @@ class StateTables:
         )
         self.tables = self._table(
             "table_progress",
-            Column("table_dir", String(_PATH), primary_key=True),
+            Column("table_key", String(_PATH), primary_key=True),
             _text("schema_name"),
             _text("table_name"),
             _tso("checkpoint"),

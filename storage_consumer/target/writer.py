@@ -281,17 +281,17 @@ class TargetWriter:
 
     def _stored_checkpoint(self, work: TableWork) -> int:
         """The table's stored checkpoint, 0 if there is none."""
-        where = f"table_dir = '{escape(work.table_dir)}'"
+        where = f"table_key = '{escape(work.table_key)}'"
         row = self._row(f"SELECT checkpoint FROM {self._state('table_progress')} WHERE {where} FOR UPDATE")
         return int(row[0]) if row else 0
 
     def _store_checkpoint(self, work: TableWork, checkpoint: int) -> None:
         """Move the table's stored checkpoint within the running transaction."""
-        names = (work.table_dir, work.name.schema, work.name.table)
+        names = (work.table_key, work.name.schema, work.name.table)
         values = ", ".join(f"'{escape(name)}'" for name in names)
         self._query(
             f"INSERT INTO {self._state('table_progress')} "
-            "(table_dir, schema_name, table_name, checkpoint, state, follows, error) "
+            "(table_key, schema_name, table_name, checkpoint, state, follows, error) "
             f"VALUES ({values}, {checkpoint}, 'running', 1, '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
         )
 

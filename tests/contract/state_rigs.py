@@ -8,7 +8,7 @@ from typing import Any
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.target.state import StateStore
 from storage_consumer.testing_state import MemoryState
@@ -54,10 +54,11 @@ def real_rig(server: DatabaseServer, schema: str = "storage_consumer") -> Rig:
     return Rig(lambda: StateStore(downstream, ""), expire)
 
 
-def progress(table_dir: str, checkpoint: int, state: str = "running", **more: Any) -> TableProgress:
+def progress(name: str, checkpoint: int, state: str = "running", **more: Any) -> TableProgress:
     """What is stored of a table."""
-    schema, _, table = table_dir.rpartition("/")
-    return TableProgress(table_dir=table_dir, schema=schema, table=table, checkpoint=checkpoint, state=state, **more)
+    schema, _, table = name.rpartition("/")
+    key = key_of(TableName(schema=schema, table=table))
+    return TableProgress(table_key=key, schema=schema, table=table, checkpoint=checkpoint, state=state, **more)
 
 
 def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, query: str = "ALTER TABLE a") -> DdlStep:
@@ -72,4 +73,4 @@ def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, qu
         path=f"{table_dir}/meta/schema_{version}_{checksum}.json",
         checksum=checksum,
     )
-    return DdlStep(table_dir=table_dir, definition=definition)
+    return DdlStep(table_dir=table_dir, table_key=key_of(definition.name), definition=definition)

@@ -13,7 +13,7 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.planning.touches import mentioned_names
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.target.database import TargetDatabase
@@ -59,12 +59,13 @@ class Rig:
             path=f"{name.replace('.', '/')}/meta/schema_{ts(self.version)}_1.json",
             checksum=1,
         )
-        return DdlStep(table_dir=name.replace(".", "/"), definition=definition, ensure=not query)
+        table_dir, table_key = name.replace(".", "/"), key_of(definition.name)
+        return DdlStep(table_dir=table_dir, table_key=table_key, definition=definition, ensure=not query)
 
     def run(self, step: DdlStep, *, seen: bool = True, ours: bool = True) -> str:
         """Run a step that moves its table."""
         moved = TableProgress(
-            table_dir=step.table_dir,
+            table_key=step.table_key,
             schema=step.name.schema,
             table=step.name.table,
             checkpoint=step.version,
@@ -90,7 +91,7 @@ class Rig:
 
     def moved(self, step: DdlStep) -> bool:
         """Whether its table moved to it."""
-        return self.state.load()[0].tables.get(step.table_dir) == step.version
+        return self.state.load()[0].tables.get(step.table_key) == step.version
 
     def columns(self, table: str = "a") -> list[str]:
         """The columns of a table, none where there is none."""

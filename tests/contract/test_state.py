@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
@@ -161,7 +161,7 @@ def test_checkpoints_never_fall(rig: Rig) -> None:
         tables=[progress("a/b", 4, "halted", follows=False, error="e")], streams={}, checkpoint=4, storage_checkpoint=4
     )
     restart, storage_checkpoint = state.load()
-    assert (restart.checkpoint, restart.tables["a/b"], storage_checkpoint) == (9, 9, 9)
+    assert (restart.checkpoint, restart.tables["`a`.`b`"], storage_checkpoint) == (9, 9, 9)
     assert restart.behind == {"a/b"}
 
 
@@ -186,8 +186,8 @@ def test_load_gives_back_what_was_saved(rig: Rig) -> None:
     assert storage_checkpoint == LAST
     assert restart == Restart(
         checkpoint=LAST - 1,
-        tables={table.table_dir: table.checkpoint for table in tables},
-        behind=frozenset({tables[1].table_dir}),
+        tables={table.table_key: table.checkpoint for table in tables},
+        behind=frozenset({tables[1].table_key}),
         dropped=frozenset({long}),
         done=streams,
         journalled=frozenset({(ODD, LAST, 2), (ODD, LAST, 3)}),
@@ -224,7 +224,7 @@ def test_journal_moves_tables_with_it(rig: Rig) -> None:
     entry = state.journal_entry(step)
     assert (entry.state, entry.structure_before, entry.note) == (DONE, "before", "n")
     restart, _ = state.load()
-    assert (restart.tables, restart.dropped) == ({"shop/a": 5, "shop/b": 5}, {"shop/b"})
+    assert (restart.tables, restart.dropped) == ({"`shop`.`a`": 5, "`shop`.`b`": 5}, {"`shop`.`b`"})
     assert restart.journalled == {step.identity}
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.consumers.manager import Restart
+from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.target.journal import DONE

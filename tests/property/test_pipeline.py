@@ -123,9 +123,14 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         border = max(1, border)
     sink = Sink(source, protocol, rng, START + border, is_ddl, dispatchers and bool(shape.keys))
     written = sink.write()
-    table = TableConsumer(TABLE_DIR, START, {})
-    table.define(definition(shape, START, "CREATE TABLE `orders` (`c0` INT)"))
-    table.define(definition(shape, START + border, "ALTER TABLE `orders` COMMENT 'x'" if is_ddl else ""))
+    table = TableConsumer(NAME, START, {})
+    for version, query in (
+        (START, "CREATE TABLE `orders` (`c0` INT)"),
+        (START + border, "ALTER TABLE `orders` COMMENT 'x'" if is_ddl else ""),
+    ):
+        described = definition(shape, version, query)
+        structure = table.version((version, TABLE_DIR))
+        structure.definition = structure.definition if structure.is_ddl and not described.is_ddl else described
     keys = [tuple(f"c{place}" for place in places) for places in shape.keys]
     cluster = Cluster(shape, protocol, rng, MemoryWriter({NAME: keys}, same=same if shape.loose else str))
     visible = 0

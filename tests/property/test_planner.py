@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage_consumer.checkpoint import row_floor
-from storage_consumer.consumers.manager import ConsumerManager, Restart
+from storage_consumer.consumers.catalog import Restart
+from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import DataFile, TableDefinition
 from storage_consumer.planning.steps import DdlStep, RowStep
-from tests.unit.building import ALTER, CREATE, changed, data_file, definition
+from tests.unit.building import ALTER, CREATE, changed, data_file, definition, key, place
 
 TABLES = ("s/a", "s/b", "s/c", "r/d")
 FIRST = 100
@@ -235,19 +236,19 @@ class Replicating(RuleBasedStateMachine):
 
     def apply_rows(self, step: RowStep) -> None:
         """What a job does, and what it tells."""
-        before = len(self.applied[step.table_dir])
-        versions = {int(d.version): d for d in step.definitions}
+        table_dir = place(step.table_key)
+        before = len(self.applied[table_dir])
         found: dict[str, list[int]] = {}
         for file in step.files:
-            version = versions[file.version]
+            version = step.definitions[file.version_key]
             low = row_floor(step.window.low, version.version, is_ddl=version.is_ddl)
             found[file.stored.path] = rows = self.contents[file.stored.path]
-            self.applied[step.table_dir] |= {ts for ts in rows if low < ts <= step.window.high}
-        missing = {t for t in self.rows[step.table_dir] if t <= step.window.high} - self.applied[step.table_dir]
-        assert not missing, f"{step.table_dir} lacks {missing} in {step.window} after {before} rows"
-        self.check_borders(step.table_dir, step.window.low)
+            self.applied[table_dir] |= {ts for ts in rows if low < ts <= step.window.high}
+        missing = {t for t in self.rows[table_dir] if t <= step.window.high} - self.applied[table_dir]
+        assert not missing, f"{table_dir} lacks {missing} in {step.window} after {before} rows"
+        self.check_borders(table_dir, step.window.low)
         self.manager.rows_applied(step)
-        table = self.manager.tables[step.table_dir]
+        table = self.manager.tables[step.table_key]
         for file in step.files:
             later = [ts for ts in found[file.stored.path] if ts > step.window.high]
             table.finish(file, max_ts=max(found[file.stored.path]), next_ts=min(later, default=0))
@@ -266,25 +267,23 @@ class Replicating(RuleBasedStateMachine):
 
     def store(self, step: RowStep) -> None:
         """What is stored after a job."""
-        table = self.manager.tables[step.table_dir]
-        self.table_checkpoints[step.table_dir] = table.checkpoint
+        table = self.manager.tables[step.table_key]
+        self.table_checkpoints[step.table_key] = table.checkpoint
         for file in step.files:
-            self.done[file.stream] = table.version(file.version).streams[file.stream].finished
+            self.done[file.stream] = table.version(file.version_key).streams[file.stream].finished
 
     def run_ddl(self, step: DdlStep) -> None:
         """A statement takes effect and is stored as done, with the tables that it moves."""
         statement = self.statements[step.identity]
         assert step.identity not in self.ran, f"{step.identity} ran twice"
-        assert statement.touches <= self.manager.touched(step)
+        assert statement.touches <= {place(key) for key in self.manager.touched(step)}
         self.ran.append(step.identity)
         for table in statement.touches if step.definition.query else ():
             rows = {ts for ts in self.rows[table] if ts <= step.version}
             assert rows <= self.applied[table], f"{step.identity} ran before rows of {table}"
             assert self.applied[table] <= rows, f"{step.identity} ran after rows of {table} that come later"
         for moved in self.manager.moved_by(step):
-            self.table_checkpoints[moved.table_dir] = max(
-                moved.checkpoint, self.table_checkpoints.get(moved.table_dir, 0)
-            )
+            self.table_checkpoints[moved.key] = max(moved.checkpoint, self.table_checkpoints.get(moved.key, 0))
         self.manager.ddl_done(step)
 
     def end_round(self) -> None:
@@ -298,7 +297,7 @@ class Replicating(RuleBasedStateMachine):
     def everything_at_or_below_the_checkpoint_is_there(self) -> None:
         """The checkpoint never promises more than was done."""
         for table, rows in self.rows.items():
-            upto = max(self.checkpoint, self.table_checkpoints.get(table, 0))
+            upto = max(self.checkpoint, self.table_checkpoints.get(key(table), 0))
             assert {ts for ts in rows if ts <= upto} <= self.applied[table]
         for identity, statement in self.statements.items():
             assert statement.version >= self.checkpoint or identity in self.ran or not self.query_of(identity)

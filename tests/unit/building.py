@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage_consumer.model import DataFile, StoredObject, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.renames import subject
+from storage_consumer.planning.steps import DdlStep, key_of
 
 ALTER, CREATE, DROP, RENAME, CREATE_DATABASE, DROP_DATABASE = 61, 3, 4, 14, 1, 2
 COLUMNS = (TableColumn(name="id", type="INT", is_pk=True, nullable=False), TableColumn(name="v", type="VARCHAR"))
@@ -15,6 +16,16 @@ def named(table_dir: str) -> TableName:
     """The table (or database) of a directory."""
     schema, _, table = table_dir.partition("/")
     return TableName(schema=schema, table=table)
+
+
+def key(table_dir: str) -> str:
+    """The key of the table (or database) of a directory."""
+    return key_of(named(table_dir))
+
+
+def place(table_key: str) -> str:
+    """The directory of a key's table, where it has one by its name."""
+    return table_key.replace("`", "").replace(".", "/")
 
 
 def definition(table_dir: str, version: int, query: str = "", kind: int = ALTER, checksum: int = 1) -> TableDefinition:
@@ -32,9 +43,8 @@ def definition(table_dir: str, version: int, query: str = "", kind: int = ALTER,
 
 def step(table_dir: str, version: int, query: str = "", kind: int = ALTER, checksum: int = 1) -> DdlStep:
     """A statement in its place, or a structure that has to be there."""
-    return DdlStep(
-        table_dir=table_dir, definition=definition(table_dir, version, query, kind, checksum), ensure=not query
-    )
+    made = definition(table_dir, version, query, kind, checksum)
+    return DdlStep(table_dir=table_dir, table_key=key_of(subject(made)), definition=made, ensure=not query)
 
 
 def data_file(  # noqa: PLR0913 - the parts of a path

@@ -37,14 +37,14 @@ def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 
     version = VersionWork(layout=LAYOUT, low=low, written=(0, 1), key=(0,) if key else ())
     return TableWork(
         index=index,
-        table_dir="shop/orders",
+        table_key="`shop`.`orders`",
         name=NAME,
         window=Window(low=low, high=high),
         mode=mode,
         serial=False,
         written=WIRE,
         key=key,
-        versions={1: version},
+        versions={(1, "shop/orders"): version},
     )
 
 
@@ -197,7 +197,7 @@ def test_keyless_events() -> None:
     files.add(*first)
     assert errors(files.apply()) == []
     assert files.rows() == {("a", "x"): 1}
-    assert files.writer.checkpoints == {"shop/orders": 9}
+    assert files.writer.checkpoints == {"`shop`.`orders`": 9}
     assert errors(files.apply()) == []
     assert files.rows() == {("a", "x"): 1}
 
@@ -315,7 +315,7 @@ def test_rows_that_no_longer_fit(width: int) -> None:
     """A directory of an older structure may hold repeats, which are counted; a new row in it stops the table."""
     keys = tuple(KeyPart(column=column, fold=Fold.EXACT) for column in WIRE[:width])
     misfit = VersionWork(layout=LAYOUT, low=20, written=(), key=(), misfit="the target's table lacks c9")
-    work = replace(table(low=20), key=keys, versions={1: misfit})
+    work = replace(table(low=20), key=keys, versions={(1, "shop/orders"): misfit})
     files = Files(work)
     files.add(row("I", 10, "a"), row("I", 20, "b"))
     reports = files.apply()

@@ -122,8 +122,8 @@ def test_refused_ddl_halts_its_table_only(world: World) -> None:
     assert [(t.table, t.checkpoint) for t in summary.halted] == [("shop.a", ts(4))]
     assert "ALTER TABLE `a` NONSENSE" in summary.halted[0].error
     assert (summary.checkpoint, len(world.rows("shop.a")), len(world.rows("shop.b"))) == (ts(6), 1, 2)
-    assert world.records.tables["shop/a"].state == "halted"
-    assert "NONSENSE" in world.records.tables["shop/a"].error
+    assert world.records.tables["`shop`.`a`"].state == "halted"
+    assert "NONSENSE" in world.records.tables["`shop`.`a`"].error
 
 
 def test_what_a_halted_table_touches_waits(world: World) -> None:

@@ -55,11 +55,11 @@ def table(*columns: TargetColumn, keys: tuple[UniqueKey, ...] = ()) -> TargetTab
 def step(*definitions: TableDefinition, low: int = 100, high: int = 200) -> RowStep:
     """A row step in which the last structure is in force."""
     return RowStep(
-        table_dir="s/t",
+        table_key="`s`.`t`",
         name=definitions[-1].name,
         window=Window(low=low, high=high),
         current=definitions[-1],
-        definitions=definitions,
+        definitions={(d.version, "s/t"): d for d in definitions},
         files=(data_file("s/t", 100, 1),),
     )
 
@@ -79,7 +79,7 @@ def test_key_is_the_target_s_primary_key() -> None:
     target = table(there("A"), there("B"), keys=(unique("B", "A", prefixes=(3, None)),))
     made = work(target, source(col("a", "VARCHAR", pk=True), col("b", "VARCHAR", pk=True)))
     assert [(part.column.name, part.prefix) for part in made.key] == [("b", 3), ("a", None)]
-    assert made.versions[100].key == (1, 0)
+    assert made.versions[100, "s/t"].key == (1, 0)
     assert made.name.table == "T"
 
 
@@ -124,14 +124,14 @@ def test_generated_columns() -> None:
     columns = (there("id"), there("v", generated="VIRTUAL"), there("w", generated="STORED"), there("x"))
     made = work(table(*columns, keys=(unique("id"),)), source(col("id", pk=True), col("v"), col("w"), col("x")))
     assert [column.name for column in made.written] == ["id", "x"]
-    assert [column.name for column in made.versions[100].layout.columns] == ["id", "w", "x"]
-    assert made.versions[100].written == (0, 2)
+    assert [column.name for column in made.versions[100, "s/t"].layout.columns] == ["id", "w", "x"]
+    assert made.versions[100, "s/t"].written == (0, 2)
 
 
 def test_hidden_columns() -> None:
     """The hidden columns of expression indexes are neither in the rows nor in the target."""
     target = table(there("id"), keys=(unique("id"),))
-    assert work(target, source(col("id", pk=True), col("_V$_i_0", "BIGINT"))).versions[100].misfit == ""
+    assert work(target, source(col("id", pk=True), col("_V$_i_0", "BIGINT"))).versions[100, "s/t"].misfit == ""
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_older_structure() -> None:
     target = table(there("id"), there("x", nullable=True), keys=(unique("id"),))
     before = source(col("id", pk=True))
     made = work(target, before, source(col("id", pk=True), col("x"), version=150))
-    assert made.versions[150].misfit == ""
-    assert made.versions[100].misfit == "the target's table has columns that the rows do not carry: x"
-    assert (made.versions[100].written, made.versions[100].key) == ((), ())
+    assert made.versions[150, "s/t"].misfit == ""
+    assert made.versions[100, "s/t"].misfit == "the target's table has columns that the rows do not carry: x"
+    assert (made.versions[100, "s/t"].written, made.versions[100, "s/t"].key) == ((), ())
 
 
 def test_low_borders() -> None:
@@ -203,7 +203,7 @@ def test_low_borders() -> None:
     made = work(
         target, source(pk, version=90, query=""), source(pk), source(pk, version=150), source(pk, version=160, query="")
     )
-    assert {version: part.low for version, part in made.versions.items()} == {90: 100, 100: 100, 150: 150, 160: 100}
+    assert {version: part.low for (version, _), part in made.versions.items()} == {90: 100, 100: 100, 150: 150, 160: 100}
 
 
 def test_reordered_columns() -> None:
@@ -211,8 +211,8 @@ def test_reordered_columns() -> None:
     target = table(there("id"), there("x"), keys=(unique("id"),))
     made = work(target, source(col("id", pk=True), col("x")), source(col("x"), col("id", pk=True), version=150))
     assert [column.name for column in made.written] == ["x", "id"]
-    assert {version: part.written for version, part in made.versions.items()} == {100: (1, 0), 150: (0, 1)}
-    assert {version: part.key for version, part in made.versions.items()} == {100: (0,), 150: (1,)}
+    assert {version: part.written for (version, _), part in made.versions.items()} == {100: (1, 0), 150: (0, 1)}
+    assert {version: part.key for (version, _), part in made.versions.items()} == {100: (0,), 150: (1,)}
 
 
 def test_key_over_a_generated_column_that_older_rows_lack() -> None:
@@ -221,14 +221,14 @@ def test_key_over_a_generated_column_that_older_rows_lack() -> None:
     made = work(
         table(*columns, keys=(unique("g"),)), source(col("id")), source(col("id"), col("g", pk=True), version=150)
     )
-    assert "g" in made.versions[100].misfit
+    assert "g" in made.versions[100, "s/t"].misfit
 
 
 def test_no_table() -> None:
     """Files of a table that is not there get layouts and a reason for each directory, and nothing to write."""
     made = unread_work(3, step(source(col("id", pk=True))), upstream())
     assert made.index == 3
-    assert "s.t does not exist" in made.versions[100].misfit
+    assert "s.t does not exist" in made.versions[100, "s/t"].misfit
 
 
 def test_unknown_type() -> None:

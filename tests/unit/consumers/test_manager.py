@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from storage_consumer.consumers.manager import ConsumerManager, Restart
+from storage_consumer.consumers.catalog import Restart
+from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.model import DataFile, TableDefinition
 from storage_consumer.planning.steps import DdlStep, Wave
 from tests.unit.building import (
@@ -19,6 +20,8 @@ from tests.unit.building import (
     changed,
     data_file,
     definition,
+    key,
+    place,
 )
 
 
@@ -61,10 +64,10 @@ class Driver:
         self.log = []
         while wave := self.wave(storage, settled=settled):
             for step in wave.rows:
-                self.log.append(f"rows {step.table_dir} ({step.window.low}, {step.window.high}]")
+                self.log.append(f"rows {place(step.table_key)} ({step.window.low}, {step.window.high}]")
                 self.manager.rows_applied(step)
                 for file in step.files:
-                    self.manager.tables[step.table_dir].finish(file, max_ts=max_ts, next_ts=next_ts)
+                    self.manager.tables[step.table_key].finish(file, max_ts=max_ts, next_ts=next_ts)
             for ddl in (ddl for group in wave.ddls for ddl in group):
                 self.log.append(f"{'ensure' if ddl.ensure else 'ddl'} {ddl.table_dir}@{ddl.version}")
                 self.ran.append(ddl)
@@ -73,7 +76,7 @@ class Driver:
 
     def checkpoints(self) -> dict[str, int]:
         """Where each table stands."""
-        return {table_dir: table.checkpoint for table_dir, table in self.manager.tables.items()}
+        return {place(key): table.checkpoint for key, table in self.manager.tables.items()}
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_one_job_for_all_tables(driver: Driver) -> None:
     """The rows of all tables that can run are one wave, each up to its own next statement."""
     driver.show([alter("s/b", 20)], [data_file("s/a", 5, 1), data_file("s/b", 5, 1)])
     wave = driver.wave(30)
-    assert [(s.table_dir, s.window.low, s.window.high) for s in wave.rows] == [("s/a", 9, 30), ("s/b", 9, 20)]
+    assert [(place(s.table_key), s.window.low, s.window.high) for s in wave.rows] == [("s/a", 9, 30), ("s/b", 9, 20)]
     assert wave.ddls == ()
 
 
@@ -102,7 +105,7 @@ def test_statement_in_its_place(driver: Driver) -> None:
 def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
     """A table that waits or is halted holds up what touches it, and nothing else."""
     driver.show([alter("s/a", 20), alter("s/b", 20), rename("a", "c", 30)], [data_file("s/b", 5, 1)])
-    driver.manager.halt("s/b", "broken")
+    driver.manager.halt(key("s/b"), "broken")
     assert driver.go(50) == ["ddl s/a@20", "ddl s/c@30"]
     assert driver.checkpoints() == {"s/a": 50, "s/b": 9, "s/c": 50}
     assert driver.manager.checkpoint(50) == 50
@@ -122,7 +125,7 @@ def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
 def test_a_halted_table_blocks_what_touches_it(driver: Driver, statement: TableDefinition) -> None:
     """A statement that touches a halted table does not run, and no table passes it."""
     driver.show([statement])
-    driver.manager.halt("s/a", "broken")
+    driver.manager.halt(key("s/a"), "broken")
     assert driver.go(50, settled=True) == []
     others = {checkpoint for table_dir, checkpoint in driver.checkpoints().items() if table_dir != "s/a"}
     assert others <= {20, 50}
@@ -147,14 +150,14 @@ def test_database_statements_are_barriers(driver: Driver) -> None:
         "ddl s/a@22",
         "rows s/a (22, 30]",
     ]
-    assert {t for t, table in driver.manager.tables.items() if table.dropped} == {"s/b"}
+    assert {place(t) for t, table in driver.manager.tables.items() if table.dropped} == {"s/b"}
 
 
 def test_rename_moves_both_names(driver: Driver) -> None:
     """After a rename the old name is gone and the new one is there, and a table of the old name can come again."""
     driver.show([rename("a", "c", 20)])
     driver.go(30)
-    dropped = {t for t, table in driver.manager.tables.items() if table.dropped}
+    dropped = {place(t) for t, table in driver.manager.tables.items() if table.dropped}
     assert dropped == {"s/a"}
     driver.show([create("s/a", 40)])
     driver.go(50)
@@ -165,7 +168,7 @@ def test_rename_chain_of_one_version(driver: Driver) -> None:
     """Renames of one version run so that names are free, after the rows of all their tables."""
     driver.show([rename("a", "b", 20), rename("b", "c", 20)], [data_file("s/a", 5, 1), data_file("s/b", 5, 1)])
     assert driver.go(30) == ["rows s/a (9, 20]", "rows s/b (9, 20]", "ddl s/c@20", "ddl s/b@20"]
-    assert {t for t, table in driver.manager.tables.items() if table.dropped} == {"s/a"}
+    assert {place(t) for t, table in driver.manager.tables.items() if table.dropped} == {"s/a"}
 
 
 def test_dropped_table(driver: Driver) -> None:
@@ -174,8 +177,8 @@ def test_dropped_table(driver: Driver) -> None:
     driver.go(30)
     driver.show(files=[data_file("s/a", 5, 1)])
     wave = driver.wave(40)
-    assert [(step.table_dir, step.dropped) for step in wave.rows] == [("s/a", True)]
-    assert driver.manager.state_of(driver.manager.tables["s/a"]) == "dropped"
+    assert [(place(step.table_key), step.dropped) for step in wave.rows] == [("s/a", True)]
+    assert driver.manager.state_of(driver.manager.tables[key("s/a")]) == "dropped"
 
 
 @pytest.mark.parametrize(("storage", "settled", "runs"), [(19, True, 0), (20, False, 0), (20, True, 1), (21, False, 1)])
@@ -217,14 +220,14 @@ def test_vanished_files(driver: Driver) -> None:
     driver.show(files=[two])
     driver.manager.vanished([one, two, data_file("q/x", 5, 1)])
     assert driver.manager.look_for_gaps(30, 0.0) == {}
-    assert "file number 2" in driver.manager.tables["s/a"].error
-    assert driver.manager.look_for_gaps(30, 60.0) == {"s/a": "file number 2 in s/a/5"}
+    assert "file number 2" in driver.manager.tables[key("s/a")].error
+    assert driver.manager.look_for_gaps(30, 60.0) == {key("s/a"): "file number 2 in s/a/5"}
 
 
 def test_waiting_ends_with_the_round(driver: Driver) -> None:
     """A table that waits stands still for the round and goes on in the next one; a halted one does not."""
-    driver.manager.wait("s/a", "torn")
-    driver.manager.halt("s/b", "broken")
+    driver.manager.wait(key("s/a"), "torn")
+    driver.manager.halt(key("s/b"), "broken")
     driver.go(30)
     assert driver.checkpoints() == {"s/a": 9, "s/b": 9}
     assert driver.manager.checkpoint(30) == 9
@@ -246,8 +249,8 @@ def test_no_table() -> None:
 def test_restart() -> None:
     """Tables follow the checkpoint of the whole unless they are ahead of it, or stood still behind it."""
     created = frozenset((f"s/{t}", 5, 1) for t in "abcd")
-    tables = {"s/a": 70, "s/b": 20, "s/c": 20}
-    restart = Restart(checkpoint=50, tables=tables, behind=frozenset(["s/b"]), journalled=created)
+    tables = {key("s/a"): 70, key("s/b"): 20, key("s/c"): 20}
+    restart = Restart(checkpoint=50, tables=tables, behind=frozenset([key("s/b")]), journalled=created)
     driver = Driver(restart)
     driver.show([create(f"s/{t}", 5) for t in "abcd"])
     assert driver.checkpoints() == {"s/a": 70, "s/b": 20, "s/c": 50, "s/d": 50}
@@ -265,7 +268,7 @@ def test_statements_over_a_restart(version: int, journalled: bool, runs: int) ->
     driver = Driver(Restart(checkpoint=50, journalled=done))
     driver.show([create("s/a", 5), statement])
     assert driver.go(80) == [f"ddl s/a@{version}"] * runs
-    assert ("turned up after rows" in driver.manager.tables["s/a"].error) == (version < 50)
+    assert ("turned up after rows" in driver.manager.tables[key("s/a")].error) == (version < 50)
 
 
 def test_finished_files_are_not_read_again(driver: Driver) -> None:
@@ -273,7 +276,7 @@ def test_finished_files_are_not_read_again(driver: Driver) -> None:
     files = [data_file("s/a", 5, number) for number in (1, 2, 3)]
     driver.show(files=files)
     driver.go(30)
-    stream = driver.manager.tables["s/a"].version(5).streams[files[0].stream]
+    stream = driver.manager.tables[key("s/a")].version((5, "s/a")).streams[files[0].stream]
     created = frozenset([("s/a", 5, 1)])
     again = Driver(Restart(checkpoint=30, done={files[0].stream: stream.finished}, journalled=created))
     again.show([create("s/a", 5)], [*files, data_file("s/a", 5, 4)])

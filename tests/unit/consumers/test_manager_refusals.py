@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage_consumer.consumers.manager import Restart
-from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
-from tests.unit.building import changed, data_file, definition
+from storage_consumer.consumers.catalog import Restart
+from storage_consumer.consumers.table_version import Finished
+from tests.unit.building import changed, data_file, definition, key
 from tests.unit.consumers.test_manager import Driver, create
 
 
@@ -16,20 +16,12 @@ def known() -> Driver:
     return driver
 
 
-def test_one_table_under_two_paths() -> None:
-    """Two directories of one table, whose names differ in case, can't be put in order: both stop."""
-    driver = known()
-    driver.show([create("S/A", 5)], [data_file("s/a", 5, 1), data_file("S/A", 5, 1)])
-    driver.go(30)
-    assert all("stored under S/A and s/a" in driver.manager.tables[t].error for t in ("s/a", "S/A"))
-
-
 def test_lost_file_over_a_restart() -> None:
     """A table that lost a file before it was read stands still after a restart too."""
-    driver = Driver(Restart(lost=frozenset(["s/a"])))
+    driver = Driver(Restart(lost=frozenset([key("s/a")])))
     driver.show([create("s/a", 5), create("s/b", 5)], [data_file("s/a", 5, 1)])
     assert driver.go(30) == ["ddl s/b@5"]
-    assert "vanished" in driver.manager.tables["s/a"].error
+    assert "vanished" in driver.manager.tables[key("s/a")].error
 
 
 def test_statement_that_comes_after_a_table_went_on() -> None:
@@ -52,14 +44,3 @@ def test_rewound_streams_are_told_once() -> None:
     driver.show(files=[changed(file, "other")])
     assert driver.manager.rewound() == {file.stream: Finished()}
     assert driver.manager.rewound() == {}
-
-
-def test_two_files_of_one_version() -> None:
-    """After a cycle of renames the file whose statement gave the table its name tells the structure."""
-    version = TableVersionConsumer(20, {})
-    fits = definition("b/t", 20, "RENAME TABLE `a`.`t` TO `b`.`t`", 14)
-    left = definition("b/t", 20, "RENAME TABLE `b`.`t` TO `b`.`tmp`", 14)
-    for order in ((fits, left), (left, fits)):
-        for each in order:
-            version.define(each)
-        assert version.definition is fits

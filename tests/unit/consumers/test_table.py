@@ -5,17 +5,22 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
-from storage_consumer.model import Window
-from tests.unit.building import CREATE, DROP, data_file, definition
+from storage_consumer.model import TableDefinition, Window
+from tests.unit.building import CREATE, DROP, data_file, definition, named
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
+
+
+def define(table: TableConsumer, definition: TableDefinition) -> None:
+    """A schema file is there."""
+    table.version((definition.version, "s/t")).definition = definition
 
 
 @pytest.fixture
 def table() -> TableConsumer:
     """s/t, which a statement created at 5."""
-    made = TableConsumer("s/t", 5, {})
-    made.define(definition("s/t", 5, "CREATE TABLE `t` (`id` INT)", CREATE))
+    made = TableConsumer(named("s/t"), 5, {})
+    define(made, definition("s/t", 5, "CREATE TABLE `t` (`id` INT)", CREATE))
     return made
 
 
@@ -57,7 +62,7 @@ def test_nothing_to_do_at_the_checkpoint(table: TableConsumer) -> None:
 @pytest.mark.parametrize(("target", "found"), [(19, [5]), (20, [5]), (21, [5, 20])])
 def test_directories(table: TableConsumer, target: int, found: list[int]) -> None:
     """A statement's directory is read only for rows after its version, older directories always."""
-    table.define(definition("s/t", 20, SQL))
+    define(table, definition("s/t", 20, SQL))
     for version in (20, 5):
         table.offer(data_file("s/t", version, 1), again=False)
     assert [version for version, _ in files_at(table, target)] == found
@@ -65,7 +70,7 @@ def test_directories(table: TableConsumer, target: int, found: list[int]) -> Non
 
 def test_structure_only_directory(table: TableConsumer) -> None:
     """A directory without a statement may hold earlier rows."""
-    table.define(definition("s/t", 20))
+    define(table, definition("s/t", 20))
     table.offer(data_file("s/t", 20, 1), again=False)
     assert files_at(table, 10) == [(20, 1)]
 
@@ -73,7 +78,7 @@ def test_structure_only_directory(table: TableConsumer) -> None:
 def test_order_of_versions(table: TableConsumer) -> None:
     """Files come by version as a number, then by their order in it."""
     for version in (100, 20):
-        table.define(definition("s/t", version, SQL))
+        define(table, definition("s/t", version, SQL))
         for number in (10, 2):
             table.offer(data_file("s/t", version, number), again=False)
     assert files_at(table, 200) == [(20, 2), (20, 10), (100, 2), (100, 10)]
@@ -81,15 +86,15 @@ def test_order_of_versions(table: TableConsumer) -> None:
 
 def test_structure_in_force(table: TableConsumer) -> None:
     """The structure is the newest one at or before the table's checkpoint, and the first of the window where none is."""
-    table.define(definition("s/t", 20, SQL))
+    define(table, definition("s/t", 20, SQL))
     table.offer(data_file("s/t", 5, 1), again=False)
     for checkpoint, version in ((5, 5), (19, 5), (20, 20), (25, 20)):
         table.advance(checkpoint)
         step = table.row_step(50)
         assert step is not None
         assert step.current.version == version
-    early = TableConsumer("s/t", 0, {})
-    early.define(definition("s/t", 20))
+    early = TableConsumer(named("s/t"), 0, {})
+    define(early, definition("s/t", 20))
     early.offer(data_file("s/t", 20, 1), again=False)
     first = early.row_step(50)
     assert first is not None
@@ -99,10 +104,10 @@ def test_structure_in_force(table: TableConsumer) -> None:
 def test_structure_without_a_statement(table: TableConsumer) -> None:
     """The target needs a table made from a structure only where none is known, or where the last was dropped."""
     assert not table.needs_table_before(definition("s/t", 9))
-    table.define(definition("s/t", 20, "DROP TABLE `t`", DROP))
+    define(table, definition("s/t", 20, "DROP TABLE `t`", DROP))
     assert table.needs_table_before(definition("s/t", 30))
     assert not table.needs_table_before(definition("s/t", 15))
-    assert TableConsumer("s/u", 0, {}).needs_table_before(definition("s/u", 1))
+    assert TableConsumer(named("s/u"), 0, {}).needs_table_before(definition("s/u", 1))
 
 
 def test_wait_for_a_missing_file(table: TableConsumer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.consumers.table_version import FileStream, TableVersionConsumer
-from tests.unit.building import changed, data_file, definition
+from tests.unit.building import changed, data_file
 
 ONE, TWO, THREE, FOUR = (data_file("s/t", 100, number) for number in range(1, 5))
 
@@ -74,7 +74,7 @@ def test_changed_beyond_the_mark(stream: FileStream) -> None:
 @pytest.fixture
 def version() -> TableVersionConsumer:
     """The consumer of s/t/100."""
-    return TableVersionConsumer(100, {})
+    return TableVersionConsumer(100, "s/t", {})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_streams_have_gaps_of_their_own(version: TableVersionConsumer) -> None:
     version.offer(data_file("s/t", 100, 1, partition=7), again=False)
     version.offer(data_file("s/t", 100, 2, partition=8), again=False)
     assert version.gap() == "file number 1 in s/t/100/8"
-    other = TableVersionConsumer(100, {})
+    other = TableVersionConsumer(100, "s/t", {})
     other.offer(data_file("s/t", 100, 1, dispatcher="1"), again=False)
     other.offer(data_file("s/t", 100, 2, dispatcher="2"), again=False)
     assert other.gap() == "file number 1 in s/t/100"
@@ -124,16 +124,6 @@ def test_order_of_files(version: TableVersionConsumer) -> None:
     for file in reversed(files):
         version.offer(file, again=False)
     assert version.readable(1) == files
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
-def test_statement_counts(version: TableVersionConsumer, order: tuple[int, int]) -> None:
-    """Of two schema files with one version the one with a statement counts, whichever comes first."""
-    both = (definition("s/t", 100, "ALTER TABLE `t` COMMENT 'x'"), definition("s/t", 100, checksum=2))
-    for index in order:
-        version.define(both[index])
-    assert version.definition == both[0]
-    assert version.is_ddl
 
 
 def test_vanished(version: TableVersionConsumer) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
-from tests.unit.building import step
+from tests.unit.building import key, step
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
 
 
 def pending(table_dir: str, version: int, *others: str) -> PendingDdl:
     """A statement that touches its own directory and these."""
-    return PendingDdl(step=step(table_dir, version, SQL), touches=frozenset((table_dir, *others)))
+    return PendingDdl(step=step(table_dir, version, SQL), touches=frozenset(key(t) for t in (table_dir, *others)))
 
 
 def ready(
     statements: list[PendingDdl], checkpoints: dict[str, int], storage: int, *, settled: bool = False, **still: bool
 ) -> list[list[str]]:
     """Directories of the groups that can run; ``a=True`` says that s/a stands still."""
-    positions = {f"s/{t}": Position(checkpoint=c, blocked=still.get(t, False)) for t, c in checkpoints.items()}
+    positions = {key(f"s/{t}"): Position(checkpoint=c, blocked=still.get(t, False)) for t, c in checkpoints.items()}
     groups = ready_ddls(statements, positions, storage, settled=settled)
     return [[s.table_dir for s in group] for group in groups]
 
@@ -27,8 +27,8 @@ def ready(
 def test_barriers() -> None:
     """A table stops at the first statement that touches it, and at none that does not."""
     found = barriers([pending("s/a", 20), pending("s/a", 10, "s/b"), pending("s/c", 5)])
-    assert found == {"s/a": 10, "s/b": 10, "s/c": 5}
-    assert [target_of(t, found, 8) for t in ("s/a", "s/c", "s/d")] == [8, 5, 8]
+    assert found == {key("s/a"): 10, key("s/b"): 10, key("s/c"): 5}
+    assert [target_of(key(t), found, 8) for t in ("s/a", "s/c", "s/d")] == [8, 5, 8]
 
 
 @pytest.mark.parametrize(("checkpoint", "runs"), [(9, False), (10, True)])
@@ -82,7 +82,10 @@ def test_one_statement_in_several_files() -> None:
 
 def test_a_table_that_begins_later() -> None:
     """A table that stands still holds up nothing from before its first version."""
-    positions = {"s": Position(checkpoint=10, blocked=False), "s/a": Position(checkpoint=0, blocked=True, first=11)}
+    positions = {
+        key("s"): Position(checkpoint=10, blocked=False),
+        key("s/a"): Position(checkpoint=0, blocked=True, first=11),
+    }
     assert ready_ddls([pending("s", 10, "s/a")], positions, 50, settled=False)
-    positions["s/a"] = Position(checkpoint=0, blocked=True, first=10)
+    positions[key("s/a")] = Position(checkpoint=0, blocked=True, first=10)
     assert not ready_ddls([pending("s", 10, "s/a")], positions, 50, settled=False)

@@ -6,12 +6,12 @@ from itertools import permutations
 
 import pytest
 
-from storage_consumer.model import TableName
-from storage_consumer.planning.touches import in_dependency_order, renamed, touched_dirs
-from tests.unit.building import ALTER, CREATE, CREATE_DATABASE, DROP, RENAME, definition, named, step
+from storage_consumer.planning.renames import renamed
+from storage_consumer.planning.touches import KnownTables, in_dependency_order, touched_keys
+from tests.unit.building import ALTER, CREATE, CREATE_DATABASE, DROP, RENAME, definition, named, place, step
 
 DIRS = ("s/a", "s/b", "s/c", "r/a", "r/b", "s", "r")
-BY_NAME = {named(table_dir): [table_dir] for table_dir in DIRS}
+KNOWN = KnownTables.of(named(table_dir) for table_dir in DIRS)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,21 @@ BY_NAME = {named(table_dir): [table_dir] for table_dir in DIRS}
 )
 def test_touched(table_dir: str, query: str, touched: set[str]) -> None:
     """A statement touches its own table, the ones that it names, or all of its database, and no other."""
-    assert touched_dirs(definition(table_dir, 1, query), BY_NAME) == touched
+    assert {place(key) for key in touched_keys(definition(table_dir, 1, query), KNOWN)} == touched
 
 
-def test_directories_that_differ_in_case() -> None:
-    """All directories of one name are touched: classic TiCDC may spell a database in two ways."""
-    dirs = {TableName(schema="rnd", table="t"): ["Rnd/t", "rnd/t"]}
-    assert touched_dirs(definition("rnd/t", 1, "TRUNCATE TABLE `t`"), dirs) == {"Rnd/t", "rnd/t"}
+@pytest.mark.parametrize(
+    ("table_dir", "query", "touched"),
+    [
+        ("r/x", "RENAME TABLE `a` TO `r`.`x`", {"s/a", "r/a"}),
+        ("r/x", "RENAME TABLE `c` TO `r`.`x`", {"s/c"}),
+        ("r/x", "CREATE TABLE `r`.`x` LIKE `c`", {"s/c"}),
+        ("r/x", "CREATE TABLE `r`.`x` LIKE `a`", {"r/a"}),
+    ],
+)
+def test_names_without_a_database(table_dir: str, query: str, touched: set[str]) -> None:
+    """A name that may be one of another database is taken for all tables of that name, in a rename even of its own."""
+    assert {place(key) for key in touched_keys(definition(table_dir, 1, query), KNOWN)} == touched
 
 
 @pytest.mark.parametrize(

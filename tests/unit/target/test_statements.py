@@ -31,7 +31,7 @@ def work(*written: WireColumn, key: tuple[KeyPart, ...] = ()) -> TableWork:
     """The table s`.t."""
     return TableWork(
         index=0,
-        table_dir="s/t",
+        table_key="`s`.`t`",
         name=TableName(schema="s`", table="t"),
         window=Window(low=0, high=1),
         mode=Mode.KEYED,

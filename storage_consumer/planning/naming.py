@@ -1,0 +1,225 @@
+"""Where a statement names tables and databases, and the same statement with these names as the target has them.
+
+Statements are stored as TiDB ran them: names may be spelled in another case than the table was made with (TiDB compares them
+without case), and a name without a database means the session's, which is not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.planning.renames import rename_of
+from storage_consumer.sql_text import Token, find_words, quote, replace_spans, tokens
+
+_NAMES = ("quoted", "word")
+_BEFORE_NAMES = frozenset(("TABLE", "VIEW", "TRUNCATE", "REFERENCES", "FROM", "JOIN"))
+_SKIPPED = frozenset(("IF", "NOT", "EXISTS", "TO", "AS", "=", "("))
+_NO_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "PARTITION"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameAt:
+    """A table's name, or a database's (empty table), at its place in a statement."""
+
+    schema: str
+    """Empty where the statement does not say it."""
+    table: str
+    start: int
+    end: int
+    new: bool = False
+    """The statement makes this name."""
+
+
+def table_names(query: str) -> list[NameAt]:
+    """Every table, view or database that the statement names, in its order; columns, indexes and aliases are left out."""
+    found = tokens(query)
+    if not found:
+        return []
+    first, second = found[0].upper, found[1].upper if len(found) > 1 else ""
+    if second in ("DATABASE", "SCHEMA"):
+        return list(_database(found, new=first == "CREATE"))
+    return list(_tables(found, first))
+
+
+def _database(found: list[Token], *, new: bool) -> Iterator[NameAt]:
+    """The name in a database's statement, which ALTER may leave out."""
+    at = _skip(found, 2)
+    if at < len(found) and (found[at].kind == "quoted" or new or found[0].upper == "DROP" or at + 1 < len(found)):
+        token = found[at]
+        if token.kind in _NAMES and token.upper not in ("CHARACTER", "CHARSET", "COLLATE", "DEFAULT"):
+            yield NameAt(schema=token.name, table="", start=token.start, end=token.end, new=new)
+
+
+def _tables(found: list[Token], first: str) -> Iterator[NameAt]:
+    creates = first == "CREATE" and find_words(found[:3], "OR", "REPLACE") < 0
+    at = 0
+    while at < len(found):
+        token = found[at]
+        opens, new = _opens(found, at, first)
+        named = _name_at(found, _skip(found, at + 1)) if opens else None
+        if named is None:
+            at += 1
+            continue
+        index, name = named
+        is_new = new or (creates and token.upper in ("TABLE", "VIEW"))
+        yield replace(name, new=is_new)
+        at = index
+
+
+def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
+    """Whether a name follows the token, and whether that name is one that the statement makes."""
+    token, word = found[at], found[at].upper
+    if word == "RENAME" and first == "ALTER" and token.depth == 0:
+        return at + 1 < len(found) and found[at + 1].upper not in _NO_TABLE, True
+    if word == "TO" and first in ("RENAME", "FLASHBACK"):
+        return True, True
+    if word == "," and token.depth == 0:
+        return first in ("RENAME", "DROP"), False
+    if word == "," and first == "CREATE":
+        return _in_from(found, at), False
+    if word == "LIKE":
+        return first == "CREATE" and find_words(found[:3], "TABLE") > 0, False
+    if word == "ON":
+        return token.depth == 0 and find_words(found[:4], "INDEX") > 0, False
+    return word in _BEFORE_NAMES and not (word == "TRUNCATE" and at), False
+
+
+def _in_from(found: list[Token], comma: int) -> bool:
+    """Whether a comma stands between the tables of a FROM clause, without parentheses of its own."""
+    for token in reversed(found[:comma]):
+        if token.depth < found[comma].depth:
+            return False
+        if token.depth == found[comma].depth and token.upper:
+            if token.upper in ("FROM", "JOIN"):
+                return True
+            if token.upper in ("SELECT", "WHERE", "ON", "USING", "BY", "HAVING", "LIMIT"):
+                return False
+    return False
+
+
+def _skip(found: list[Token], at: int) -> int:
+    """Past the words that may stand between a keyword and its name."""
+    while at < len(found) and found[at].upper in _SKIPPED:
+        at += 1
+    return at
+
+
+def _name_at(found: list[Token], at: int) -> tuple[int, NameAt] | None:
+    """The name at an index, and the index after it."""
+    if at >= len(found) or found[at].kind not in _NAMES or found[at].upper in ("SELECT", "PARTITION"):
+        return None
+    one = found[at]
+    if at + 2 < len(found) and found[at + 1].text == "." and found[at + 2].kind in _NAMES:
+        two = found[at + 2]
+        return at + 3, NameAt(schema=one.name, table=two.name, start=one.start, end=two.end)
+    return at + 1, NameAt(schema="", table=one.name, start=one.start, end=one.end)
+
+
+# the same statement with the target's names
+
+Existing = Mapping[TableName, TableName]
+"""Folded name → the name as the target spells it, for tables and databases (empty table) that exist there."""
+
+
+def looked_up(definition: TableDefinition) -> set[TableName]:
+    """Folded names whose spelling matters for `with_real_names`."""
+    own = definition.name.folded()
+    wanted = {own, replace(own, table="")}
+    for name in table_names(definition.query):
+        schema = folded_name(name.schema) or own.schema
+        wanted |= {TableName(schema=schema, table=folded_name(name.table)), TableName(schema=schema, table="")}
+    return wanted
+
+
+def with_real_names(
+    definition: TableDefinition, existing: Existing, elsewhere: Callable[[NameAt], TableName | None]
+) -> TableDefinition:
+    """The definition with its names as the target spells them, in the query too.
+
+    `elsewhere` is asked for each name without a database that a table of the definition's own database may not be: the table
+    that it means, or None to leave it. Names that the statement makes keep the spelling they are given.
+    """
+    own = definition.name
+    schema = _schema(own.schema, existing)
+    edits = []
+    for name in table_names(definition.query):
+        if text := _respelled(name, own, existing, elsewhere):
+            edits.append((name.start, name.end, text))
+    real = existing.get(own.folded())
+    creates = any(
+        name.new and folded_name(name.table) == folded_name(own.table) for name in table_names(definition.query)
+    )
+    table = real.table if real is not None and own.table and not creates else own.table
+    return replace(
+        definition,
+        name=TableName(schema=schema, table=table),
+        query=replace_spans(definition.query, edits) if edits else definition.query,
+    )
+
+
+def _schema(schema: str, existing: Existing) -> str:
+    real = existing.get(TableName(schema=folded_name(schema), table=""))
+    return schema if real is None else real.schema
+
+
+def _respelled(
+    name: NameAt, own: TableName, existing: Existing, elsewhere: Callable[[NameAt], TableName | None]
+) -> str:
+    """What is to stand in the place of a name; empty where it may stay."""
+    if not name.table:
+        schema = _schema(name.schema, existing)
+        return "" if name.new or schema == name.schema else quote(schema)
+    if not name.schema:
+        if not name.new and (home := elsewhere(name)) is not None:
+            real = existing.get(home.folded(), home)
+            return f"{quote(real.schema)}.{quote(real.table)}"
+        real = existing.get(TableName(schema=own.schema, table=name.table).folded(), own)
+        return quote(real.table) if not name.new and real is not own and real.table != name.table else ""
+    schema = _schema(name.schema, existing)
+    there = existing.get(TableName(schema=name.schema, table=name.table).folded())
+    table = name.table if name.new or there is None else there.table
+    return "" if (schema, table) == (name.schema, name.table) else f"{quote(schema)}.{quote(table)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namesake:
+    """A table that a name without a database may mean."""
+
+    name: TableName
+    columns: tuple[TableColumn, ...]
+    """As of the statement's version."""
+
+
+def home_of(
+    name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
+) -> TableName | None:
+    """The table of another database that a name without one means; None for one of the definition's own database.
+
+    The session's database is not recorded. The own one has the first claim, but for the old name of a rename: a statement that
+    was typed elsewhere is stored under the new name's database. There the table with the columns of the renamed one counts.
+    Raises `NotReplicable` where several tables have the same claim to a rename.
+    """
+    own = TableName(schema=definition.name.schema, table=name.table)
+    is_there = own.folded() in existing
+    others = [n for n in namesakes if n.name.folded() in existing and n.name.folded() != own.folded()]
+    rename = rename_of(definition)
+    if rename is None or not rename.from_anywhere or rename.old.table != name.table:
+        return others[0].name if len(others) == 1 and not is_there else None
+    if is_there and (not others or rename.new.folded() == own.folded()):
+        return None  # nobody else can be meant, or only the case of the name changes
+    fitting = [n for n in namesakes if n.columns == definition.columns and n.name.folded() in existing]
+    if len(fitting) == 1:
+        return None if fitting[0].name.folded() == own.folded() else fitting[0].name
+    if is_there or not others:
+        return None
+    if len(others) == 1:
+        return others[0].name
+    names = ", ".join(str(n.name) for n in others)
+    message = (
+        f"the DDL of {definition.path} renames {name.table} without saying its database, and it could be each of {names}. Rename "
+        "the right one by hand, then note the statement as done in the state schema's ddl_journal"
+    )
+    raise NotReplicable(message)
