@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import Upstream
+from storage_consumer.config.settings import ColumnSelector, Upstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
@@ -241,3 +241,16 @@ def test_travels() -> None:
     """The work pickles, as it goes to executors."""
     made = work(table(there("id"), keys=(unique("id"),)), source(col("id", pk=True)))
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - made here
+
+
+def test_unselected_columns_may_be_the_target_s_alone() -> None:
+    """Columns that a column selector keeps out of the rows are written to nowhere and no misfit; others still are."""
+    selecting = upstream(column_selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!secret")),))
+    columns = (col("id", pk=True), col("secret"), col("v"))
+    rows = step(source(*columns), source(*columns, version=150))
+    made = table_work(0, rows, table(there("id"), there("Secret"), there("v"), keys=(unique("id"),)), selecting)
+    assert [column.name for column in made.written] == ["id", "v"]
+    assert {version.misfit for version in made.versions.values()} == {""}
+    more = table(there("id"), there("secret"), there("v"), there("other"), keys=(unique("id"),))
+    with pytest.raises(NotReplicable, match="columns that the rows do not carry: other"):
+        table_work(0, rows, more, selecting)

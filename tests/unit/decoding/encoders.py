@@ -43,11 +43,12 @@ def column(name: str, kind: str = "VARCHAR") -> TableColumn:
     return TableColumn(name=name, type=kind, unsigned=kind in ("BIT", "YEAR"))
 
 
-def layout(*kinds: str) -> RowLayout:
+def layout(*kinds: str, zone: str = "") -> RowLayout:
     """The layout of shop.orders with columns c0, c1 … of these types."""
     return RowLayout(
         table=TableName(schema="shop", table="orders"),
         columns=tuple(column(f"c{index}", kind) for index, kind in enumerate(kinds)),
+        zone=zone,
     )
 
 
@@ -175,9 +176,10 @@ def from_csv(
     window: Window = EVERYTHING,
     size: int = 1 << 20,
     tally: Tally | None = None,
+    zone: str = "",
 ) -> list[RowChange]:
     """The changes of a CSV file of shop.orders whose columns have these types."""
-    return decoded(CsvDecoder(options), data, layout(*kinds), window=window, size=size, tally=tally)
+    return decoded(CsvDecoder(options), data, layout(*kinds, zone=zone), window=window, size=size, tally=tally)
 
 
 def from_canal(
@@ -186,6 +188,7 @@ def from_canal(
     window: Window = EVERYTHING,
     size: int = 1 << 20,
     tally: Tally | None = None,
+    zone: str = "",
 ) -> list[RowChange]:
     """The changes of a canal-json file of shop.orders whose columns have these types."""
-    return decoded(CanalJsonDecoder(), data, layout(*kinds), window=window, size=size, tally=tally)
+    return decoded(CanalJsonDecoder(), data, layout(*kinds, zone=zone), window=window, size=size, tally=tally)

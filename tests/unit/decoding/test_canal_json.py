@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Tally
+from storage_consumer.decoding.decoder import DELETE, INSERT, PARTIAL_DELETE, UPDATE, RowLayout, Tally
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TableName, Window
 from tests.unit.decoding.encoders import (
@@ -15,8 +15,10 @@ from tests.unit.decoding.encoders import (
     SOURCE,
     TS,
     Row,
+    blocks,
     canal_line,
     canal_message,
+    column,
     decoded,
     from_canal,
     layout,
@@ -85,13 +87,128 @@ def test_names_in_another_case() -> None:
     assert len(from_canal(line + GOOD, *KINDS)) == 2
 
 
-@pytest.mark.parametrize("terminator", ["\r\n", "\n"])
+TERMINATORS = ["\r\n", "\n", "", "|", "}", '"', "\r", "\n\n", "\\", "ende\u00e9", '{"id":']
+EXOTIC = TERMINATORS[2:]
+
+
+@pytest.mark.parametrize("terminator", TERMINATORS)
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_blocks(size: int, terminator: str) -> None:
-    """Lines are found wherever blocks are cut, with CRLF and with LF."""
-    data = canal_line(canal_message(KINDS, ROW), terminator) * 3
+    """Rows are found wherever blocks are cut, whatever ends them, also where a text holds what ends rows."""
+    text = f'{{"}}]{terminator}\\"'
+    data = canal_line(canal_message(KINDS, Row(operation="I", values=(7, text, b"\xff"))), terminator) * 3
     found = decoded(CanalJsonDecoder(terminator), data, layout(*KINDS), size=size)
-    assert [number for number, *_ in found] == [1, 2, 3]
+    assert found == [(number, TS, INSERT, ("7", text, "FF"), None) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize("terminator", EXOTIC)
+def test_torn_with_any_terminator(terminator: str, size: int) -> None:
+    """A file that ends anywhere inside a row or its terminator is torn there; the rows before it are given first."""
+    row = canal_line(canal_message(KINDS, ROW), terminator).encode()
+    for cut in range(1, len(row), 3):
+        found = CanalJsonDecoder(terminator).rows(
+            blocks((row * 2)[:-cut], size), layout(*KINDS), EVERYTHING, Tally(), SOURCE
+        )
+        assert next(found)[0] == 1
+        with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(row)}: the file ends inside") as caught:
+            next(found)
+        assert caught.value.at_end
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize("bad", ["x", "[]", '{"id":0]|', "|", '{"a":"\x00', "{}x{}", "{}}"])
+def test_no_row_with_another_terminator(bad: str, size: int) -> None:
+    """What is no message between two terminators stops the table, and is not taken for a row in writing."""
+    row = canal_line(canal_message(KINDS, ROW), "|").encode()
+    content = row + bad.encode() + b"|" + row
+    found = CanalJsonDecoder("|").rows(blocks(content, size), layout(*KINDS), EVERYTHING, Tally(), SOURCE)
+    assert next(found)[0] == 1
+    with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(row)}.*: ") as caught:
+        next(found)
+    assert not caught.value.at_end
+
+
+def test_another_terminator_than_told() -> None:
+    """Rows with another terminator than the setting says stop the table and name the setting."""
+    with pytest.raises(UndecodableRow, match=r"row 1 at byte 0.*terminator '\|'.*\[sink\] terminator"):
+        decoded(CanalJsonDecoder("|"), GOOD * 2, layout(*KINDS))
+    with pytest.raises(UndecodableRow, match="row 1 at byte 0"):
+        decoded(CanalJsonDecoder(), canal_line(canal_message(KINDS, ROW), "|") * 2, layout(*KINDS))
+
+
+def test_delete_with_its_key_only() -> None:
+    """A delete that lacks columns gives those it has, converted; what it lacks is None, and so is a key that is not there."""
+    for kinds, data, expected in (
+        (("BLOB", "VARCHAR"), {"c0": "\xff"}, ("FF", None)),
+        (("INT", "INT"), {"c1": "5"}, (None, "5")),
+        (("INT", "INT"), {}, (None, None)),
+        (("INT", "INT"), {"c0": "5", "c1": None}, None),
+    ):
+        row = Row(operation="D", values=(None,) * 2)
+        line = canal_line(canal_message(kinds, row, data=[data], sqlType=None, mysqlType=None))
+        [(_, _, operation, values, old)] = from_canal(line, *kinds)
+        assert (operation, values) == ((PARTIAL_DELETE, expected) if expected else (DELETE, ("5", None)))
+        assert old is None
+
+
+ES = TS >> 18
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 2**64, "inside"),
+        (0, ES << 18, "inside"),
+        (0, (ES << 18) - 1, "later"),
+        (TS, TS, "inside"),
+        (((ES + 1) << 18) - 2, 2**64, "inside"),
+        (((ES + 1) << 18) - 1, 2**64, "repeated"),
+    ],
+)
+def test_without_commit_ts(low: int, high: int, expected: str) -> None:
+    """A row without commit ts counts by its millisecond: later if that begins later, repeated if all of it was applied."""
+    tally = Tally()
+    data = canal_line(canal_message(KINDS, ROW, _tidb=...))
+    decoder = CanalJsonDecoder(allow_missing_commit_ts=True)
+    found = decoded(decoder, data, layout(*KINDS), window=Window(low=low, high=high), tally=tally)
+    assert [change[1] for change in found] == ([ES << 18] if expected == "inside" else [])
+    assert (tally.later, tally.duplicates) == (int(expected == "later"), int(expected == "repeated"))
+    assert tally.max_ts == ES << 18
+    assert tally.next_ts == (ES << 18 if expected == "later" else 0)
+
+
+def test_commit_ts_that_was_not_expected() -> None:
+    """A row that says its commit ts is taken at its word, whatever the setting."""
+    assert decoded(CanalJsonDecoder(allow_missing_commit_ts=True), GOOD, layout(*KINDS))[0][1] == TS
+
+
+@pytest.mark.parametrize("es", [..., 0, -1, 2**46])
+def test_without_any_time(es: object) -> None:
+    """A row with neither commit ts nor a possible time stops the table."""
+    data = canal_line(canal_message(KINDS, ROW, _tidb=..., es=es))
+    with pytest.raises(UndecodableRow, match="nor a time in es"):
+        decoded(CanalJsonDecoder(allow_missing_commit_ts=True), data, layout(*KINDS))
+
+
+def test_names_of_columns() -> None:
+    """Any column name is found, also one with quotes, backslashes or control characters."""
+    names = ('say "x"', "a\\b", "tab\t", "\u00e9\U0001f600", "c0", "_tidb")
+    for chosen in ((names[0], *names[3:]), names[3:], names):
+        expected = RowLayout(table=layout().table, columns=tuple(column(name, "INT") for name in chosen))
+        image = {name: str(number) for number, name in enumerate(chosen)}
+        old = dict.fromkeys(chosen[:1], "9")
+        line = canal_line(canal_message(KINDS, ROW, type="UPDATE", data=[image], old=[old]))
+        [(_, _, _, values, before)] = decoded(CanalJsonDecoder(), line, expected)
+        assert values == tuple(image.values())
+        assert before == ("9", *values[1:])
+
+
+def test_null_beside_bad_number() -> None:
+    """A value that is no number is found beside NULLs too."""
+    line = canal_line(canal_message(("INT", "INT"), Row(operation="I", values=(None, "x"))))
+    with pytest.raises(UndecodableRow, match="column c1"):
+        from_canal(line, "INT", "INT")
 
 
 def test_window() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from storage_consumer.config.settings import Upstream
+from storage_consumer.config.settings import ColumnSelector, Upstream
 from storage_consumer.decoding.layout import row_layout
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
@@ -40,3 +42,21 @@ def test_unknown_type_names_table_column_and_type() -> None:
         row_layout(definition(column("id"), column("place", "GEOMETRY")), frozenset(), UPSTREAM)
     for part in ("shop.orders", "place", "GEOMETRY", "schema_449000000000000001_3161939509.json"):
         assert part in str(caught.value)
+
+
+def test_unselected_columns_are_left_out() -> None:
+    """Columns that a column selector keeps out of the rows are named apart; hidden and virtual ones are not among them."""
+    upstream = replace(UPSTREAM, column_selectors=(ColumnSelector(matcher=("shop.*",), columns=("*", "!Note", "!v")),))
+    layout = row_layout(definition(column("id"), column("Note"), column("v")), frozenset({"v"}), upstream)
+    assert [column.name for column in layout.columns] == ["id"]
+    assert layout.unselected == {"note"}
+
+
+def test_timestamp_of_an_untold_zone() -> None:
+    """A TIMESTAMP column is refused where nobody said the writer's zone; a table without one needs none."""
+    untold = replace(UPSTREAM, time_zone="")
+    with pytest.raises(NotReplicable, match=r"shop\.orders: column at is a TIMESTAMP .*--tz"):
+        row_layout(definition(column("id"), column("at", "TIMESTAMP")), frozenset(), untold)
+    assert row_layout(definition(column("id"), column("at", "DATETIME")), frozenset(), untold).zone == ""
+    named = replace(UPSTREAM, time_zone="Asia/Shanghai")
+    assert row_layout(definition(column("at", "TIMESTAMP")), frozenset(), named).zone == "Asia/Shanghai"
