@@ -10,9 +10,11 @@ import pytest
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.storage.fsspec_storage import open_storage
+from storage_consumer.storage.inventory import Findings, Inventory
+from storage_consumer.storage.reader import Storage
 from tests.contract.rigs import LocalRig, Rig, listed
 
-V1 = 449000000000000001
+V1, V2 = 449000000000000001, 449000000000000002
 ODD_NAMES = ["é ü/😀", "100%/50% off", "we\"ird'one/q?x#y&z=1", "a+b/c d", "x*[1]/{y}", "back`tick/~"]
 
 
@@ -32,6 +34,62 @@ def test_odd_names(rig: Rig, name: str) -> None:
     rig.put(f"{name}/1/CDC000001.csv", b"abc")
     assert list(listed(rig.storage)) == [f"{name}/1/CDC000001.csv"]
     assert rig.storage.read(f"{name}/1/CDC000001.csv") == b"abc"
+
+
+HOSTILE = ["meta", "metadata", "CDC000001", "2024-01-01", str(V1), "schema_1_2.json", "a/b", "é %41 '\"`;\n.", "T", "t"]
+
+
+def look(storage: Storage, inventory: Inventory, *, full: bool = False) -> tuple[Findings, int]:
+    """What a listing shows that is new, and how many objects it showed."""
+    known = (frozenset[str](), dict[str, str]()) if full else (inventory.closed, inventory.after)
+    shown = list(storage.listing(*known))
+    return inventory.observe(shown, full=full, checkpoint=V2), len(shown)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_hostile_table_names(rig: Rig, *, older: bool) -> None:
+    """Tables whose names look like other parts of a path are told apart, in both layouts, on every storage."""
+    folders = [f"names/{name}" for name in HOSTILE]
+    for folder in folders:
+        rig.put(f"{folder}/{V1}/schema.json" if older else f"{folder}/meta/schema_{V1}_0000000001.json", b"{}")
+        rig.put(f"{folder}/{V1}/CDC000001.csv", b"rows")
+        rig.put(f"{folder}/{V1}/113/2024-01-01/CDC000001.csv", b"rows")
+    inventory = Inventory(None, partition_separator=None, extension="csv")
+    found, _ = look(rig.storage, inventory, full=True)
+    assert sorted(file.table_dir for file in found.schema_files) == sorted(folders)
+    assert sorted(file.table_dir for file in found.data_files) == sorted(folders * 2)
+    assert {(file.version, file.partition, file.date) for file in found.data_files} == {
+        (V1, None, ""),
+        (V1, 113, "2024-01-01"),
+    }
+    assert (found.ignored, found.contradictions) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("schema_file", "name"),
+    [
+        (f"s/t/meta/schema_{V1}_0000000001.json", f"s/t/{V1}/CDC%020d.csv"),
+        (f"104/meta/schema_{V1}_0000000001.json", f"104/{V1}/2024-01-01/CDC%020d.csv"),
+        (f"s/t/meta/schema_{V1}_0000000001.json", f"s/t/{V1}/2024/CDC%020d.csv"),
+        (f"s/t/{V1}/schema.json", f"s/t/{V1}/113/2024-01/CDC%06d.csv"),
+    ],
+    ids=["plain", "table ids", "year or partition", "older layout"],
+)
+def test_what_a_listing_shows_follows_what_is_new(rig: Rig, schema_file: str, name: str) -> None:
+    """While the files of an open directory grow ten times, a listing shows as many objects as before, in every layout."""
+    rig.put(schema_file, b"{}")
+    shown = []
+    written = 0
+    for files in (15, 150):
+        while written < files:
+            rig.put(name % (written := written + 1), b"x")
+        inventory = Inventory(None, partition_separator=None, extension="csv")
+        look(rig.storage, inventory, full=True)
+        rig.put(name % (written := written + 1), b"x")
+        found, objects = look(rig.storage, inventory)
+        assert [file.number for file in found.data_files] == [files + 1]
+        shown.append(objects)
+    assert shown[0] == shown[1] <= 12
 
 
 def test_new_objects_show_at_once(rig: Rig) -> None:
