@@ -40,7 +40,12 @@ _OPTIONAL = (
     "SET SESSION sql_require_primary_key = OFF",
     "SET SESSION explicit_defaults_for_timestamp = ON",
     "SET SESSION innodb_strict_mode = OFF",
+    "SET SESSION default_storage_engine = InnoDB",
+    "SET SESSION restrict_fk_on_non_standard_key = OFF",
     "SET SESSION allow_auto_random_explicit_insert = ON",
+    "SET SESSION tidb_txn_mode = 'pessimistic'",
+    "SET SESSION tidb_placement_mode = 'IGNORE'",
+    "SET SESSION tidb_enable_external_ts_read = OFF",
 )
 """Known to some servers only, or in need of a privilege that may be missing; each is tried and may fail."""
 _CHUNK = 1 << 20
@@ -62,6 +67,15 @@ class Connection(_Connection):
         finally:
             self.feed = b""
         return affected, self.warnings
+
+    @contextmanager
+    def undecoded(self) -> Iterator[Connection]:
+        """This connection, giving text as bytes inside the block."""
+        self.use_unicode = False
+        try:
+            yield self
+        finally:
+            self.use_unicode = True
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
         """As PyMySQL does, with a result that knows how to feed; ours never reads unbuffered."""

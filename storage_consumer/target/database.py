@@ -18,13 +18,18 @@ from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
 from storage_consumer.target.connection import Connection, connect, translating
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
-from storage_consumer.target.spelling import existing
+from storage_consumer.target.spelling import closest, existing, is_far
 from storage_consumer.target.statements import qualified
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
 
-_COUNTER = re.compile(r"(?m)^(\) ENGINE=\w+) AUTO_INCREMENT=\d+")
+_COUNTER = re.compile(
+    rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
+)
 """Rows and restarts of the server change it too, so it says nothing of a statement."""
-_UNKNOWN_TABLE = frozenset((1146, 1049, 1051))
+_UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
+_UNKNOWN_DATABASE = 1049
+_ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
+"""States of a TiDB DDL job that no longer changes anything."""
 _CHUNK = 500
 _LOCK_TRIES = 10
 
@@ -81,11 +86,18 @@ class TargetDatabase:
         return existing(self._rows, wanted)
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, by folded name."""
+        """The tables that exist, by folded name, also where the target spells a name in another case."""
+        names = sorted(set(wanted))
+        found = self._describe_all([name for name in names if not (is_far(name.schema) or is_far(name.table))])
+        if missing := [name for name in names if name.folded() not in found]:
+            found |= self._describe_all(sorted(self.existing(missing).values()))
+        return found
+
+    def _describe_all(self, names: list[TableName]) -> dict[TableName, TargetTable]:
+        """As `describe`, with names as the target spells them."""
         found: dict[TableName, TargetTable] = {}
-        pending = sorted(set(wanted))
-        for first in range(0, len(pending), _CHUNK):
-            found |= self._describe(pending[first : first + _CHUNK])
+        for first in range(0, len(names), _CHUNK):
+            found |= self._describe(names[first : first + _CHUNK])
         return found
 
     def _describe(self, wanted: list[TableName]) -> dict[TableName, TargetTable]:
@@ -96,7 +108,7 @@ class TargetDatabase:
         columns: dict[tuple[str, str], list[TargetColumn]] = defaultdict(list)
         for schema, table, *facts in self._rows(
             "SELECT table_schema, table_name, column_name, data_type, is_nullable, extra, collation_name, "
-            f"generation_expression FROM information_schema.columns WHERE {where} "
+            f"generation_expression <> '' FROM information_schema.columns WHERE {where} "
             "ORDER BY table_schema, table_name, ordinal_position",
             names,
         ):
@@ -119,11 +131,7 @@ class TargetDatabase:
         generated = ""
         if "VIRTUAL" in flags:
             generated = "VIRTUAL"
-        elif (
-            "STORED" in flags
-            or "PERSISTENT" in flags
-            or (expression and "DEFAULT_GENERATED" not in flags and _text(expression))
-        ):
+        elif "STORED" in flags or "PERSISTENT" in flags or (expression and "DEFAULT_GENERATED" not in flags):
             generated = "STORED"
         collation = collation or ""
         return TargetColumn(
@@ -169,38 +177,58 @@ class TargetDatabase:
         """A hash of the structure of tables (empty table name: of a database), or of their absence."""
         digest = hashlib.sha256()
         for name in sorted(set(names)):
-            digest.update(f"{name}={self._structure(name)}\n".encode())
+            structure = self._structure(name)
+            if not structure and (real := self.existing([name]).get(name.folded(), name)) != name:
+                structure = self._structure(real)
+            digest.update(f"{name}=".encode() + (structure or b"absent") + b"\n")
         return digest.hexdigest()
 
-    def _structure(self, name: TableName) -> str:
-        """What SHOW CREATE says, ``absent`` where there is none."""
+    def _structure(self, name: TableName) -> bytes:
+        """What SHOW CREATE says, nothing where there is none. Defaults of binary columns are in it as they are: no text."""
         sql = f"SHOW CREATE TABLE {qualified(name)}" if name.table else f"SHOW CREATE DATABASE {qualified(name)[:-3]}"
         try:
-            with self._live().cursor() as cursor:
+            with self._live().undecoded() as connection, connection.cursor() as cursor:
                 cursor.execute(sql)
                 row = cursor.fetchone()
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
             if number_of(fault) in _UNKNOWN_TABLE:
-                return "absent"
+                return b""
             self.close()
             raise translated(fault, f"reading the structure of {name}") from fault
-        return _COUNTER.sub(r"\1", _text(row[1])) if row else "absent"
+        return _COUNTER.sub(rb"\1", row[1]) if row else b""
+
+    def index_names(self, name: TableName) -> frozenset[str]:
+        """Folded names of a table's indexes; none if there is no such table."""
+        sql = "SELECT index_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
+        real = self.existing([name]).get(name.folded(), name)
+        return frozenset(_text(index).casefold() for (index,) in self._rows(sql, (real.schema, real.table)))
 
     # DDL
 
     def database_collation(self, schema: str) -> str | None:
         """Default collation of a database, None if it does not exist."""
-        rows = self._rows(
-            "SELECT default_collation_name FROM information_schema.schemata WHERE schema_name = %s", (schema,)
-        )
-        return _text(rows[0][0]) if rows else None
+        found = self._databases()
+        return found.get(closest(schema, found) or schema)
+
+    def _databases(self) -> dict[str, str]:
+        """Name → default collation of every database."""
+        sql = "SELECT schema_name, default_collation_name FROM information_schema.schemata"
+        return {_text(name): _text(collation) for name, collation in self._rows(sql)}
 
     def is_running(self, statement: str) -> bool:
-        """Whether some connection of this server is executing the statement right now."""
+        """Whether the server is executing the statement right now, for a connection or, on TiDB, after it is gone."""
         rows = self._rows(
             "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info IS NOT NULL"
         )
-        return any(_text(info).strip() == statement.strip() for (info,) in rows)
+        if self._is_tidb():
+            states = ", ".join(["%s"] * len(_ENDED_JOBS))
+            rows += self._rows(
+                f"SELECT query FROM information_schema.ddl_jobs WHERE state NOT IN ({states})", _ENDED_JOBS
+            )
+        return any(_text(text).strip() == statement.strip() for (text,) in rows)
+
+    def _is_tidb(self) -> bool:
+        return self.facts().flavor == "tidb"
 
     def fence_ddl(self) -> None:
         """Make this connection the only one of this state schema that may run a DDL.
@@ -209,15 +237,41 @@ class TargetDatabase:
         the connection that holds the lock is ended first. Raises `TargetUnavailable` where that does not succeed.
         """
         name = "storage_consumer:" + hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32]
+        tidb = self._is_tidb()
+        if tidb:
+            with suppress(TableError, TransientError):  # before TiDB 7.4 there is no such name
+                self._rows("SET SESSION tidb_session_alias = %s", (name,))
         for _ in range(_LOCK_TRIES):
             if self._rows("SELECT GET_LOCK(%s, 1)", (name,))[0][0] == 1:
                 return
-            holder = self._rows("SELECT IS_USED_LOCK(%s)", (name,))[0][0]
-            if holder is not None:
+            for holder in self._namesakes(name) if tidb else self._holder(name):
                 with suppress(TableError, TransientError):  # it may be gone by now
-                    self._rows(f"KILL {int(holder)}")
+                    self._rows(f"KILL {'TIDB ' if tidb else ''}{holder}")
         message = "another connection holds the lock for DDL on the target and could not be ended"
         raise TargetUnavailable(message)
+
+    def _holder(self, lock: str) -> list[int]:
+        """The connection that holds a lock."""
+        holder = self._rows("SELECT IS_USED_LOCK(%s)", (lock,))[0][0]
+        return [] if holder is None else [int(holder)]
+
+    def _namesakes(self, alias: str) -> list[int]:
+        """Every other connection to any server of the cluster with this alias; TiDB does not tell who holds a lock."""
+        found: set[int] = set()
+        for listing in ("processlist", "cluster_processlist"):
+            with suppress(TableError, TransientError):
+                sql = f"SELECT id FROM information_schema.{listing} WHERE session_alias = %s AND id <> CONNECTION_ID()"
+                found |= {int(connection) for (connection,) in self._rows(sql, (alias,))}
+        return sorted(found)
+
+    def _enter(self, connection: Connection, schema: str) -> None:
+        """Make `schema` the default database, in whatever case the target spells it."""
+        try:
+            connection.select_db(schema)
+        except pymysql.err.MySQLError as fault:
+            if number_of(fault) != _UNKNOWN_DATABASE:
+                raise
+            connection.select_db(closest(schema, self._databases()) or schema)
 
     def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
         """Run one statement with `schema` as default database (empty: none) and the clock at the time of `version`.
@@ -230,7 +284,7 @@ class TargetDatabase:
         zone = offset_at(self._downstream.time_zone, moment)
         try:
             if schema:
-                connection.select_db(schema)
+                self._enter(connection, schema)
             connection.query(f"SET SESSION time_zone = '{zone}', timestamp = {moment / 1000:.3f}")
             connection.query(statement)
             connection.query("SET SESSION timestamp = DEFAULT")
@@ -250,4 +304,4 @@ class TargetDatabase:
 
 def _text(value: Any) -> str:
     """A value of information_schema as text."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -17,9 +17,10 @@ from storage_consumer.planning.touches import DROP_TABLE, mentioned_names
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.sql_text import has_words, quote, tokens
 from storage_consumer.target.connection import escape
-from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns
+from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns, refuse_what_only_tidb_holds
 from storage_consumer.target.faults import ALREADY_DONE
 from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
+from storage_consumer.target.parts import names_index
 from storage_consumer.work import TargetTable
 
 _NO_SUCH_TABLE = frozenset((1051,))
@@ -36,8 +37,12 @@ class Structure(Protocol):
         """Default collation of a database, None if it does not exist."""
         ...
 
+    def index_names(self, name: TableName) -> frozenset[str]:
+        """Folded names of a table's indexes."""
+        ...
+
     def is_running(self, statement: str) -> bool:
-        """Whether some connection is executing the statement right now."""
+        """Whether the server is executing the statement right now."""
         ...
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
@@ -102,6 +107,7 @@ class DdlRunner:
 
     def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
         """What to run; a database that the source had before its changefeed is made first."""
+        refuse_what_only_tidb_holds(step.definition, self._flavor)
         name = step.name
         collation = None if context.database_is_ours else self._database.database_collation(name.schema)
         if name.table and not context.database_is_ours and collation is None:
@@ -110,7 +116,8 @@ class DdlRunner:
                 f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version
             )
         if not step.ensure:
-            return action_for(step.definition, self._flavor, collation)
+            indexes = self._database.index_names(name) if names_index(tokens(step.definition.query)) else None
+            return action_for(step.definition, self._flavor, collation, indexes)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,8 +11,15 @@ from storage_consumer.model import TableName, folded_name
 Query = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 """Runs a query with arguments; all its rows."""
 
-_DATABASE = "SELECT schema_name FROM information_schema.schemata"
-_TABLE = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+_DATABASES = "SELECT schema_name FROM information_schema.schemata"
+_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+_CHUNK = 500
+_FAR = re.compile("[\U00010000-\U0010ffff]")
+
+
+def is_far(text: str) -> bool:
+    """Whether a name has a character beyond U+FFFF: TiDB alone can have such names, and others fail to even compare them."""
+    return _FAR.search(text) is not None
 
 
 def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
@@ -19,31 +27,41 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
 
     A name that exists as it is wanted goes before one that differs in case.
     """
-    by_schema: dict[str, list[TableName]] = {}
+    by_schema: dict[str, list[str]] = {}
     for name in sorted(set(wanted)):
-        by_schema.setdefault(name.schema, []).append(name)
+        by_schema.setdefault(name.schema, []).append(name.table)
     found: dict[TableName, TableName] = {}
-    databases: list[str] | None = None
-    for schema, names in by_schema.items():
-        databases = _texts(query(_DATABASE, ())) if databases is None else databases
-        real = _match(schema, databases)
+    databases = _texts(query(_DATABASES, ())) if by_schema else []
+    for schema, tables in by_schema.items():
+        real = closest(schema, databases)
         if real is None:
             continue
-        for name in names:
-            table = _real_table(query, real, name.table) if name.table else ""
-            if table is not None:
-                found.setdefault(name.folded(), TableName(schema=real, table=table))
+        there = _real_tables(query, real, [table for table in tables if table])
+        for table in tables:
+            own = there.get(table) if table else ""
+            if own is not None:
+                found.setdefault(TableName(schema=schema, table=table).folded(), TableName(schema=real, table=own))
     return found
 
 
-def _real_table(query: Query, schema: str, table: str) -> str | None:
-    """A table's own spelling. The server finds one name at once, while a search without case goes through all of them."""
-    exact = _texts(query(f"{_TABLE} AND table_name = %s", (schema, table)))
-    return _match(table, exact) or _match(table, _texts(query(_TABLE, (schema,))))
+def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]:
+    """Table → its own spelling. The server finds exact names at once, while a search without case goes through all."""
+    exact: set[str] = set()
+    near = [table for table in tables if not is_far(table)]
+    for first in range(0, len(near), _CHUNK):
+        some = near[first : first + _CHUNK]
+        exact.update(_texts(query(f"{_TABLES} AND table_name IN ({', '.join(['%s'] * len(some))})", (schema, *some))))
+    there = {table: table for table in tables if table in exact}
+    if len(there) < len(tables):
+        alike: dict[str, str] = {}
+        for own in sorted(_texts(query(_TABLES, (schema,)))):
+            alike.setdefault(folded_name(own), own)
+        there |= {t: alike[folded_name(t)] for t in tables if t not in there and folded_name(t) in alike}
+    return there
 
 
-def _match(name: str, there: Iterable[str]) -> str | None:
-    """The name itself if it is there, else the first that differs only in case."""
+def closest(name: str, there: Iterable[str]) -> str | None:
+    """The name itself if it is there, else the first that differs only in case, None if there is none."""
     candidates = sorted(one for one in there if folded_name(one) == folded_name(name))
     return name if name in candidates else next(iter(candidates), None)
 

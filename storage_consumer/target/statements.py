@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Sequence
 
 from storage_consumer.decoding.values import WireKind
@@ -120,7 +121,7 @@ def key_expression(part: KeyPart) -> str:
 
 
 def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
-    """A key's value. A FLOAT is cast, since the column's single precision never equals a double."""
+    """A key's value; a FLOAT as it is in single precision, which is what the column holds."""
     if text is None:
         message = f"NULL in the key column {part.column.name}"
         raise ValueError(message)
@@ -128,7 +129,7 @@ def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
     if column.type == "YEAR":
         return _checked(_DIGITS, text, column).lstrip("0") or "0"
     if column.type == "FLOAT":
-        return f"CAST({_float(text, column)} AS FLOAT)"
+        return _single(text, column)
     value = literal(text, column, escape)
     return value if part.prefix is None else f"LEFT({value}, {part.prefix})"
 
@@ -152,6 +153,16 @@ def _float(text: str, column: WireColumn) -> str:
     """A float, always with an exponent: without one it would be a DECIMAL literal, which is cut at 81 digits."""
     checked = _checked(_NUMBER, text, column)
     return checked if "e" in checked.lower() else f"{checked}e0"
+
+
+def _single(text: str, column: WireColumn) -> str:
+    """The double that equals the text's nearest number in single precision. TiDB's CAST AS FLOAT does not round, so we do."""
+    number = float(_checked(_NUMBER, text, column))
+    try:
+        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        nearest = number
+    return _float(repr(nearest), column)
 
 
 def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
@@ -183,7 +194,7 @@ def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str
     if column.type == "YEAR":
         return f"{name} = {_checked(_DIGITS, text, column).lstrip('0') or '0'}"
     if column.type == "FLOAT":
-        return f"{name} = CAST({_float(text, column)} AS FLOAT)"
+        return f"{name} = {_single(text, column)}"
     if column.kind is WireKind.TEXT and column.type in _TEXTS:
         return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) = CAST('{escape(text)}' AS BINARY)"
     return f"{name} = {literal(text, column, escape)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from storage_consumer import errors
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import OPTIONS
-from storage_consumer.target.ddl import DIFFERENCES
+from storage_consumer.target.differences import DIFFERENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from pymysql.converters import escape_string as escape
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
-from storage_consumer.target.ddl import DIFFERENCES, action_for, create_from_columns
+from storage_consumer.target.ddl import action_for, create_from_columns
 from tests.unit.building import CREATE_DATABASE, definition
 
 BIN = " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
@@ -114,30 +114,35 @@ def test_charset_of_a_table_with_column_collations() -> None:
     assert statement(query) == query + " COLLATE utf8mb4_bin"
 
 
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 @pytest.mark.parametrize(
-    ("query", "expected"),
+    ("query", "table_dir"),
     [
-        ("`a` INT, KEY `k` ((`a` + 1)), KEY `l` (`a`)", "`a` INT, KEY `l` (`a`)"),
-        ("`a` INT, UNIQUE `k` (`a`, (`a` + 1))", "`a` INT"),
-        ("`a` TEXT, `b` INT, KEY `k` (`b`, `a`(10)), KEY (`a`(5), `b`)", ""),
-        ("`g` INT GENERATED ALWAYS AS (`a` + 1) STORED NOT NULL", "`g` INT GENERATED ALWAYS AS (`a` + 1) STORED "),
-        ("`g` INT GENERATED ALWAYS AS (1) VIRTUAL, `b` INT NOT NULL", ""),
-        ("`g` INT GENERATED ALWAYS AS (1) STORED PRIMARY KEY", "`g` INT GENERATED ALWAYS AS (1) STORED UNIQUE KEY"),
+        ("CREATE TABLE `😀` (`id` INT)", "s/😀"),
+        ("CREATE TABLE `t` (`😀` INT)", "s/t"),
+        ("CREATE DATABASE `😀`", "😀"),
+        ("RENAME TABLE `t` TO `a😀b`", "s/a😀b"),
     ],
 )
-def test_mariadb(query: str, expected: str) -> None:
-    """What MariaDB does not know is taken out or put differently, and only there."""
-    original = f"CREATE TABLE `t` ({query})"
-    assert statement(original, flavor="mariadb") == f"CREATE TABLE `t` ({expected or query})"
-    assert statement(original, flavor="mysql") == original
+def test_names_beyond_the_basic_plane(query: str, table_dir: str, flavor: str) -> None:
+    """A name that MySQL would turn into question marks stops its table before the statement; TiDB takes it."""
+    with pytest.raises(NotReplicable, match=r"beyond U\+FFFF"):
+        statement(query, flavor=flavor, table_dir=table_dir)
+    assert statement(query, flavor="tidb", table_dir=table_dir) == query
 
 
-def test_every_change_is_listed() -> None:
-    """Each change that is noted has an entry that says why."""
-    query = "CREATE TABLE `t` (`a` INT GENERATED ALWAYS AS (1) STORED NOT NULL PRIMARY KEY, `b` TEXT CHARSET gbk, KEY ((`a`)))"
-    notes = {*action_for(definition("s/t", 1, query), "mariadb", "x").notes}
-    notes |= {*action_for(definition("s", 1, "CREATE SCHEMA `s`"), "mariadb", None).notes}
-    assert notes == set(DIFFERENCES)
+def test_texts_beyond_the_basic_plane() -> None:
+    """In strings such characters are allowed everywhere."""
+    query = "CREATE TABLE `t` (`e` ENUM('😀') DEFAULT '😀' COMMENT '😀')"
+    assert statement(query) == query
+
+
+@pytest.mark.parametrize("query", ["RECOVER TABLE `t`", "FLASHBACK TABLE `t` TO `u`"])
+def test_recovery(query: str) -> None:
+    """What brings back rows that are in no file runs on TiDB only; elsewhere the message says what to do."""
+    assert statement(query, flavor="tidb") == query
+    with pytest.raises(NotReplicable, match=r"s\.t.*Load the table anew"):
+        statement(query)
 
 
 # a table from its columns

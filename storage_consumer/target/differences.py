@@ -1,0 +1,75 @@
+"""What a statement of TiDB needs to run on MySQL or MariaDB: what is put in or taken out, as edits of its text. Pure.
+
+`DIFFERENCES` lists each, with the reason. What changes nothing about rows is taken out where a server does not know it; what
+would change them stays, so that the server refuses it and the table stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage_consumer.target import clauses
+from storage_consumer.target.parts import Edit, Statement, parts_left_out, spans
+
+DIFFERENCES = {
+    "database defaults": "CREATE DATABASE that names no charset or collation means utf8mb4_bin at the source; written in.",
+    "table defaults": "CREATE TABLE in a database with other defaults: the source's charset and collation are written in.",
+    "charset without collation": "CHARACTER SET x alone means the source's default collation of x, not the target's; written in.",
+    "storage engine": "TiDB ignores ENGINE; another one than InnoDB may lack transactions or be unknown; InnoDB is written in.",
+    "algorithm and lock": "ALGORITHM and LOCK say how a server should alter a table, not what comes out; left out.",
+    "check constraint": "TiDB enforces CHECK only if told to, so rows may not pass it; left out.",
+    "search index": "FULLTEXT, VECTOR, HYBRID and COLUMNAR indexes of TiDB mean nothing for rows; left out.",
+    "vector type": "MySQL and MariaDB have no VECTOR like TiDB's; its text goes to a LONGTEXT column.",
+    "sequence default": "Sequences are not replicated, and rows come with their values; the default is left out.",
+    "missing index": "DROP, RENAME or ALTER of an index that the target does not have, since it was left out; left out as well.",
+    "expression index": "MariaDB has no indexes over expressions; an ordinary one means nothing for rows and is left out.",
+    "generated NOT NULL": "MariaDB knows no NOT NULL on generated columns; the expression decides anyway; left out.",
+    "generated primary key": "MariaDB takes no primary key on a generated column; a unique key does the same for rows.",
+    "invisible index": "MariaDB says IGNORED for an INVISIBLE index and NOT IGNORED for a VISIBLE one.",
+    "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own without padding stand in.",
+    "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT).",
+}
+"""Name → what is done and why. All but the sequences' are for MySQL and MariaDB, or MariaDB alone where the text says so."""
+
+Rule = Callable[[Statement], list[Edit]]
+
+_EVERYWHERE: dict[str, Rule] = {"sequence default": clauses.sequences}
+_OUTSIDE_TIDB: dict[str, Rule] = {
+    "database defaults": clauses.database_defaults,
+    "table defaults": clauses.table_defaults,
+    "charset without collation": clauses.charsets,
+    "storage engine": clauses.engine,
+    "algorithm and lock": clauses.index_options,
+    "check constraint": clauses.checks,
+    "vector type": clauses.vectors,
+}
+_MARIADB: dict[str, Rule] = {
+    "generated NOT NULL": clauses.generated_not_null,
+    "generated primary key": clauses.generated_primary_key,
+    "invisible index": clauses.invisible,
+    "newer collation": clauses.collations,
+    "default partition": clauses.default_partition,
+}
+
+
+def all_edits(statement: Statement, flavor: str) -> tuple[list[Edit], list[str]]:
+    """The edits for a server of this flavor, and the names of the differences; where no part is left, no text is."""
+    rules = dict(_EVERYWHERE)
+    if flavor != "tidb":
+        rules |= _OUTSIDE_TIDB
+    if flavor == "mariadb":
+        rules |= _MARIADB
+    edits: list[Edit] = []
+    notes: list[str] = []
+    for name, rule in rules.items():
+        made = rule(statement)
+        edits += made
+        notes += [name] if made else []
+    gone, reasons = parts_left_out(statement, flavor)
+    if len(gone) == len(statement.parts):
+        return [(0, statement.found[-1].end, "")], reasons
+    notes += [reason for reason in reasons if reason not in notes]
+    for span in spans(statement, gone):
+        edits = [edit for edit in edits if not span[0] <= edit[0] < span[1]]
+        edits.append((*span, ""))
+    return edits, notes

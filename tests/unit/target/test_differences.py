@@ -1,0 +1,141 @@
+"""What is put into, or taken out of, a statement of TiDB for MySQL and MariaDB; each difference with what stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.target.ddl import DdlAction, action_for
+from storage_consumer.target.differences import DIFFERENCES
+from tests.unit.building import CREATE_DATABASE, definition
+
+BOTH = ("mysql", "mariadb")
+
+
+def action(query: str, flavor: str, indexes: frozenset[str] | None = None) -> DdlAction:
+    """What is run for a statement."""
+    return action_for(definition("s/t", 1, query), flavor, "utf8mb4_bin", indexes)
+
+
+CHANGED = [
+    ("mysql", "expression index", "CREATE TABLE `t` (`a` INT, KEY `k` ((`a` + 1)))", None),
+    ("mariadb", "expression index", "CREATE TABLE `t` (`a` INT, KEY `k` ((`a` + 1)))", "CREATE TABLE `t` (`a` INT)"),
+    (
+        "mariadb",
+        "expression index",
+        "CREATE TABLE `t` (KEY ((`a` + 1)), `a` INT, UNIQUE `k` (`a`, (`a` + 1)), KEY `l` (`a`))",
+        "CREATE TABLE `t` ( `a` INT, KEY `l` (`a`))",
+    ),
+    ("mariadb", "expression index", "CREATE INDEX `k` ON `t` ((CAST(`j` AS UNSIGNED ARRAY)))", ""),
+    (
+        "mariadb",
+        "expression index",
+        "ALTER TABLE `t` ADD INDEX `k`((LOWER(`a`))), ADD COLUMN `b` INT",
+        "ALTER TABLE `t`  ADD COLUMN `b` INT",
+    ),
+    ("mariadb", "expression index", "CREATE TABLE `t` (`a` TEXT, `b` INT, KEY (`b`, `a`(10)))", None),
+    (
+        "mariadb",
+        "generated NOT NULL",
+        "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (`a` + 1) STORED NOT NULL)",
+        "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (`a` + 1) STORED )",
+    ),
+    ("mariadb", "generated NOT NULL", "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) VIRTUAL, `b` INT NOT NULL)", None),
+    (
+        "mariadb",
+        "generated primary key",
+        "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED PRIMARY KEY)",
+        "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED UNIQUE KEY)",
+    ),
+    ("mysql", "generated primary key", "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED PRIMARY KEY)", None),
+    ("mariadb", "invisible index", "ALTER TABLE `t` ALTER INDEX `i` INVISIBLE", "ALTER TABLE `t` ALTER INDEX `i` IGNORED"),
+    ("mariadb", "invisible index", "ALTER TABLE `t` ALTER INDEX `i` VISIBLE", "ALTER TABLE `t` ALTER INDEX `i` NOT IGNORED"),
+    (
+        "mariadb",
+        "invisible index",
+        "CREATE TABLE `t` (`invisible` INT, INDEX `visible`(`invisible`) INVISIBLE)",
+        "CREATE TABLE `t` (`invisible` INT, INDEX `visible`(`invisible`) IGNORED)",
+    ),
+    ("mysql", "invisible index", "ALTER TABLE `t` ALTER INDEX `i` INVISIBLE", None),
+    (
+        "mariadb",
+        "newer collation",
+        "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_0900_bin) DEFAULT COLLATE = UTF8MB4_0900_AI_CI",
+        "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_nopad_bin) DEFAULT COLLATE = utf8mb4_uca1400_nopad_ai_ci",
+    ),
+    ("mysql", "newer collation", "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_0900_bin)", None),
+    (
+        "mariadb",
+        "default partition",
+        "ALTER TABLE `t` ADD PARTITION (PARTITION `p` VALUES IN (DEFAULT))",
+        "ALTER TABLE `t` ADD PARTITION (PARTITION `p` DEFAULT)",
+    ),
+    ("tidb", "sequence default", "CREATE TABLE `t` (`a` INT DEFAULT NEXTVAL(`s`.`q`), `b` INT DEFAULT 1)", "CREATE TABLE `t` (`a` INT , `b` INT DEFAULT 1)"),
+    ("mysql", "sequence default", "ALTER TABLE `t` MODIFY `a` INT DEFAULT NEXT VALUE FOR `s`.`q` NOT NULL", "ALTER TABLE `t` MODIFY `a` INT  NOT NULL"),
+]  # fmt: skip
+SAME_ON_BOTH = [
+    ("storage engine", "CREATE TABLE `t` (`engine` INT) ENGINE = MyISAM COMMENT = 'ENGINE = x'", "CREATE TABLE `t` (`engine` INT) ENGINE = InnoDB COMMENT = 'ENGINE = x'"),
+    ("storage engine", "CREATE TABLE `t` (`a` INT) ENGINE = innodb", None),
+    ("storage engine", "ALTER TABLE `t` ENGINE = 'Memory'", "ALTER TABLE `t` ENGINE = InnoDB"),
+    ("algorithm and lock", "ALTER TABLE `t` ADD COLUMN `a` INT, ALGORITHM = INSTANT, LOCK = NONE", "ALTER TABLE `t` ADD COLUMN `a` INT"),
+    ("algorithm and lock", "ALTER TABLE `t` ALGORITHM = INPLACE, ADD COLUMN `lock` INT", "ALTER TABLE `t`  ADD COLUMN `lock` INT"),
+    ("algorithm and lock", "CREATE INDEX `i` ON `t` (`a`) ALGORITHM = INPLACE LOCK = NONE", "CREATE INDEX `i` ON `t` (`a`)"),
+    ("algorithm and lock", "CREATE ALGORITHM = MERGE VIEW `v` AS SELECT 1", None),
+    ("check constraint", "CREATE TABLE `t` (`a` INT CHECK(`a` > 0) NOT ENFORCED, `b` INT)", "CREATE TABLE `t` (`a` INT , `b` INT)"),
+    ("check constraint", "CREATE TABLE `t` (`a` INT CONSTRAINT `c` CHECK(`a` > 0) ENFORCED UNIQUE)", "CREATE TABLE `t` (`a` INT  UNIQUE)"),
+    ("check constraint", "CREATE TABLE `t` (`a` INT, CONSTRAINT `c` CHECK((`a`) > 0), CHECK(1), KEY (`a`))", "CREATE TABLE `t` (`a` INT, KEY (`a`))"),
+    ("check constraint", "CREATE TABLE `t` (`check` INT COMMENT 'CHECK (x)')", None),
+    ("search index", "CREATE TABLE `t` (`a` TEXT, FULLTEXT INDEX `f`(`a`) WITH PARSER STANDARD)", "CREATE TABLE `t` (`a` TEXT)"),
+    ("search index", "ALTER TABLE `t` ADD VECTOR INDEX `v`((VEC_L2_DISTANCE(`a`))) USING HNSW", ""),
+    ("search index", "CREATE HYBRID INDEX `h` ON `t` (`a`)", ""),
+    ("vector type", "CREATE TABLE `t` (`v` VECTOR(3) NULL, `vector` INT, `w` VECTOR)", "CREATE TABLE `t` (`v` LONGTEXT NULL, `vector` INT, `w` LONGTEXT)"),
+    ("charset without collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS (CAST(`a` AS CHAR(5) CHARACTER SET gbk)))", None),
+    ("charset without collation", "CREATE VIEW `v` AS SELECT CAST(`a` AS CHAR CHARSET utf8mb4) FROM `t`", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flavor", "name", "query", "expected"),
+    [*CHANGED, *((flavor, *case) for flavor in BOTH for case in SAME_ON_BOTH)],
+)
+def test_difference(flavor: str, name: str, query: str, expected: str | None) -> None:
+    """The statement is changed where the server needs it, with the difference's name as a note, and else left alone."""
+    done = action(query, flavor)
+    assert done.statement == (query if expected is None else expected)
+    assert done.notes == (() if expected is None else (name,))
+
+
+@pytest.mark.parametrize(
+    "query", [query for _, query, _ in SAME_ON_BOTH] + [c[2] for c in CHANGED if c[0] != "tidb"][:-1]
+)
+def test_tidb_takes_its_own(query: str) -> None:
+    """On TiDB the statement runs as it is."""
+    assert action(query, "tidb").statement == query
+
+
+@pytest.mark.parametrize("flavor", BOTH)
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("ALTER TABLE `t` DROP INDEX `gone`, DROP COLUMN `a`", "ALTER TABLE `t`  DROP COLUMN `a`"),
+        ("ALTER TABLE `t` DROP COLUMN `a`, RENAME INDEX `gone` TO `b`", "ALTER TABLE `t` DROP COLUMN `a`"),
+        ("ALTER TABLE `t` ALTER INDEX `Gone` VISIBLE", ""),
+        ("DROP INDEX `gone` ON `t`", ""),
+        ("DROP INDEX IF EXISTS `gone` ON `t`", ""),
+        ("ALTER TABLE `t` DROP INDEX `There`", None),
+        ("DROP INDEX `there` ON `t`", None),
+    ],
+)
+def test_indexes_that_were_left_out(query: str, expected: str | None, flavor: str) -> None:
+    """What is done to an index that the target does not have is left out; the rest of the statement runs."""
+    done = action(query, flavor, frozenset({"there", "primary"}))
+    assert done.statement == (query if expected is None else expected)
+    assert done.notes == (() if expected is None else ("missing index",))
+
+
+def test_every_change_is_listed() -> None:
+    """Each name under which a change is noted has an entry that says why, and each entry is used."""
+    notes = {name for _, name, _, expected in CHANGED if expected is not None}
+    notes |= {name for name, _, expected in SAME_ON_BOTH if expected is not None}
+    notes |= {*action_for(definition("s", 1, "CREATE SCHEMA `s`", CREATE_DATABASE), "mariadb", None).notes}
+    notes |= {*action_for(definition("s/t", 1, "CREATE TABLE `t` (`a` INT CHARSET gbk)"), "mysql", "x").notes}
+    assert notes | {"missing index"} == set(DIFFERENCES)
