@@ -12,12 +12,14 @@ What the format itself leaves open:
   passed over; it stops its table. And the last row of a torn file may seem whole.
 * ``output-handle-key`` is heeded by the classic architecture and ignored by the new one. A file's first row says, by how many
   fields it has, which one wrote it.
+* The handle key may be bytes that are no text; nothing else may.
 * A header line names the columns of the file's first row. Where its order is not the layout's, it holds only if that row is
   inside the window: a row from before a reordering of the columns may stand above rows from behind it.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,7 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect
 from storage_consumer.decoding.csv_header import Header, read_header
 from storage_consumer.decoding.csv_options import check_options
-from storage_consumer.decoding.csv_shape import IS_UPDATE, Form, Shape, shape
+from storage_consumer.decoding.csv_shape import IS_UPDATE, NOT_UTF8, Form, Shape, is_utf8, shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange, RowLayout, Tally, Values
 from storage_consumer.decoding.faults import MAX_ROW_BYTES, RowPlace
 from storage_consumer.errors import UndecodableRow
@@ -37,19 +39,6 @@ _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
 """2015-01-01, when there was no TiDB yet. A number below it, in a row of another shape, is some column's value."""
 _ERROR_BYTES = 1024
 """How much of a row is looked at for an error message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """What of the file is being read: whole characters, beginning with a row."""
-
-    text: str
-    size: int
-    """In bytes."""
-    is_utf8: bool
-    """Whether it goes on with UTF-8, as far as can be seen."""
-    final: bool
-    """Whether the file ends behind it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,6 +63,8 @@ class _Scan:
     """The text at the beginning of `pending` that is being read."""
     position: int = 0
     """Where in `text` the next row begins."""
+    is_utf8: bool = True
+    """Whether all of `text` was UTF-8."""
     before: tuple[int, int, Values] | None = None
     """Row number, commit ts and values of a D row that is the first half of an update."""
 
@@ -100,45 +91,48 @@ class _Scan:
 
     def whole_rows(self, *, final: bool) -> Iterator[RowChange]:
         """The changes of all rows that end in `pending`, which are taken out of it."""
-        piece = self.piece(final=final)
-        self.text, self.position = piece.text, 0
-        going = self.header is not None or self.begins(piece)
+        size = self.read_text(final=final)
+        going = self.header is not None or self.begins(final=final)
         while going and self.position < len(self.text):
-            yield from self.rows_of_shape(final=piece.final)
-            going = self.position < len(self.text) and self.other_row(final=piece.final)
+            yield from self.rows_of_shape(final=final)
+            going = self.position < len(self.text) and self.other_row(final=final)
         rest = self.text[self.position :]
-        taken = piece.size - len(rest.encode())
+        taken = size - len(_bytes(rest))
         del self.pending[:taken]
         self.offset += taken
-        trouble = self.shape.dialect.trouble(rest) if rest and self.header else ""
-        if trouble or not piece.is_utf8:
+        trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
+        if trouble:
             self.tally.rows += 1
-            raise self.pending_error(trouble or "it is not UTF-8", at_end=self.is_last_pending())
+            raise self.pending_error(trouble, at_end=self.is_last_pending())
 
-    def piece(self, *, final: bool) -> _Piece:
-        """`pending` up to its last terminator, or all of it where there is none in the options."""
+    def read_text(self, *, final: bool) -> int:
+        """Make `text` of `pending` up to its last terminator, or of all where there is none; returns its size in bytes.
+
+        What is not UTF-8 becomes surrogates: the handle key may be any bytes, in other fields they are found out.
+        """
         terminator = self.shape.dialect.options.terminator.encode()
-        size = self.pending.rfind(terminator) + len(terminator) if terminator else len(self.pending)
-        if size < len(terminator):
-            return _Piece(text="", size=0, is_utf8=True, final=final)
+        last = self.pending.rfind(terminator) if terminator else len(self.pending)
+        content = self.pending[: 0 if last < 0 else last + len(terminator)]
+        self.position = 0
         try:
-            return _Piece(text=self.pending[:size].decode(), size=size, is_utf8=True, final=final)
-        except UnicodeDecodeError as error:
-            torn = not (final or terminator) and error.reason == "unexpected end of data"
-            end = self.pending.rfind(terminator, 0, error.start) if terminator else error.start
-            size = 0 if end < 0 else end + len(terminator)
-            return _Piece(text=self.pending[:size].decode(), size=size, is_utf8=torn, final=False)
+            self.text, self.is_utf8 = content.decode(), True
+        except UnicodeDecodeError:
+            whole = bool(terminator) or final  # else a block may end inside a character
+            self.text, self.is_utf8 = codecs.utf_8_decode(content, "surrogateescape", whole)[0], False
+            return len(_bytes(self.text))
+        return len(content)
 
-    def begins(self, piece: _Piece) -> bool:
+    def begins(self, *, final: bool) -> bool:
         """Pass over the file's header line if it has one; False while that cannot be said."""
-        if not piece.text:
+        if not self.text:
             return False
         form = self.shape.form
-        self.header = header = read_header(piece.text, self.shape.dialect, form.layout, final=piece.final)
+        self.header = header = read_header(self.text, self.shape.dialect, form.layout, final=final)
         if header is None:
             return False
         if header.problem and not header.length:
-            raise self.pending_error(header.problem, at_end=piece.final)
+            self.tally.rows += 1
+            raise self.pending_error(header.problem, at_end=final)
         if header.problem or header.order != form.order:
             self.settled = False
         self.position = header.length
@@ -150,7 +144,7 @@ class _Scan:
             return
         shape, tally, low, high = self.shape, self.tally, self.window.low, self.window.high
         timed, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
-        doubtful = shape.dialect.overlap is not None
+        values_of = shape.values if self.is_utf8 else shape.checked_values
         for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
             fields = match.groups()
             operation = fields[0]
@@ -167,7 +161,7 @@ class _Scan:
                     self.pass_over(ts)
                     continue
             try:
-                values = shape.values(fields, match[0] if doubtful else "")
+                values = values_of(match, fields)
             except ValueError as error:
                 raise self.row_error(match.start(), match.end(), str(error), ts) from error
             change = (number, ts, _OPERATIONS[operation], values, None)
@@ -225,7 +219,9 @@ class _Scan:
         form, header = self.shape.form, self.header
         found, table = self.shape.dialect.names(head[1]), form.layout.table
         problem = header.problem if header else ""
-        if found.folded() != table.folded():
+        if not is_utf8(head[1]):
+            problem = NOT_UTF8
+        elif found.folded() != table.folded():
             problem = f"the row belongs to {found}, but lies among the files of {table}"
         elif header and header.order != form.order and not self.settled and self.tally.rows:
             problem = (
@@ -256,8 +252,8 @@ class _Scan:
 
     def row_error(self, start: int, end: int | None, reason: str, ts: int | None) -> UndecodableRow:
         """The error for a row of `text`; `end` is None where it is not known."""
-        offset = self.offset + len(self.text[:start].encode())
-        size = None if end is None else len(self.text[:end].encode())
+        offset = self.offset + len(_bytes(self.text[:start]))
+        size = None if end is None else len(_bytes(self.text[:end]))
         known = ts if self.shape.form.options.include_commit_ts else None
         place = RowPlace(
             source=self.source,
@@ -283,13 +279,18 @@ class _Scan:
     def is_last_pending(self) -> bool:
         """Whether nothing follows the row that `pending` begins with."""
         dialect = self.shape.dialect
-        text = self.pending.decode("latin-1")  # one character a byte, valid or not
+        text = self.pending.decode("utf-8", "surrogateescape")
         end = dialect.split(text).end if dialect.options.terminator else None
-        return end in (None, len(self.pending)) and not any(self.blocks)
+        return end in (None, len(text)) and not any(self.blocks)
 
 
 def _half_update(number: int) -> str:
     return f"row {number} is the D row of an update, and the I row with the same commit ts that should follow it is missing"
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes that `text` was made of."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 class CsvDecoder:

@@ -16,6 +16,8 @@ CHECK_OPTIONS = (
     "are delimiter, quote, null, include-commit-ts, output-old-value and output-handle-key of [sink.csv] and terminator of "
     "[sink] the ones given to TiCDC?"
 )
+_LONGEST_HEAD = 4096
+"""More characters than the fields before a row's values ever have."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"r": "\r", "n": "\n"}
 
@@ -153,12 +155,14 @@ class Dialect:
                 end = text.find(terminator, position)
                 return Split(fields=tuple(fields), end=None if end < 0 else end + len(terminator), problem=problem)
 
-    def trouble(self, text: str) -> str:
-        """Why the row that `text` begins with has no readable first fields; empty when only its end is missing."""
+    def trouble(self, text: str, *, final: bool) -> str:
+        """Why the row that `text` begins with has no readable first fields; empty when only its end is missing.
+
+        `final` says that the file ends behind `text`.
+        """
         if not self.options.terminator:
-            return (
-                "" if self.head.match(text) else f"no row begins here that ends where another begins; {CHECK_OPTIONS}"
-            )
+            waits = not final and len(text) < _LONGEST_HEAD
+            return "" if waits or self.head.match(text) else f"no row begins here; {CHECK_OPTIONS}"
         split = self.split(text)
         if split.problem or split.end is None:
             return f"{split.problem}; {CHECK_OPTIONS}" if split.problem else ""

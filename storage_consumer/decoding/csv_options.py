@@ -80,6 +80,10 @@ def _check_null(options: CsvOptions) -> None:
         raise ConfigError(f"{given} cannot be told from a number; take one such as '\\N'")
     if options.quote and options.quote in null:
         raise ConfigError(f"{given} contains the quote")
+    if not options.quote and null.endswith("\\"):
+        raise ConfigError(
+            f"{given} with quote = '' cannot be told from the escape of what follows; take one such as '\\N'"
+        )
     for name, text in (("delimiter", options.delimiter), ("terminator", options.terminator)):
         if text and (null + text).find(text) != len(null):
             raise ConfigError(f"{given} followed by the {name} {text!r} can be read in two ways")

@@ -18,6 +18,8 @@ Fields = tuple[str | None, ...]
 IS_UPDATE = 3
 """The number of the group in a match."""
 _FIRST_VALUE = 3
+NOT_UTF8 = "it is not UTF-8"
+_SURROGATE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,16 @@ class Shape:
     reorder: tuple[int, ...] | None
     """For each column of the layout its place in the file; None where they are the same."""
 
-    def values(self, fields: Fields, row: str) -> Values:
-        """The wire texts of a row that has this form. Raises ValueError, naming the column."""
+    def checked_values(self, match: re.Match[str], fields: Fields) -> Values:
+        """`values` of a row in which there may be surrogates. Raises ValueError."""
+        if not all(text is None or is_utf8(text) for text in fields):
+            raise ValueError(NOT_UTF8)
+        return self.values(match, fields)
+
+    def values(self, match: re.Match[str], fields: Fields) -> Values:
+        """The wire texts of a row that has this form; `fields` are the groups. Raises ValueError, naming the column."""
         dialect = self.dialect
-        if dialect.overlap and dialect.overlap.search(row) and self._readings(row) != 1:
+        if dialect.overlap and dialect.overlap.search(match[0]) and self._readings(match[0]) != 1:
             raise ValueError(
                 f"it can be read in more than one way: a text beside the delimiter {dialect.options.delimiter!r} looks like a "
                 "part of it; set a quote under [sink.csv] of the changefeed"
@@ -117,6 +125,11 @@ class Shape:
                         following[end + len(delimiter)] += ways
             starts = following
         return sum(ways for start, ways in starts.items() if fields[-1].fullmatch(text[start:]))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether no part of a text stands for bytes that are not UTF-8."""
+    return not _SURROGATE.search(text)
 
 
 @lru_cache(maxsize=1024)
