@@ -150,8 +150,11 @@ class ConsumerManager:
         return frozenset(touched_keys(step.definition, self._known) | {step.table_key})
 
     def touched(self, step: DdlStep) -> frozenset[str]:
-        """The tables, by key, that a DDL of the last wave is a barrier for."""
-        return self._touches[step.identity] if step.identity in self._touches else self._touched_by(step)
+        """The tables, by key, that a DDL of the last wave, or one inferred from it, is a barrier for."""
+        if step.identity not in self._touches:
+            self._catalog.table(step.name)  # nothing else may know the table that an inferred one names
+            self._touches[step.identity] = self._touched_by(step)
+        return self._touches[step.identity]
 
     def namesakes(self, table: str, version: int) -> list[TableConsumer]:
         """The tables of this name, whatever their database, that a statement with this version may have renamed or read.
