@@ -8,8 +8,9 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decoding.values import FLOAT
 from storage_consumer.errors import ConfigError
 
-_IN_NUMBERS = frozenset("0123456789.eE")
-"""What may go on a number that has begun."""
+_IN_NUMBERS = frozenset("0123456789.eE+-")
+_GOES_ON_A_NUMBER = re.compile(r"[0-9]|\.([0-9]|\Z)|[eE][-+]?([0-9]|\Z)")
+"""Beginnings of a text that, behind a number, may be taken for more of it."""
 _MAX_DELIMITER_BYTES = 3
 
 
@@ -35,7 +36,7 @@ def caveat(options: CsvOptions) -> str:
 
 
 def _check_quote(quote: str) -> None:
-    if quote and (len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _IN_NUMBERS | {"+", "-"}):
+    if quote and (len(quote) != 1 or not quote.isascii() or quote in "\r\n" or quote in _IN_NUMBERS):
         raise ConfigError(
             f"[sink.csv] quote = {quote!r} is not supported: one character such as '\"', or none, is needed"
         )
@@ -48,7 +49,7 @@ def _check_delimiter(options: CsvOptions) -> None:
         raise ConfigError(f"{given} is not supported: TiCDC takes 1 to 3 bytes, and no line ends")
     if quote and quote in delimiter:
         raise ConfigError(f"{given} contains the quote {quote!r}")
-    if delimiter[0] in _IN_NUMBERS or delimiter in ("+", "-"):
+    if _GOES_ON_A_NUMBER.match(delimiter) or delimiter in ("+", "-"):
         raise ConfigError(f"{given} cannot be told from a number")
     if not quote and not delimiter.isascii():
         raise ConfigError(
@@ -61,7 +62,7 @@ def _check_delimiter(options: CsvOptions) -> None:
 def _check_terminator(options: CsvOptions) -> None:
     quote, delimiter, terminator = options.quote, options.delimiter, options.terminator
     given = f"[sink] terminator = {terminator!r}"
-    if terminator[:1] in _IN_NUMBERS:
+    if _GOES_ON_A_NUMBER.match(terminator):
         raise ConfigError(f"{given} cannot be told from a number")
     if delimiter == terminator or (quote and quote in terminator):
         raise ConfigError(f"{given} cannot be told from a delimiter or a quote")
