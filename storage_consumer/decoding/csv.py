@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect
+from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, dialect_of
 from storage_consumer.decoding.csv_header import Header, read_header
 from storage_consumer.decoding.csv_options import check_options
 from storage_consumer.decoding.csv_shape import IS_UPDATE, NOT_UTF8, Form, Shape, is_utf8, shape
@@ -310,7 +310,7 @@ class CsvDecoder:
         Without commit ts in the rows it is 0 in the changes, and the window leaves out none.
         """
         table, delimiter = layout.table, self.options.delimiter
-        names = (Dialect(self.options).encode(name) for name in (table.table, table.schema))
+        names = (dialect_of(self.options).encode(name) for name in (table.table, table.schema))
         form = Form(
             options=self.options,
             layout=layout,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.model import TableName
@@ -192,6 +193,12 @@ class Dialect:
             *([("commit-ts", "[0-9]{1,20}", "a number")] if self.options.include_commit_ts else []),
             *([("is-update", "true|false", "true or false")] if self.options.output_old_value else []),
         ]
+
+
+@lru_cache(maxsize=64)
+def dialect_of(options: CsvOptions) -> Dialect:
+    """The dialect of a set of options."""
+    return Dialect(options)
 
 
 def unescaped(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect, unescaped
+from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, Dialect, dialect_of, unescaped
 from storage_consumer.decoding.decoder import RowLayout, Values
 from storage_consumer.decoding.values import Converter, CsvForm, WireKind, converter, csv_form, grammar, wire_kind
 from storage_consumer.model import TableColumn
@@ -135,7 +135,7 @@ def is_utf8(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def shape(form: Form) -> Shape:
     """The shape of a form."""
-    dialect = Dialect(form.options)
+    dialect = dialect_of(form.options)
     columns = [form.layout.columns[index] for index in form.order]
     converters = (
         converter(column, "csv", binary_encoding=form.options.binary_encoding, zone=form.layout.zone)
