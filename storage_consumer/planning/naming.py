@@ -15,7 +15,7 @@ from storage_consumer.planning.renames import rename_of
 from storage_consumer.sql_text import Token, find_words, quote, replace_spans, tokens
 
 _NAMES = ("quoted", "word")
-_BEFORE_NAMES = frozenset(("TABLE", "VIEW", "TRUNCATE", "REFERENCES", "FROM", "JOIN"))
+_BEFORE_NAMES = frozenset(("TABLE", "VIEW", "REFERENCES", "FROM", "JOIN"))
 _SKIPPED = frozenset(("IF", "NOT", "EXISTS", "TO", "AS", "=", "("))
 _NO_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "PARTITION"))
 
@@ -72,19 +72,21 @@ def _tables(found: list[Token], first: str) -> Iterator[NameAt]:
 def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
     """Whether a name follows the token, and whether that name is one that the statement makes."""
     token, word = found[at], found[at].upper
+    following = found[at + 1].upper if at + 1 < len(found) else ""
     if word == "RENAME" and first == "ALTER" and token.depth == 0:
-        return at + 1 < len(found) and found[at + 1].upper not in _NO_TABLE, True
+        return following not in _NO_TABLE, True
     if word == "TO" and first in ("RENAME", "FLASHBACK"):
         return True, True
-    if word == "," and token.depth == 0:
-        return first in ("RENAME", "DROP"), False
-    if word == "," and first == "CREATE":
-        return _in_from(found, at), False
-    if word == "LIKE":
-        return first == "CREATE" and find_words(found[:3], "TABLE") > 0, False
-    if word == "ON":
-        return token.depth == 0 and find_words(found[:4], "INDEX") > 0, False
-    return word in _BEFORE_NAMES and not (word == "TRUNCATE" and at), False
+    opens = word in _BEFORE_NAMES
+    if word == ",":
+        opens = _in_from(found, at) if first == "CREATE" else first in ("RENAME", "DROP") and token.depth == 0
+    elif word == "LIKE":
+        opens = first == "CREATE" and find_words(found[:3], "TABLE") > 0
+    elif word == "ON":
+        opens = token.depth == 0 and find_words(found[:4], "INDEX") > 0
+    elif word == "TRUNCATE":
+        opens = at == 0 and following != "TABLE"
+    return opens, False
 
 
 def _in_from(found: list[Token], comma: int) -> bool:
@@ -144,14 +146,10 @@ def with_real_names(
     """
     own = definition.name
     schema = _schema(own.schema, existing)
-    edits = []
-    for name in table_names(definition.query):
-        if text := _respelled(name, own, existing, elsewhere):
-            edits.append((name.start, name.end, text))
+    named = table_names(definition.query)
+    edits = [(n.start, n.end, text) for n in named if (text := _respelled(n, own, existing, elsewhere))]
     real = existing.get(own.folded())
-    creates = any(
-        name.new and folded_name(name.table) == folded_name(own.table) for name in table_names(definition.query)
-    )
+    creates = any(name.new and folded_name(name.table) == folded_name(own.table) for name in named)
     table = real.table if real is not None and own.table and not creates else own.table
     return replace(
         definition,

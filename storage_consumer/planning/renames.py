@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from storage_consumer.model import TableDefinition, TableName
@@ -74,7 +75,7 @@ def is_astray(definition: TableDefinition) -> bool:
 # the order in which they run
 
 
-def in_running_order(group: Sequence[DdlStep], existing: Set[TableName]) -> tuple[DdlStep, ...]:
+def in_running_order(group: Sequence[DdlStep], existing: AbstractSet[TableName]) -> tuple[DdlStep, ...]:
     """The statements of one version so that each rename finds its table and a free name, with those put in that were lost.
 
     `existing`: folded names of the tables that the target has right before. Other statements keep their order, before the
@@ -101,7 +102,7 @@ def in_running_order(group: Sequence[DdlStep], existing: Set[TableName]) -> tupl
 
 
 def lost_rename(
-    pairs: Collection[tuple[TableName, TableName]], existing: Set[TableName]
+    pairs: Collection[tuple[TableName, TableName]], existing: AbstractSet[TableName]
 ) -> tuple[TableName, TableName] | None:
     """(old, new) of the rename that is missing from a cycle, or None if the others do not tell.
 

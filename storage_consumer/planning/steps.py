@@ -64,6 +64,8 @@ class RowStep:
     """Files that may hold rows of the window, in sequence order."""
     dropped: bool = False
     """The table does not exist at this time: the files may only hold rows that were applied before."""
+    out_of_turn: str = ""
+    """Path of a file of which later ones were applied: it came late or has other content now. Empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
