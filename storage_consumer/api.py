@@ -10,9 +10,12 @@ from typing import Self
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets_file import remove_secrets, write_secrets
-from storage_consumer.config.upstream import require_commit_ts
 from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.decoding import decoder_for
 from storage_consumer.errors import TransientError
+from storage_consumer.inspection.bucket import Bucket
+from storage_consumer.inspection.completing import completed
+from storage_consumer.inspection.inspector import inspect
 from storage_consumer.round import Parts
 from storage_consumer.service import ConsumerService, StopSignal
 from storage_consumer.signals import Stop
@@ -23,7 +26,11 @@ from storage_consumer.summary import Progress, RoundSummary, Silent
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl_runner import DdlRunner
 from storage_consumer.target.state import StateStore
-from storage_consumer.telemetry import register_secret
+from storage_consumer.telemetry import Log, register_secret
+
+_log = Log("api")
+_PAUSE = 1.0
+"""Seconds between two attempts to look at a bucket that does not answer."""
 
 
 class Consumer:
@@ -101,8 +108,8 @@ class Consumer:
     def _started(self) -> ConsumerService:
         """The service, made at first use: the bucket and the target are looked at before Spark is started."""
         if self._service is None:
+            self._complete()
             config, secrets = self._loaded.config, self._loaded.secrets
-            require_commit_ts(config.upstream)
             for check in (
                 open_storage(config.upstream, secrets).check,
                 TargetDatabase(config.downstream, secrets.password).check,
@@ -115,6 +122,31 @@ class Consumer:
             state = StateStore(config.downstream, secrets.password)
             self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)
         return self._service
+
+    def _complete(self) -> None:
+        """Look up in the bucket what nobody told, and check that there is a decoder for all of it."""
+        if self._loaded.untold:
+            bucket = self._looked_at()
+            self._loaded = completed(self._loaded, bucket)
+            for each in bucket.settings:
+                if each.state == "inferred":
+                    _log.info("inferred", option=each.name, value=each.value, source=each.origin)
+        if self._loaded.warning:
+            _log.warning("notice", text=self._loaded.warning)
+        decoder_for(self._loaded.config.upstream)
+
+    def _looked_at(self) -> Bucket:
+        """The bucket, once it answers; raises `TransientError` when it does not within the limit."""
+        loaded, clock = self._loaded, self._clock
+        storage = open_storage(loaded.config.upstream, loaded.secrets)
+        deadline = clock.monotonic() + loaded.config.tuning.retry_limit
+        while True:
+            try:
+                storage.check()
+                return inspect(storage, loaded.config.upstream, loaded.told, clock.now())
+            except TransientError:
+                if clock.monotonic() >= deadline or clock.wait(self._stop.requested, _PAUSE):
+                    raise
 
     def _parts(self, manager: ConsumerManager, state: StateStore) -> Parts:
         """All parts, afresh."""

@@ -12,21 +12,34 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from storage_consumer import __version__
-from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
+from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Group, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
 PROGRAM = "storage-consumer"
-VERBS = ("run",)
+VERBS = ("run", "inspect")
 
 _DESCRIPTION = """\
 Reads the change files that TiCDC's storage sink writes (CSV or canal-json, on a file system or S3) and keeps a
 MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's `metadata`, through
 Spark. It only reads the bucket; its state lives in the target. It may be killed at any moment and started again."""
 
+_INSPECT = f"""\
+Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
+It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: told, inferred (and
+from which file), not decidable, or contradicting what was given; and then a `{PROGRAM} run` command to go on with.
+
+exit codes:
+  0  nothing is missing
+  1  the storage did not answer
+  2  a setting is missing or contradicts the bucket, or the arguments are wrong"""
+
 _EXAMPLES = f"""\
 first commands:
+  What is this bucket, and what has to be said about it?
+    {PROGRAM} inspect --upstream-uri file:///data/bucket
+
   A bucket in a directory (TiCDC's --sink-uri and changefeed.toml fit unchanged); one round, then end:
     {PROGRAM} run --upstream-uri 'file:///data/bucket?protocol=csv' \\
         --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/ --once
@@ -55,6 +68,7 @@ where a setting comes from, first wins:
   In the TOML file, all keys of TiCDC are taken as they are; our own stand in a table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
+INSPECT_GROUPS: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
@@ -93,7 +107,7 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
         name = word.partition("=")[0]
         flags = [flag for option in OPTIONS for flag in _flags(option)]
         what = "flag" if word.startswith("-") else "argument"
-        raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} run --help")
+        raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {words[0]} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
     return str(options.pop("verb")), options
 
@@ -151,7 +165,26 @@ def _parser() -> argparse.ArgumentParser:
                 _add(group, option)
             elif option.group == name:
                 group.description = f"{option.environment}: {option.help}"
+    _add_inspect(verbs)
     return parser
+
+
+def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    inspect = verbs.add_parser(
+        "inspect",
+        help="say what the bucket is, which settings it shows and which are missing; the first thing to run",
+        description=_INSPECT,
+        formatter_class=_Help,
+        usage=f"{PROGRAM} inspect --upstream-uri URI [--config FILE] [--json] [option ...]",
+        allow_abbrev=False,
+    )
+    inspect.add_argument("--version", action="version", version=version_text())
+    inspect.add_argument("--json", action="store_const", const="true", help="One JSON document instead of text.")
+    for name in INSPECT_GROUPS:
+        group = inspect.add_argument_group(name)
+        for option in OPTIONS:
+            if option.group == name and option.flag and option.name != "downstream-uri":
+                _add(group, option)
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from storage_consumer import arguments, display, telemetry
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.errors import Abandoned, ConfigError, LeaseLost, StorageConsumerError, TableError
+from storage_consumer.errors import Abandoned, ConfigError, LeaseLost, StorageConsumerError, TableError, TransientError
 from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary
 
@@ -64,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (None: those of the process); gives its `ExitCode`."""
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        _, options = arguments.parse(given)
+        verb, options = arguments.parse(given)
+        if verb == "inspect":
+            return _inspect(options)
         options = with_files_read(options, os.environ)
         loaded = load(options, os.environ)
         for secret in _secrets(loaded):
@@ -76,6 +78,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     return run(loaded, options, _consumer)
+
+
+def _inspect(options: Mapping[str, object]) -> int:
+    """Show what a bucket is; raises `ConfigError` for wrong arguments."""
+    from storage_consumer.inspection.command import inspected  # noqa: PLC0415 - run and help need not wait for it
+    from storage_consumer.storage.fsspec_storage import open_storage  # noqa: PLC0415 - likewise
+
+    try:
+        text, fine = inspected(options, os.environ, open_storage)
+    except TransientError as error:
+        sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.redact(str(error))}\n")
+        return ExitCode.FAILED
+    sys.stdout.write(text)
+    return ExitCode.DONE if fine else ExitCode.MISCONFIGURED
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
@@ -142,7 +158,7 @@ def _announce(loaded: Loaded) -> None:
         version=arguments.version_text(),
         upstream=config.upstream.identity,
         downstream=config.downstream.address,
-        protocol=config.upstream.protocol,
+        protocol=config.upstream.protocol if "protocol" in loaded.told else "",
         time_zone=config.upstream.time_zone,
         state_schema=config.downstream.state_schema,
         once=loaded.program.once,

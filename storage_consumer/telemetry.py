@@ -52,6 +52,9 @@ EVENTS: dict[str, Event] = {
         fields=("version", "upstream", "downstream", "protocol", "time_zone", "once", "state_schema"),
     ),
     "notice": Event(meaning="A setting was accepted without effect, or assumed; read it once.", fields=("text",)),
+    "inferred": Event(
+        meaning="Nobody told this setting; the file named shows it.", fields=("option", "value", "source")
+    ),
     "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason")),
     "stop_requested": Event(
         meaning="First signal: the transaction is finished, then the program ends.", fields=("reason",)

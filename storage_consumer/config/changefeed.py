@@ -110,6 +110,10 @@ OF_THE_WRITER = frozenset(
 """Settings that show in the files themselves, message by message and path by path; nothing has to be said of them."""
 
 
+SELECTORS = frozenset({"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"})
+"""What says which columns rows lack."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A setting that changes the files in a way that is not read: only `expected` is taken."""
@@ -212,16 +216,12 @@ def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
 
 
 def refuse_routing(document: Document) -> None:
-    """Raise `ConfigError` where tables get other names or lose columns on the way into the bucket."""
+    """Raise `ConfigError` where tables get other names on the way into the bucket."""
     for key, value in leaves(document.content):
         table, _, name = key.rpartition(".")
         if table == "sink.dispatchers" and name in {"target-schema", "target-table"} and value:
             raise ConfigError(
                 f"{document.source}: `{name} = {toml_text(value)}` in [[sink.dispatchers]] is not supported; tables keep their names"
-            )
-        if table == "sink.column-selectors":
-            raise ConfigError(
-                f"{document.source}: [[sink.column-selectors]] is not supported; rows must carry all columns"
             )
 
 

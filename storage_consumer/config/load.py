@@ -191,7 +191,7 @@ def _notices(sources: Sources) -> list[str]:
 
 def _file_notices(sources: Sources) -> list[str]:
     used = {option.toml_key for option in OPTIONS}
-    used |= {refusal.key for refusal in changefeed.REFUSALS} | changefeed.OF_THE_WRITER
+    used |= {refusal.key for refusal in changefeed.REFUSALS} | changefeed.OF_THE_WRITER | changefeed.SELECTORS
     notices: list[str] = []
     for document in sources.documents:
         keys = dict(changefeed.leaves(document.content))

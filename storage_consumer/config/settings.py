@@ -18,7 +18,8 @@ class CsvOptions:
     null: str = "\\N"
     terminator: str = "\r\n"
     include_commit_ts: bool = False
-    binary_encoding: Literal["base64", "hex"] = "base64"
+    binary_encoding: Literal["base64", "hex", ""] = "base64"
+    """Empty: nobody said it, and no file has shown it; then a table halts at its first binary value."""
     output_old_value: bool = False
     """An ``is-update`` field follows the commit ts, and an update is a D row and an I row."""
     output_handle_key: bool = False
@@ -90,7 +91,7 @@ class Downstream:
     ssl_key: str = ""
     state_schema: str = "storage_consumer"
     time_zone: str = "UTC"
-    """Session zone for every connection; the same as `Upstream.time_zone`."""
+    """The writer's zone, the same as `Upstream.time_zone`, in which literals of DDL are meant."""
     connect_timeout: int = 10
     """Seconds."""
 

@@ -94,6 +94,11 @@ class Sources:
         """The first file that has a ``[sink]`` table, and so is a changefeed's; empty where there is none."""
         return next((each.source for each in self.documents if isinstance(each.content.get("sink"), Mapping)), "")
 
+    def told(self, keyword: str) -> Any:
+        """The value of an option that somebody gave, None where nobody did."""
+        given = self.find(BY_KEYWORD[keyword])
+        return given.value if given.origin else None
+
     def values(self, *names: str) -> dict[str, Any]:
         """Keyword → value of options by their keywords."""
         return {name: self.find(BY_KEYWORD[name]).value for name in names}

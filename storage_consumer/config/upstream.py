@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from storage_consumer.config import parsers
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.settings import CsvOptions, Upstream
+from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
 from storage_consumer.config.uris import Uri
 from storage_consumer.errors import ConfigError
@@ -39,8 +39,10 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         terminator=given["terminator"].value,
         csv=CsvOptions(**{field: given[keyword].value for keyword, field in CSV_OPTIONS.items()}),
         enable_tidb_extension=given["enable_tidb_extension"].value,
-        date_separator=sources.find(BY_KEYWORD["date_separator"]).value,
-        partition_separator=sources.find(BY_KEYWORD["enable_partition_separator"]).value,
+        date_separator=sources.told("date_separator"),
+        partition_separator=sources.told("enable_partition_separator"),
+        column_selectors=_selectors(sources),
+        case_sensitive=sources.settings.get("case-sensitive", (False, ""))[0] is True,
         time_zone=time_zone,
         allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
     )
@@ -86,6 +88,23 @@ def weaker_promise(upstream: Upstream) -> str:
         "--allow-missing-commit-ts: rows do not say when they committed. Between rounds the target may run ahead of its "
         "checkpoint, repeated deliveries are applied again in the order of files, and tables without a key halt"
     )
+
+
+def _selectors(sources: Sources) -> tuple[ColumnSelector, ...]:
+    """Which tables' rows lack columns, in the order of the changefeed's file."""
+    found: list[ColumnSelector] = []
+    for document in sources.documents:
+        sink = document.content.get("sink")
+        entries = sink.get("column-selectors") if isinstance(sink, Mapping) else None
+        for entry in entries or ():
+            texts = [entry.get(key) if isinstance(entry, Mapping) else None for key in ("matcher", "columns")]
+            if not all(isinstance(each, list) and all(isinstance(text, str) for text in each) for each in texts):
+                raise ConfigError(
+                    f"{document.source}: [[sink.column-selectors]] needs `matcher` and `columns`, each a list of texts"
+                )
+            matcher, columns = texts
+            found.append(ColumnSelector(matcher=tuple(matcher or ()), columns=tuple(columns or ())))
+    return tuple(found)
 
 
 def _flag(uri: Uri, parameter: str, *, default: bool) -> bool:

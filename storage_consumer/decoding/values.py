@@ -20,7 +20,8 @@ from storage_consumer.model import TableColumn
 
 Converter = Callable[[str], str]
 """From the text in the file to wire text; raises ValueError, saying why, for text that is no value of the type."""
-BinaryEncoding = Literal["base64", "hex"]
+BinaryEncoding = Literal["base64", "hex", ""]
+"""The empty one: nobody said it, and no file has shown it."""
 
 
 class WireKind(enum.Enum):
@@ -80,6 +81,15 @@ def _bytes_of_hex(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"{text[:40]!r} is not hexadecimal: {error}") from error
     return text.upper()
+
+
+def _bytes_of_unknown(text: str) -> str:
+    """Empty bytes are the same either way; all else needs the setting."""
+    if text:
+        raise ValueError(
+            "nothing says whether its bytes are written as base64 or as hex: give the changefeed's binary-encoding-method"
+        )
+    return text
 
 
 def _bytes_of_latin1(text: str) -> str:
@@ -189,8 +199,8 @@ def converter(
         return to_utc(zone)
     if protocol == "canal-json":
         return rule.canal
-    if rule is _BINARY and binary_encoding == "hex":
-        return _bytes_of_hex
+    if rule is _BINARY and binary_encoding != "base64":
+        return _bytes_of_hex if binary_encoding else _bytes_of_unknown
     return rule.csv
 
 

@@ -1,0 +1,34 @@
+"""Settings that nobody told, taken from the bucket, or an error that names what is missing."""
+
+from __future__ import annotations
+
+from storage_consumer.config.load import Loaded
+from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.errors import ConfigError
+from storage_consumer.inspection.bucket import Bucket
+
+
+def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
+    """The settings with everything told or inferred.
+
+    Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and how to give it.
+    """
+    needed = set(loaded.untold)
+    against = [each for each in bucket.contradictions if each.keyword not in _OF_PATHS]
+    if against:
+        raise ConfigError(
+            f"{bucket.place} is not as the settings say: "
+            + "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
+        )
+    missing = [each for each in bucket.missing if each.keyword in needed]
+    if missing:
+        names = ", ".join(f"--{BY_KEYWORD[each.keyword].name} ({each.origin})" for each in missing)
+        raise ConfigError(
+            f"{bucket.place} does not tell how it was written, and nobody else does: give the changefeed's TOML file by --config, "
+            f"and its sink URI as --upstream-uri; or give {names}. `storage-consumer inspect` shows what the bucket tells"
+        )
+    return loaded.completed(bucket.upstream, bucket.inferred)
+
+
+_OF_PATHS = frozenset({"date_separator", "enable_partition_separator"})
+"""What the reader of the bucket compares with each path by itself."""

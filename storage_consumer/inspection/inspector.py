@@ -1,0 +1,307 @@
+"""Looks at a bucket: one listing, a bounded sample of its files, and what they leave of all the settings there could be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from storage_consumer.config.format_options import CSV_OPTIONS
+from storage_consumer.config.settings import Upstream
+from storage_consumer.inspection.bucket import Bucket, Setting, State, TableFacts
+from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
+from storage_consumer.inspection.elimination import Verdict, infer_csv
+from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, take_samples
+from storage_consumer.inspection.survey import Survey, survey
+from storage_consumer.model import TSO_PHYSICAL_SHIFT
+from storage_consumer.storage.metadata import parse_metadata
+from storage_consumer.storage.reader import Storage
+
+_DAY_MS = 86_400_000
+_SHOWN = 10
+NO_DATA = "no data file yet"
+NO_BINARY = "rows without binary values; a table halts at the first one"
+_SEVERAL = "files leave several values"
+
+
+def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: float) -> Bucket:
+    """What the bucket is. `told`: keyword of an option → who said what `upstream` has; `now` in seconds since 1970.
+
+    Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
+    the storage does.
+    """
+    checkpoint = _checkpoint(storage)
+    seen = survey(storage.listing(frozenset(), {}))
+    samples = take_samples(storage, seen)
+    definitions_of_others(storage, seen, samples)
+    newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + _DAY_MS
+    look = _Look(upstream=upstream, told=told, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
+    settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
+    return look.bucket(checkpoint, settings)
+
+
+def _checkpoint(storage: Storage) -> int:
+    try:
+        return parse_metadata(storage.read("metadata")) or 0
+    except FileNotFoundError:
+        return 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What was read, and what follows from it."""
+
+    upstream: Upstream
+    told: Mapping[str, str]
+    seen: Survey
+    samples: Samples
+    newest: int
+    """Highest commit ts that a row may have."""
+    commit_ts: tuple[int, ...] = ()
+    set_aside: tuple[str, ...] = ()
+
+    def format_settings(self) -> list[Setting]:
+        """Protocol, and what the data files of that protocol show."""
+        protocol = self._protocol()
+        if protocol.is_missing:
+            keywords = [*CSV_OPTIONS, "enable_tidb_extension"]
+            return [protocol, *(self._told_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
+        self.upstream = replace(self.upstream, protocol="csv" if protocol.value == "csv" else "canal-json")
+        wanted = "csv" if protocol.value == "csv" else "json"
+        files = [sample for sample in self.samples.files if sample.extension == wanted]
+        return [protocol, *(self._csv(files) if wanted == "csv" else self._canal(files))]
+
+    def _protocol(self) -> Setting:
+        names = {"csv": "csv", "json": "canal-json"}
+        found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
+        if "protocol" in self.told:
+            known = self.upstream.protocol
+            if found and known not in found:
+                return self._setting(
+                    "protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}"
+                )
+            return self._setting("protocol", "told", known, self.told["protocol"])
+        if len(found) == 1:
+            value, folder = next(iter(found.items()))
+            return self._setting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
+        state: State = "not decidable" if found else "unknown"
+        return self._setting("protocol", state, None, "there are .csv and .json files" if found else NO_DATA)
+
+    def _csv(self, files: list[Sample]) -> list[Setting]:
+        if not files:
+            return [self._told_or(keyword, "unknown", NO_DATA) for keyword in CSV_OPTIONS]
+        told = frozenset(CSV_OPTIONS[keyword] for keyword in CSV_OPTIONS if keyword in self.told)
+        if self.upstream.csv.output_handle_key:
+            told -= {"output_handle_key"}  # the new architecture takes the setting and writes no such field
+        verdict = infer_csv(files, self.upstream, told, self.newest)
+        if verdict.survivors:
+            self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
+            return self._from_csv(verdict)
+        free = infer_csv(files, self.upstream, frozenset(), self.newest) if told else verdict
+        return [self._against(keyword, verdict, free) for keyword in CSV_OPTIONS]
+
+    def _from_csv(self, verdict: Verdict) -> list[Setting]:
+        options = verdict.survivors[0]
+        found: list[Setting] = []
+        for keyword, name in CSV_OPTIONS.items():
+            if keyword in self.told:
+                found.append(self._told_or(keyword, "told", ""))
+            elif name in verdict.undecided:
+                found.append(self._setting(keyword, "not decidable", None, _SEVERAL))
+            else:
+                value = getattr(options, name)
+                self.upstream = _with_csv(self.upstream, name, value)
+                origin = verdict.evidence.get(name, "") if value != "" or name != "binary_encoding" else NO_BINARY
+                found.append(self._setting(keyword, "inferred", value, origin))
+        return found
+
+    def _against(self, keyword: str, verdict: Verdict, free: Verdict) -> Setting:
+        """A CSV option where nothing fits: what was told is not so, or the files do not say it."""
+        name = CSV_OPTIONS[keyword]
+        shown = {getattr(options, name) for options in free.survivors}
+        if keyword not in self.told:
+            return self._setting(keyword, "not decidable", None, verdict.reason)
+        known = getattr(self.upstream.csv, name)
+        if not shown or known in shown:
+            return self._told_or(keyword, "told", "")
+        values = " or ".join(repr(value) for value in sorted(shown, key=repr))
+        return self._setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
+
+    def _canal(self, files: list[Sample]) -> list[Setting]:
+        if not files:
+            return [self._told_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
+        verdict = infer_canal(files)
+        self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
+        return [self._extension(verdict), self._canal_terminator(verdict)]
+
+    def _extension(self, verdict: CanalVerdict) -> Setting:
+        setting = self._one_of("enable_tidb_extension", self.upstream.enable_tidb_extension, verdict.extensions)
+        if setting.state == "inferred":
+            self.upstream = replace(self.upstream, enable_tidb_extension=bool(setting.value))
+        return setting
+
+    def _canal_terminator(self, verdict: CanalVerdict) -> Setting:
+        setting = self._one_of("terminator", self.upstream.terminator, verdict.terminators)
+        if setting.state == "inferred":
+            self.upstream = replace(self.upstream, terminator=str(setting.value))
+        return setting
+
+    def _one_of(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
+        """A setting that each message shows: inferred where they agree."""
+        places: dict[object, str] = dict(shown.items())
+        if keyword in self.told:
+            against = next((place for value, place in places.items() if value != known), "")
+            if against:
+                return self._setting(keyword, "contradicts", known, f"{against} shows another")
+            return self._told_or(keyword, "told", "")
+        if len(places) == 1:
+            value, place = next(iter(places.items()))
+            return self._setting(keyword, "inferred", value, place)
+        return self._setting(keyword, "not decidable", None, _SEVERAL if places else "no message can be read")
+
+    def path_settings(self) -> list[Setting]:
+        """What the directories show."""
+        folders = self.seen.placed()
+        kinds = {folder.date.removesuffix("?"): folder.path for folder in folders}
+        partitions = {folder.partition: folder.path for folder in folders if folder.partition}
+        return [
+            self._shown_by_paths("date_separator", self.upstream.date_separator, kinds),
+            self._shown_by_paths("enable_partition_separator", self.upstream.partition_separator, partitions),
+        ]
+
+    def _shown_by_paths(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
+        places: dict[object, str] = dict(shown.items())
+        if keyword in self.told:
+            against = next((place for value, place in places.items() if value != known), "")
+            if against:
+                return self._setting(keyword, "contradicts", known, against)
+            return self._setting(keyword, "told", known, self.told[keyword])
+        if not places:
+            return self._setting(keyword, "inferred", None, "the paths; none shows it yet")
+        value = next(iter(places)) if len(places) == 1 else ", ".join(sorted(map(str, places)))
+        return self._setting(keyword, "inferred", value, next(iter(places.values())))
+
+    def zone_settings(self) -> list[Setting]:
+        """The time zone, which only matters where there is a TIMESTAMP column and which no file tells."""
+        if self.upstream.time_zone:
+            return [self._setting("tz", "told", self.upstream.time_zone, self.told.get("tz", ""))]
+        tables = sorted(
+            {
+                str(definition.name)
+                for definitions in self.samples.definitions.values()
+                for definition in definitions
+                if any(column.type == "TIMESTAMP" for column in definition.columns)
+            }
+        )
+        if not tables:
+            return []
+        more = f" and {len(tables) - 3} more" if len(tables) > 3 else ""  # noqa: PLR2004 - a few names are enough
+        origin = f"no file tells it, and tables with TIMESTAMP columns halt without it: {', '.join(tables[:3])}{more}"
+        return [self._setting("tz", "unknown", None, origin)]
+
+    def bucket(self, checkpoint: int, settings: tuple[Setting, ...]) -> Bucket:
+        """All that was found, as one record."""
+        seen = self.seen
+        versions = [v for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for v in each]
+        return Bucket(
+            place=self.upstream.identity,
+            layouts=self._layouts(),
+            architecture=self._architecture(),
+            index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
+            dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.streams),
+            settings=settings,
+            tables=self._tables(),
+            objects=seen.objects,
+            size=seen.size,
+            data_files=sum(folder.files for folder in seen.folders.values()),
+            schema_files=sum(
+                len(files)
+                for tables in (seen.schemas, seen.old_schemas)
+                for each in tables.values()
+                for files in each.values()
+            ),
+            sampled=len(self.samples.files),
+            checkpoint=checkpoint,
+            commit_ts=self.commit_ts,
+            versions=(min(versions), max(versions)) if versions else (),
+            warnings=tuple(self._warnings(checkpoint)),
+            upstream=self.upstream,
+        )
+
+    def _layouts(self) -> tuple[str, ...]:
+        ids = [each for each in self.seen.schemas if each.isdecimal()]
+        found = []
+        if ids:
+            found.append("table ids as paths")
+        if len(self.seen.schemas) > len(ids):
+            found.append("current (schema files in meta/)")
+        if self.seen.old_schemas:
+            found.append("before TiCDC 6.5.3 and 7.1 (schema.json beside the data)")
+        return tuple(found)
+
+    def _architecture(self) -> str:
+        """As far as tellable: dispatchers, ids as paths and members of ENUM and SET are the new one's alone."""
+        columns = [
+            column
+            for definitions in self.samples.definitions.values()
+            for definition in definitions
+            for column in definition.columns
+            if column.type in {"ENUM", "SET"}
+        ]
+        named = any(name for folder in self.seen.folders.values() for name, _ in folder.streams)
+        if named or any(column.elements for column in columns) or any(each.isdecimal() for each in self.seen.schemas):
+            return "new"
+        return "classic" if columns or self.seen.old_schemas else "not tellable"
+
+    def _tables(self) -> tuple[TableFacts, ...]:
+        files: dict[str, list[int]] = {}
+        for folder in self.seen.placed():
+            count = files.setdefault(folder.table_dir, [0, 0])
+            count[:] = [count[0] + folder.files, count[1] + folder.size]
+        found = []
+        for directory in sorted({*self.seen.schemas, *self.seen.old_schemas}):
+            known = self.samples.definitions.get(directory)
+            name = max(known, key=lambda each: each.version).name if known else None
+            if name is not None and not name.table:
+                continue
+            count = files.get(directory, [0, 0])
+            versions = len(self.seen.versions(directory))
+            found.append(TableFacts(directory=directory, name=name, versions=versions, files=count[0], size=count[1]))
+        return tuple(sorted(found, key=lambda each: (-each.size, each.directory)))
+
+    def _warnings(self, checkpoint: int) -> list[str]:
+        found = (
+            [] if checkpoint else ["there is no metadata with a checkpoint yet: nothing can be applied before there is"]
+        )
+        found += [f"{path} reads under no settings at all: is it damaged?" for path in self.set_aside]
+        gaps = [folder for folder in self.seen.folders.values() if folder.missing]
+        if gaps:
+            found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")
+        for reason, count in sorted(self.seen.ignored.items()):
+            found.append(f"{count} of {reason}, for example {self.seen.examples[reason]}")
+        more = len(self.samples.warnings) - _SHOWN
+        found += self.samples.warnings[:_SHOWN]
+        return [*found, f"and {more} more"] if more > 0 else found
+
+    def _told_or(self, keyword: str, state: State, origin: str) -> Setting:
+        """What was told, or else a setting in `state`."""
+        if keyword in self.told:
+            return self._setting(keyword, "told", _value(self.upstream, keyword), self.told[keyword])
+        return self._setting(keyword, state, None, origin)
+
+    def _setting(self, keyword: str, state: State, value: object, origin: str) -> Setting:
+        return Setting(keyword=keyword, state=state, value=value, origin=origin)
+
+
+def _value(upstream: Upstream, keyword: str) -> object:
+    if keyword == "enable_tidb_extension":
+        return upstream.enable_tidb_extension
+    if keyword == "terminator":
+        return upstream.terminator
+    return getattr(upstream.csv, CSV_OPTIONS[keyword])
+
+
+def _with_csv(upstream: Upstream, name: str, value: object) -> Upstream:
+    changed: dict[str, Any] = {name: value}
+    csv = replace(upstream.csv, **changed)
+    return replace(upstream, csv=csv, terminator=csv.terminator)

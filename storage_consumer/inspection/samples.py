@@ -1,0 +1,143 @@
+"""A bounded sample of data files, each with what its schema file says of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from storage_consumer.errors import MalformedSchemaFile
+from storage_consumer.inspection.generated import known_virtual
+from storage_consumer.inspection.survey import Folder, Survey
+from storage_consumer.model import StoredObject, TableDefinition
+from storage_consumer.storage.paths import SchemaPath, parse_other
+from storage_consumer.storage.reader import Storage
+from storage_consumer.storage.schema_file import parse_schema_file
+
+MOST_FILES = 40
+"""So many data files are looked at, of as many tables as there are."""
+HEAD = 64 * 1024
+"""Bytes read of each data file."""
+MOST_SCHEMA_FILES = 400
+PER_TABLE = 24
+"""So many schema files are read altogether, and of one table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The beginning of one data file."""
+
+    path: str
+    content: bytes
+    complete: bool
+    """Whether `content` is the whole file; if not, it begins with a row that is whole."""
+    definition: TableDefinition
+    virtual: frozenset[str] | None
+    """The casefolded names of its table's virtual generated columns; None where they are not known for certain."""
+
+    @property
+    def extension(self) -> str:
+        """``csv`` or ``json``."""
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(slots=True, kw_only=True)
+class Samples:
+    """What was read of a bucket."""
+
+    files: list[Sample] = field(default_factory=list)
+    definitions: dict[str, list[TableDefinition]] = field(default_factory=dict)
+    """Table directory → what its schema files say, of those that were read."""
+    warnings: list[str] = field(default_factory=list)
+    schema_files: int = 0
+
+
+def take_samples(storage: Storage, seen: Survey) -> Samples:
+    """Read a sample of the bucket. A file that is gone or unreadable is passed over with a warning."""
+    samples = Samples()
+    for folder, stored in _chosen(seen):
+        definitions = _definitions(storage, seen, folder.table_dir, folder.version, samples)
+        current = [each for each in definitions if each.version == folder.version]
+        if len(current) != 1:
+            continue
+        try:
+            content = _head(storage, stored)
+        except FileNotFoundError:
+            samples.warnings.append(f"{stored.path} was listed but is gone")
+            continue
+        samples.files.append(
+            Sample(
+                path=stored.path,
+                content=content,
+                complete=len(content) >= stored.size,
+                definition=current[0],
+                virtual=known_virtual(current[0], definitions),
+            )
+        )
+    return samples
+
+
+def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> None:
+    """Read the newest schema file of the tables that no sample was taken of, as long as there is room."""
+    for table_dir in sorted({*seen.schemas, *seen.old_schemas} - samples.definitions.keys()):
+        if samples.schema_files < MOST_SCHEMA_FILES and (versions := seen.versions(table_dir)):
+            newest = max(versions)
+            samples.definitions[table_dir] = list(_read(storage, table_dir, {newest: versions[newest]}, samples))
+
+
+def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:
+    """Files of all tables in turn: the newest directory's largest file, then its last one, then those of older ones."""
+    by_table: dict[str, list[tuple[Folder, StoredObject]]] = {}
+    for folder in sorted(seen.placed(), key=lambda each: (each.version, each.path), reverse=True):
+        files = {file.path: file for file in (folder.largest, folder.last, folder.first) if file is not None}
+        by_table.setdefault(folder.table_dir, []).extend((folder, file) for file in files.values())
+    turns = sorted(by_table.values(), key=lambda files: -sum(file.size for _, file in files))
+    chosen: list[tuple[Folder, StoredObject]] = []
+    rank = 0
+    while len(chosen) < MOST_FILES and any(len(files) > rank for files in turns):
+        chosen += [files[rank] for files in turns if len(files) > rank]
+        rank += 1
+    return chosen[:MOST_FILES]
+
+
+def _definitions(
+    storage: Storage, seen: Survey, table_dir: str, version: int, samples: Samples
+) -> list[TableDefinition]:
+    """What the schema files of a table say: all of them, or the newest ones and that of `version` where there are many."""
+    if table_dir not in samples.definitions:
+        versions = seen.versions(table_dir)
+        wanted = dict(sorted(versions.items())[-PER_TABLE:])
+        samples.definitions[table_dir] = list(_read(storage, table_dir, wanted, samples))
+    known = samples.definitions[table_dir]
+    if all(each.version != version for each in known):
+        known.extend(_read(storage, table_dir, {version: seen.versions(table_dir)[version]}, samples))
+    return known
+
+
+def _read(
+    storage: Storage, table_dir: str, wanted: Mapping[int, Iterable[StoredObject]], samples: Samples
+) -> Iterator[TableDefinition]:
+    for version, files in wanted.items():
+        for stored in files:
+            if samples.schema_files >= MOST_SCHEMA_FILES:
+                return
+            samples.schema_files += 1
+            parsed = parse_other(stored.path)
+            checksum = parsed.checksum if isinstance(parsed, SchemaPath) else None
+            try:
+                definition = parse_schema_file(
+                    storage.read(stored.path), stored.path, version, checksum, table_dir=table_dir
+                )
+            except (FileNotFoundError, MalformedSchemaFile) as error:
+                samples.warnings.append(str(error))
+                continue
+            samples.warnings += [f"{stored.path}: {warning}" for warning in definition.warnings]
+            yield definition
+
+
+def _head(storage: Storage, stored: StoredObject) -> bytes:
+    content = b""
+    for block in storage.blocks(stored.path, HEAD):
+        content += block
+        if len(content) >= HEAD:
+            break
+    return content

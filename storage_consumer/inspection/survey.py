@@ -1,0 +1,166 @@
+"""What paths alone tell of a bucket: tables, versions, files, layouts. Memory follows the directories, not the files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.paths import DataName, Ignored, SchemaPath, parse_data_name, parse_other
+
+_OLD_SCHEMA = re.compile(r"(.+)/([1-9][0-9]{0,19})/schema\.json", re.DOTALL)
+_DATES = {
+    "day": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "month": re.compile(r"[0-9]{4}-[0-9]{2}"),
+    "year": re.compile(r"[0-9]{4}"),
+}
+_EMPTY = "empty object"
+_UNPLACED = "data file without a schema file"
+
+
+@dataclass(slots=True, kw_only=True)
+class Folder:
+    """One directory of data files."""
+
+    path: str
+    files: int = 0
+    size: int = 0
+    first: StoredObject | None = None
+    last: StoredObject | None = None
+    largest: StoredObject | None = None
+    extensions: Counter[str] = field(default_factory=Counter)
+    widths: set[int] = field(default_factory=set)
+    streams: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    """(dispatcher, width) → [lowest number, highest number, how many]."""
+    table_dir: str = ""
+    """Empty: no schema file says whose it is."""
+    version: int = 0
+    partition: bool = False
+    date: str = ""
+    """``day``, ``month``, ``year``, ``none``, or ``year?`` where a year cannot be told from a partition."""
+
+    def take(self, stored: StoredObject, name: DataName) -> None:
+        """Count a file."""
+        self.files += 1
+        self.size += stored.size
+        self.extensions[name.extension] += 1
+        digits = len(stored.path.rpartition("/")[2].rpartition(".")[0].removeprefix("CDC").rpartition("_")[2])
+        self.widths.add(digits)
+        if self.first is None or stored.path < self.first.path:
+            self.first = stored
+        if self.last is None or stored.path > self.last.path:
+            self.last = stored
+        if self.largest is None or stored.size > self.largest.size:
+            self.largest = stored
+        span = self.streams.setdefault((name.dispatcher, name.width), [name.number, name.number, 0])
+        span[:] = [min(span[0], name.number), max(span[1], name.number), span[2] + 1]
+
+    @property
+    def missing(self) -> int:
+        """How many numbers lack between the lowest and the highest of a stream."""
+        return sum(high - low + 1 - count for low, high, count in self.streams.values())
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """A bucket's paths."""
+
+    folders: dict[str, Folder] = field(default_factory=dict)
+    schemas: dict[str, dict[int, list[StoredObject]]] = field(default_factory=dict)
+    """Table directory → version → its schema files."""
+    old_schemas: dict[str, dict[int, list[StoredObject]]] = field(default_factory=dict)
+    """The same of the layout before TiCDC 6.5.3 and 7.1."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    """Reason → the first path passed over for it."""
+    objects: int = 0
+    size: int = 0
+    indexes: int = 0
+    has_metadata: bool = False
+
+    def placed(self) -> list[Folder]:
+        """The directories of which a schema file says whose they are."""
+        return [folder for folder in self.folders.values() if folder.table_dir]
+
+    def versions(self, table_dir: str) -> dict[int, list[StoredObject]]:
+        """Version → schema files of one table directory, of either layout."""
+        return {**self.old_schemas.get(table_dir, {}), **self.schemas.get(table_dir, {})}
+
+    def ignore(self, reason: str, path: str) -> None:
+        """Count an object that is passed over."""
+        self.ignored[reason] += 1
+        self.examples.setdefault(reason, path)
+
+
+def survey(listing: Iterable[StoredObject]) -> Survey:
+    """Take in one full listing."""
+    seen = Survey()
+    for stored in listing:
+        seen.objects += 1
+        seen.size += stored.size
+        _see(seen, stored)
+    for folder in seen.folders.values():
+        _place(seen, folder)
+    for folder in seen.folders.values():
+        if not folder.table_dir:
+            seen.ignored[_UNPLACED] += folder.files
+            seen.examples.setdefault(_UNPLACED, folder.path)
+    return seen
+
+
+def _see(seen: Survey, stored: StoredObject) -> None:
+    parent, _, name = stored.path.rpartition("/")
+    if stored.path == "metadata":
+        seen.has_metadata = True
+    elif data := parse_data_name(name):
+        if stored.size:
+            seen.folders.setdefault(parent, Folder(path=parent)).take(stored, data)
+        else:
+            seen.ignore(_EMPTY, stored.path)
+    elif match := _OLD_SCHEMA.fullmatch(stored.path):
+        seen.old_schemas.setdefault(match[1], {}).setdefault(int(match[2]), []).append(stored)
+    elif name.startswith("CDC") and name.endswith(".index"):
+        seen.indexes += 1
+    else:
+        _see_other(seen, stored)
+
+
+def _see_other(seen: Survey, stored: StoredObject) -> None:
+    parsed = parse_other(stored.path)
+    if isinstance(parsed, SchemaPath) and stored.size:
+        seen.schemas.setdefault(parsed.table_dir, {}).setdefault(parsed.version, []).append(stored)
+    elif not stored.size:
+        seen.ignore(_EMPTY, stored.path)
+    elif isinstance(parsed, Ignored):
+        seen.ignore(parsed.reason, stored.path)
+
+
+def _place(seen: Survey, folder: Folder) -> None:
+    """Find the table and version of a directory: the longest table directory that has a schema file of this very version."""
+    segments = folder.path.split("/")
+    for length in (1, 2, 3):
+        if length >= len(segments):
+            return
+        table_dir, rest = "/".join(segments[:-length]), segments[-length:]
+        if not rest[0].isdecimal() or int(rest[0]) not in seen.versions(table_dir):
+            continue
+        shape = _shape(rest[1:])
+        if shape is not None:
+            folder.table_dir, folder.version = table_dir, int(rest[0])
+            folder.partition, folder.date = shape
+            return
+
+
+def _shape(middle: list[str]) -> tuple[bool, str] | None:
+    """Whether there is a partition directory, and the kind of date directory; None where the segments are neither."""
+    if not middle:
+        return False, "none"
+    kind = next((name for name, pattern in _DATES.items() if pattern.fullmatch(middle[-1])), "none")
+    if len(middle) == 1 and kind == "year":
+        return False, "year?"
+    others = middle if kind == "none" else middle[:-1]
+    if len(others) > 1 or not all(text.isdecimal() for text in others):
+        return None
+    return bool(others), kind
