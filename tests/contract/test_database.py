@@ -1,0 +1,120 @@
+"""The driver's view of a target, on every server: names in any case, structures of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import DdlFailed
+from storage_consumer.model import TableName
+from storage_consumer.target.database import TargetDatabase
+from tests.servers import KINDS, DatabaseServer
+from tests.small_bucket import ts
+
+pytestmark = pytest.mark.server
+CASE_COUNTS = tuple(kind for kind in KINDS if kind != "tidb")
+
+
+@dataclass(slots=True)
+class Rig:
+    """A server with an empty database ``Shop``."""
+
+    server: DatabaseServer
+    database: TargetDatabase
+
+    def structure(self, table: str, schema: str = "Shop") -> str:
+        """The fingerprint of one table."""
+        return self.database.fingerprint([TableName(schema=schema, table=table)])
+
+
+@pytest.fixture(params=KINDS)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """On each server in turn."""
+    server: DatabaseServer = request.getfixturevalue(request.param)
+    for name in ("Shop", "storage_consumer"):
+        server.query(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    database = TargetDatabase(Downstream(port=server.port), "")
+    yield Rig(server=server, database=database)
+    database.close()
+
+
+def test_names_are_found_in_any_case(rig: Rig) -> None:
+    """Tables, indexes and databases are found by names in another case, and given in the target's own."""
+    rig.server.query("CREATE TABLE Shop.Orders (id INT PRIMARY KEY, v INT, KEY Vi (v))")
+    wanted = TableName(schema="SHOP", table="orderS")
+    found = rig.database.describe([wanted])[wanted.folded()]
+    assert (found.name, [column.name for column in found.columns]) == (
+        TableName(schema="Shop", table="Orders"),
+        ["id", "v"],
+    )
+    assert [key.name for key in found.unique_keys] == ["PRIMARY"]
+    assert rig.database.index_names(wanted) == {"primary", "vi"}
+    assert rig.database.database_collation("sHoP") == "utf8mb4_bin"
+    before = rig.structure("orderS", "SHOP")
+    assert before != rig.structure("nothing", "SHOP")
+    assert rig.database.execute_ddl("ALTER TABLE `Orders` ADD COLUMN w INT", "sHOp", ts(1)) == ""
+    assert rig.structure("orderS", "SHOP") != before
+
+
+@pytest.mark.parametrize("rig", CASE_COUNTS, indirect=True)
+def test_the_very_name_goes_first(rig: Rig) -> None:
+    """Where two names differ in case only, the one that is meant is taken."""
+    for name in ("A", "a"):
+        rig.server.query(f"CREATE TABLE Shop.{name} ({name * 2} INT)")
+        table = TableName(schema="Shop", table=name)
+        assert rig.database.describe([table])[table.folded()].columns[0].name == name * 2
+
+
+def test_names_beyond_the_basic_plane_are_looked_for(rig: Rig) -> None:
+    """Asking for a name that most servers can't even compare is no error, and does not hide the other tables."""
+    rig.server.query("CREATE TABLE Shop.t (id INT PRIMARY KEY)")
+    near, far = TableName(schema="Shop", table="t"), TableName(schema="Shop", table="😀")
+    assert set(rig.database.describe([far, near])) == {near.folded()}
+    if rig.server.kind == "tidb":
+        rig.server.query("CREATE TABLE Shop.`😀` (id INT PRIMARY KEY)")
+        assert set(rig.database.describe([far, near])) == {near.folded(), far.folded()}
+    assert rig.structure("😀") == rig.structure("😀")
+
+
+def test_structures_with_defaults_that_are_no_text(rig: Rig) -> None:
+    """A binary default is read, and a change of it is seen."""
+    rig.server.query(
+        "CREATE TABLE Shop.t (id INT PRIMARY KEY, b VARBINARY(3) DEFAULT x'c3', c BIT(8) DEFAULT b'11000001')"
+    )
+    before = rig.structure("t")
+    assert rig.database.describe([TableName(schema="Shop", table="t")])
+    rig.server.query("ALTER TABLE Shop.t MODIFY b VARBINARY(3) DEFAULT x'41c3'")
+    assert rig.structure("t") != before
+
+
+def test_counters_are_no_structure(rig: Rig) -> None:
+    """Rows move a table's counter, which is not its structure."""
+    rig.server.query(
+        "CREATE TABLE Shop.t (id BIGINT PRIMARY KEY AUTO_INCREMENT, v INT) COMMENT 'it''s AUTO_INCREMENT=5'"
+    )
+    before = rig.structure("t")
+    rig.server.query("INSERT INTO Shop.t VALUES (70000, 1)")
+    assert rig.structure("t") == before
+
+
+def test_session_of_a_statement(rig: Rig) -> None:
+    """Statements run with the clock at their version, without checks of foreign keys, and without strictness."""
+    definition = (
+        "id INT PRIMARY KEY, at DATETIME DEFAULT CURRENT_TIMESTAMP, p INT, FOREIGN KEY (p) REFERENCES nothing (id)"
+    )
+    rig.database.execute_ddl(f"CREATE TABLE t ({definition})", "Shop", ts(1))
+    rig.database.execute_ddl("ALTER TABLE t ADD COLUMN d DATE NOT NULL DEFAULT '0000-00-00'", "Shop", ts(2))
+    with pytest.raises(DdlFailed, match="1060"):
+        rig.database.execute_ddl("ALTER TABLE t ADD COLUMN d INT", "Shop", ts(3))
+    assert "1050" in rig.database.execute_ddl("CREATE TABLE t (id INT)", "Shop", ts(4), frozenset({1050}))
+
+
+def test_nothing_runs(rig: Rig) -> None:
+    """What has ended, or never began, is not running."""
+    statement = "CREATE TABLE t (id INT PRIMARY KEY)"
+    assert not rig.database.is_running(statement)
+    rig.database.execute_ddl(statement, "Shop", ts(1))
+    assert not rig.database.is_running(statement)
