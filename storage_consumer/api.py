@@ -12,6 +12,7 @@ from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets_file import remove_secrets, write_secrets
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.decoding import decoder_for
+from storage_consumer.decoding.csv_options import caveat
 from storage_consumer.errors import TransientError
 from storage_consumer.inspection.bucket import Bucket
 from storage_consumer.inspection.completing import completed
@@ -131,8 +132,9 @@ class Consumer:
             for each in bucket.settings:
                 if each.state == "inferred":
                     _log.info("inferred", option=each.name, value=each.value, source=each.origin)
-        if self._loaded.warning:
-            _log.warning("notice", text=self._loaded.warning)
+        for text in (self._loaded.warning, caveat(self._loaded.config.upstream)):
+            if text:
+                _log.warning("notice", text=text)
         decoder_for(self._loaded.config.upstream)
 
     def _looked_at(self) -> Bucket:

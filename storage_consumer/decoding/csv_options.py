@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from storage_consumer.config.settings import CsvOptions
+from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.decoding.values import FLOAT
 from storage_consumer.errors import ConfigError
 
@@ -22,12 +22,13 @@ def check_options(options: CsvOptions) -> None:
     _check_null(options)
 
 
-def caveat(options: CsvOptions) -> str:
-    r"""What these options leave open, for a warning; empty where they leave nothing open.
+def caveat(upstream: Upstream) -> str:
+    r"""What the options of the bucket's CSV leave open, for a warning; empty where they leave nothing open.
 
     Without a quote, TiCDC writes a text that equals the null marker as it writes NULL, unless the marker is ``\N``.
     """
-    if options.quote or options.null == "\\N":
+    options = upstream.csv
+    if upstream.protocol != "csv" or options.quote or options.null == "\\N":
         return ""
     return (
         f"[sink.csv] quote is empty and null = {options.null!r}: TiCDC writes NULL and the text {options.null!r} alike, so "

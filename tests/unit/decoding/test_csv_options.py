@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.config.settings import CsvOptions
+from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.csv_options import caveat
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowLayout, Tally, Values
@@ -121,8 +121,9 @@ def test_no_quote_and_a_marker_that_text_can_equal() -> None:
     expected = RowLayout(table=TableName(schema="shop", table="orders"), columns=columns)
     data = f"I,orders,shop,{TS},NULL,NULL,NULL,NULL\n"
     assert decoded(CsvDecoder(options), data, expected)[0][3] == (None, None, "NULL", "3542CB")
-    assert "'NULL' alike" in caveat(options)
-    assert caveat(BARE) == caveat(OPTIONS) == ""
+    upstream = Upstream(scheme="file", root="/b", protocol="csv", csv=options)
+    assert "'NULL' alike" in caveat(upstream)
+    assert caveat(replace(upstream, csv=BARE)) == caveat(replace(upstream, protocol="canal-json")) == ""
 
 
 def test_text_that_ends_like_a_delimiter() -> None:
