@@ -28,6 +28,12 @@ def _mysql() -> Iterator[servers.DatabaseServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def _tidb() -> Iterator[servers.DatabaseServer]:
+    with servers.tidb() as server:
+        yield server
+
+
 @pytest.fixture
 def mariadb(_mariadb: servers.DatabaseServer) -> servers.DatabaseServer:
     """A MariaDB server without any database."""
@@ -47,6 +53,13 @@ def mysql(_mysql: servers.DatabaseServer) -> servers.DatabaseServer:
     """A MySQL server without any database."""
     _mysql.drop_all()
     return _mysql
+
+
+@pytest.fixture
+def tidb(_tidb: servers.DatabaseServer) -> servers.DatabaseServer:
+    """A TiDB server without any database; only for tests of `servers.KINDS`, which leave it out where there is none."""
+    _tidb.drop_all()
+    return _tidb
 
 
 @pytest.fixture(scope="session")

@@ -307,3 +307,5 @@ def learn_zone(server: DatabaseServer, zone: str) -> None:
 
 SERVERS = {"mariadb": mariadb, "mysql": mysql, "tidb": tidb}
 """Kind → what starts one."""
+KINDS = tuple(kind for kind in SERVERS if kind != "tidb" or has_tidb())
+"""Those that tests run on here; each is the name of a fixture."""

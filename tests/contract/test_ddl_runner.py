@@ -1,4 +1,4 @@
-"""One statement, once: the real runner, journal and structure on MariaDB and MySQL."""
+"""One statement, once: the real runner, journal and structure on every server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl_runner import DdlRunner
 from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
 from storage_consumer.target.state import StateStore
-from tests.servers import DatabaseServer
+from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import ts
 
 pytestmark = pytest.mark.server
@@ -116,7 +116,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     state.close()
 
 
-@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_planned_started_done(rig: Rig) -> None:
     """A statement runs once; asked again, the runner only says that it was done."""
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
@@ -155,7 +155,7 @@ def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.M
     ],
 )
 @pytest.mark.parametrize("took_effect", [True, False])
-@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_interrupted(rig: Rig, query: str, kind: int, name: str, effect: str, *, took_effect: bool) -> None:
     """Whether an interrupted statement took effect is seen in the structure; either way it has taken effect once in the end."""
     step = rig.step(query, kind, name)
@@ -171,7 +171,7 @@ def test_interrupted(rig: Rig, query: str, kind: int, name: str, effect: str, *,
     assert rig.run(step) == "done before"
 
 
-@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_row_writes_are_no_structure(rig: Rig) -> None:
     """A counter that rose for other reasons does not make an interrupted statement look done."""
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
@@ -189,7 +189,7 @@ def test_truncate_runs_again(rig: Rig) -> None:
     assert rig.server.query("SELECT COUNT(*) FROM shop.a") == ((0,),)
 
 
-@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_exchange_halts(rig: Rig) -> None:
     """An interrupted EXCHANGE PARTITION stops with the way out; marked as done by hand, it does not run."""
     rig.server.query(
@@ -205,7 +205,7 @@ def test_exchange_halts(rig: Rig) -> None:
     assert rig.moved(step)
 
 
-@pytest.mark.parametrize("rig", ["mariadb", "mysql"], indirect=True)
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_statement_that_still_runs(rig: Rig) -> None:
     """While the server still executes an interrupted statement nothing is decided."""
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)

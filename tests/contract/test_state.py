@@ -1,4 +1,4 @@
-"""What every state store does: the twin in memory, and the real one on MariaDB and MySQL."""
+"""What every state store does: the twin in memory, and the real one on every server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STAR
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
+from tests.servers import KINDS
 
 LAST = (1 << 64) - 1
 """The highest TSO."""
@@ -26,8 +27,7 @@ NOTHING: dict[str, Any] = {"tables": (), "streams": {}, "checkpoint": 0, "storag
 @pytest.fixture(
     params=[
         "memory",
-        pytest.param("mariadb", marks=pytest.mark.server),
-        pytest.param("mysql", marks=pytest.mark.server),
+        *(pytest.param(kind, marks=pytest.mark.server) for kind in KINDS),
         pytest.param("odd", marks=pytest.mark.server),
     ]
 )
@@ -37,7 +37,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
         records, clock = TargetRecords(), FakeClock()
         found = Rig(lambda: MemoryState(records, clock), lambda: clock.advance(31))
     else:
-        server = request.getfixturevalue("mysql" if request.param == "mysql" else "mariadb")
+        server = request.getfixturevalue("mariadb" if request.param == "odd" else request.param)
         found = real_rig(server, ODD_SCHEMA if request.param == "odd" else "storage_consumer")
     yield found
     found.close()

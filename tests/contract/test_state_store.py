@@ -14,7 +14,7 @@ from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.target.journal import DONE
 from storage_consumer.target.state import SERIAL_SLOTS, StateStore
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
-from tests.servers import DatabaseServer
+from tests.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 
@@ -85,7 +85,7 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     rig.close()
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureRequest) -> None:
     """While a task's transaction holds a slot no window opens, but the lease is renewed; after its commit the slot is new."""
     server: DatabaseServer = request.getfixturevalue(kind)

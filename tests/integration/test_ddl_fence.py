@@ -7,14 +7,20 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.target.database import TargetDatabase
-from tests.servers import DatabaseServer
+from tests.servers import KINDS, DatabaseServer
 
 
-def test_paused_owner_cannot_run_its_statement(mariadb: DatabaseServer) -> None:
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """Each server in turn, without any database."""
+    found: DatabaseServer = request.getfixturevalue(request.param)
+    return found
+
+
+def test_paused_owner_cannot_run_its_statement(server: DatabaseServer) -> None:
     """The connection of a former owner is ended before the next owner's first DDL, so its statement fails when it wakes."""
-    mariadb.drop_all()
-    mariadb.query("CREATE DATABASE storage_consumer")
-    former, following = (TargetDatabase(Downstream(port=mariadb.port), "") for _ in range(2))
+    server.query("CREATE DATABASE storage_consumer")
+    former, following = (TargetDatabase(Downstream(port=server.port), "") for _ in range(2))
     former.fence_ddl()
     following.fence_ddl()
     with pytest.raises(TargetUnavailable):
@@ -22,14 +28,13 @@ def test_paused_owner_cannot_run_its_statement(mariadb: DatabaseServer) -> None:
     assert following.execute_ddl("CREATE DATABASE in_time", "", 1) == ""
     former.close()
     following.close()
-    assert {"in_time", "too_late"} & set(mariadb.databases()) == {"in_time"}
+    assert {"in_time", "too_late"} & set(server.databases()) == {"in_time"}
 
 
-def test_the_same_owner_keeps_its_lock(mariadb: DatabaseServer) -> None:
+def test_the_same_owner_keeps_its_lock(server: DatabaseServer) -> None:
     """Asking again on the same connection ends nothing."""
-    mariadb.drop_all()
-    mariadb.query("CREATE DATABASE storage_consumer")
-    database = TargetDatabase(Downstream(port=mariadb.port), "")
+    server.query("CREATE DATABASE storage_consumer")
+    database = TargetDatabase(Downstream(port=server.port), "")
     database.fence_ddl()
     database.fence_ddl()
     assert database.execute_ddl("CREATE DATABASE d", "", 1) == ""

@@ -15,20 +15,26 @@ from tests.s3_server import S3Server, S3User
 pytestmark = pytest.mark.server
 
 
-def test_mariadb_is_a_mariadb(mariadb: servers.DatabaseServer) -> None:
-    """It is MariaDB, empty, with LOAD DATA LOCAL on, and answers on its socket too."""
-    assert "MariaDB" in mariadb.version
-    assert mariadb.query("SELECT @@local_infile") == ((1,),)
-    assert mariadb.databases() == ()
-    assert mariadb.socket.is_socket()
+@pytest.mark.parametrize("kind", servers.KINDS)
+def test_a_server_is_what_it_is_called(kind: str, request: pytest.FixtureRequest) -> None:
+    """It is of its kind, empty, with LOAD DATA LOCAL on, and answers on its socket too."""
+    server: servers.DatabaseServer = request.getfixturevalue(kind)
+    said = [name for name in ("MariaDB", "TiDB") if name in server.version]
+    assert said == {"mariadb": ["MariaDB"], "mysql": [], "tidb": ["TiDB"]}[kind]
+    assert kind != "mysql" or int(server.version.partition(".")[0]) >= 9
+    assert server.query("SELECT @@local_infile") == ((1,),)
+    assert server.databases() == ()
+    assert server.socket.is_socket()
 
 
-def test_mysql_is_a_mysql(mysql: servers.DatabaseServer) -> None:
-    """It is MySQL 9 or newer, empty, with LOAD DATA LOCAL on."""
-    assert int(mysql.version.partition(".")[0]) >= 9
-    assert "MariaDB" not in mysql.version
-    assert mysql.query("SELECT @@local_infile") == ((1,),)
-    assert mysql.databases() == ()
+@pytest.mark.parametrize("kind", servers.KINDS)
+def test_a_server_can_learn_a_zone(kind: str, request: pytest.FixtureRequest) -> None:
+    """After that, sessions may be in a zone by its name."""
+    server: servers.DatabaseServer = request.getfixturevalue(kind)
+    servers.learn_zone(server, "Asia/Shanghai")
+    assert server.query(
+        "SELECT CONVERT_TZ('2024-01-01 00:00:00', 'Asia/Shanghai', '+00:00') = '2023-12-31 16:00:00'"
+    ) == ((1,),)
 
 
 def test_local_infile_can_be_off(mariadb_without_infile: servers.DatabaseServer) -> None:
