@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
 from storage_consumer.model import StoredObject, TableName
+from storage_consumer.storage.paths import left_out
 from storage_consumer.work import TableWork
 
 Row = dict[str, str | None]
@@ -73,8 +74,7 @@ class MemoryStorage:
         """All objects in path order, except below `closed` and up to the names in `after`."""
         self._answer()
         for path, (content, tag) in sorted(self._objects.items()):
-            folder, _, name = path.rpartition("/")
-            if name > after.get(folder, "") and not any(path.startswith(f"{directory}/") for directory in closed):
+            if not left_out(path, after) and not any(path.startswith(f"{directory}/") for directory in closed):
                 yield StoredObject(path=path, size=len(content), tag=tag)
 
     def read(self, path: str) -> bytes:

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from storage_consumer.storage.paths import sequence_of
 from storage_consumer.storage.streams import Directory
 
 OPEN_DATES = 2
@@ -43,7 +44,7 @@ class Closing:
     closed: frozenset[str]
     """Directories, with all below them."""
     after: dict[str, str]
-    """Directory → file name up to which its own files may be left out."""
+    """Sequence of files → the file name up to which they may be left out."""
     waiting: bool
     """Whether more can be left out once metadata's checkpoint has risen."""
 
@@ -68,8 +69,9 @@ def closing(
                 closed.add(folder)
             elif version in old and version >= checkpoint:
                 continue
-            elif mark := directory.mark(extension, fixed_width=version in old):
-                after[folder] = mark
+            else:
+                marks = directory.marks(extension, fixed_width=version in old)
+                after |= {sequence_of(f"{folder}/{mark}"): mark for mark in marks}
     waiting = _superseded(versions, max(versions, default=0)) != done or max(old, default=-1) >= checkpoint
     return Closing(closed=frozenset(closed), after=after, waiting=waiting)
 

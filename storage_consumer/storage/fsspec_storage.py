@@ -11,6 +11,7 @@ from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.local_storage import LocalStorage
+from storage_consumer.storage.paths import left_out, sequence_of
 from storage_consumer.storage.reader import Storage
 
 _CONNECT_TIMEOUT = 10
@@ -237,10 +238,9 @@ def _closed_above(path: str, closed: frozenset[str]) -> str:
 
 
 def _up_to_mark(path: str, after: Mapping[str, str]) -> str:
-    """The last path of its directory that may be left out, if `path` may be; else empty."""
-    folder, _, name = path.rpartition("/")
-    mark = after.get(folder, "")
-    return f"{folder}/{mark}" if folder and name <= mark else ""
+    """The last path of its sequence that may be left out, if `path` may be; else empty."""
+    folder, _, _ = path.rpartition("/")
+    return f"{folder}/{after[sequence_of(path)]}" if folder and left_out(path, after) else ""
 
 
 def _behind(directory: str) -> str:

@@ -19,6 +19,7 @@ from storage_consumer.storage.paths import (
     Ignored,
     SchemaPath,
     format_data_name,
+    left_out,
     parse_data_name,
     parse_other,
     place_directory,
@@ -81,7 +82,7 @@ class Inventory:
         self.closed: frozenset[str] = frozenset()
         """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
         self.after: dict[str, str] = {}
-        """Directory → file name up to which all files were found and none can come: likewise."""
+        """Sequence of files → the file name up to which all were found and none can come: likewise."""
 
     def __len__(self) -> int:
         """How many schema and data files are known."""
@@ -172,9 +173,7 @@ class Inventory:
 
     def _hidden(self, folder: str, path: str) -> bool:
         """Whether the latest listing that was not full could have left this file out."""
-        return path.rpartition("/")[2] <= self.after.get(folder, "") or not self.closed.isdisjoint(
-            _with_all_above(folder)
-        )
+        return left_out(path, self.after) or not self.closed.isdisjoint(_with_all_above(folder))
 
     def _place(self, look: _Look) -> None:
         """Place data files of directories that were not known, now that all schema files of the listing are."""
@@ -247,7 +246,7 @@ class Inventory:
             closed = frozenset[str]().union(*(judged.closed for judged in self._closings.values()))
             # A table called t/449 may lie below version 449 of a table t.
             self.closed = closed - self._above
-            self.after = {folder: mark for judged in self._closings.values() for folder, mark in judged.after.items()}
+            self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
 
     def _findings(self, look: _Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
         findings = Findings(

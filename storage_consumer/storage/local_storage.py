@@ -11,6 +11,7 @@ from pathlib import Path
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
+from storage_consumer.storage.paths import left_out
 
 
 class LocalStorage:
@@ -39,7 +40,7 @@ class LocalStorage:
         pending = [""]
         while pending:
             folder = pending.pop()
-            files, folders = self._scan(folder, after.get(folder, ""))
+            files, folders = self._scan(folder, after)
             yield from files
             names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
             pending.extend(path for path in names if path not in closed)
@@ -57,8 +58,8 @@ class LocalStorage:
         except OSError as error:
             raise self._translated(error, path) from error
 
-    def _scan(self, folder: str, after: str) -> tuple[list[StoredObject], list[str]]:
-        """Files of a folder whose name sorts above `after`, and the names of its folders."""
+    def _scan(self, folder: str, after: Mapping[str, str]) -> tuple[list[StoredObject], list[str]]:
+        """Files of a folder, except up to the names in `after`, and the names of its folders."""
         self.requests += 1
         files: list[StoredObject] = []
         folders: list[str] = []
@@ -67,7 +68,7 @@ class LocalStorage:
             for entry in self._entries(folder):
                 if entry.is_dir():
                     folders.append(entry.name)
-                elif entry.name > after and (found := _stored(entry, prefix)):
+                elif not left_out(prefix + entry.name, after) and (found := _stored(entry, prefix)):
                     files.append(found)
         except FileNotFoundError as error:
             if not folder:

@@ -198,6 +198,22 @@ def place_directory(
     )
 
 
+def sequence_of(path: str) -> str:
+    """What the numbers of a data file are counted in, as text: its directory, and its dispatcher where the name has one.
+
+    That is all of `path` up to the last underscore of the name, else the directory alone. For any other file it is nothing
+    that a data file has, unless that file lies beside data files.
+    """
+    folder, _, name = path.rpartition("/")
+    dispatcher, underscore, _ = name.rpartition("_")
+    return f"{folder}/{dispatcher}{underscore}" if underscore else folder
+
+
+def left_out(path: str, after: Mapping[str, str]) -> bool:
+    """Whether a listing may leave `path` out, given `after` as `Storage.listing` has it."""
+    return path.rpartition("/")[2] <= after.get(sequence_of(path), "")
+
+
 def format_schema_path(path: SchemaPath) -> str:
     """The text that `parse_path` reads."""
     if path.checksum is None:

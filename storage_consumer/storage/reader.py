@@ -31,8 +31,8 @@ class Storage(Protocol):
     def listing(self, closed: frozenset[str], after: dict[str, str]) -> Iterator[StoredObject]:
         """All objects below the root, in any order, except what the caller knows already.
 
-        `closed`: directories whose content need not be listed. `after`: directory → file name; files of that directory
-        itself whose name sorts at or below that one may be left out. An adapter may return more than asked for. Of one
+        `closed`: directories whose content need not be listed. `after`: sequence of files
+        (see `paths.sequence_of`) → file name; files of that sequence whose name sorts at or below that one may be left out. An adapter may return more than asked for. Of one
         table directory, ``meta`` is listed after the others: then the schema file of each data file shown is shown too.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 
 from storage_consumer.storage.paths import DataDirectory, DataName, format_data_name
@@ -127,21 +128,19 @@ class Directory:
         wider = (width for dispatcher, width in self.streams if dispatcher == name.dispatcher and width <= digits)
         return max(wider, default=name.width)
 
-    def mark(self, extension: str, *, fixed_width: bool) -> str:
-        """The name up to which the next listing may leave files out, or empty.
+    def marks(self, extension: str, *, fixed_width: bool) -> Iterator[str]:
+        """Of each sequence the name up to which the next listing may leave files out, if there is one.
 
-        Only where no file that TiCDC may still write can sort at or below it: not behind a missing number, not where numbers
-        have lost their leading zero, and not in a sequence padded to fewer digits than the most (after a change of
-        ``file-index-digit`` a wider one sorts lower), unless TiCDC had a `fixed_width` then. The sequences of dispatchers
-        sort behind all others.
+        Only where no file of the sequence that TiCDC may still write can sort at or below it: not behind a missing number, not
+        where numbers have lost their leading zero, and not where numbers are padded to fewer digits than the most (after a
+        change of ``file-index-digit`` a wider one sorts lower), unless TiCDC had a `fixed_width` then.
         """
         width = _LEAST_WIDTH if fixed_width else _FULL_WIDTH
-        plain = [key for key in self.streams if not key[0]]
-        if plain != [("", width)]:
-            return ""
-        number = min(self.streams[plain[0]].run() - _RELISTED, 10 ** (width - 1) - 1)
-        name = DataName(dispatcher="", number=number, width=width, extension=extension)
-        return format_data_name(name) if number > 0 else ""
+        widths = Counter(dispatcher for dispatcher, _ in self.streams)
+        for (dispatcher, known), stream in self.streams.items():
+            number = min(stream.run() - _RELISTED, 10 ** (width - 1) - 1)
+            if known == width and widths[dispatcher] == 1 and number > 0:
+                yield format_data_name(DataName(dispatcher=dispatcher, number=number, width=width, extension=extension))
 
     def sweep(self, generation: int) -> Iterator[tuple[str, int, int]]:
         """Forget the files that the full listing `generation` did not show; their dispatchers, numbers and widths."""

@@ -72,8 +72,9 @@ def test_hostile_table_names(rig: Rig, *, older: bool) -> None:
         (f"104/meta/schema_{V1}_0000000001.json", f"104/{V1}/2024-01-01/CDC%020d.csv"),
         (f"s/t/meta/schema_{V1}_0000000001.json", f"s/t/{V1}/2024/CDC%020d.csv"),
         (f"s/t/{V1}/schema.json", f"s/t/{V1}/113/2024-01/CDC%06d.csv"),
+        (f"s/t/meta/schema_{V1}_0000000001.json", f"s/t/{V1}/CDC_77_%020d.csv"),
     ],
-    ids=["plain", "table ids", "year or partition", "older layout"],
+    ids=["plain", "table ids", "year or partition", "older layout", "dispatchers"],
 )
 def test_what_a_listing_shows_follows_what_is_new(rig: Rig, schema_file: str, name: str) -> None:
     """While the files of an open directory grow ten times, a listing shows as many objects as before, in every layout."""

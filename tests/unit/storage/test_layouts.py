@@ -157,3 +157,36 @@ def test_dispatchers_and_widths_of_one_directory() -> None:
         ("34", 2, 20),
         ("", 1, 9),
     }
+
+
+def test_marks_of_dispatchers() -> None:
+    """Each dispatcher's files are left out up to shortly before its newest; a new dispatcher is found wherever it sorts."""
+    bucket = Bucket(None)
+    bucket.schema(V1)
+    folder = f"shop/t/{V1}"
+    for dispatcher in ("300", "500"):
+        for number in range(1, 101):
+            bucket.put(f"{folder}/CDC_{dispatcher}_{number:020d}.csv", b"rows")
+    bucket.look(full=True)
+    assert bucket.inventory.after == {
+        f"{folder}/CDC_{dispatcher}_": f"CDC_{dispatcher}_00000000000000000092.csv" for dispatcher in ("300", "500")
+    }
+    assert len(list(bucket.listing(bucket.inventory.closed, bucket.inventory.after))) == 17
+    new = [f"{folder}/CDC{middle}00000000000000000001.csv" for middle in ("", "_100_", "_400_", "_900_")]
+    for path in (*new, f"{folder}/CDC_300_00000000000000000101.csv"):
+        bucket.put(path, b"rows")
+    assert len(bucket.look().data_files) == 5
+
+
+@pytest.mark.parametrize("width", [6, 19])
+def test_no_marks_of_dispatchers_where_a_wider_name_could_sort_below(width: int) -> None:
+    """A dispatcher with fewer digits than the most, or with several widths, is listed in full."""
+    bucket = Bucket(None)
+    bucket.schema(V1)
+    for number in range(1, 51):
+        bucket.put(f"shop/t/{V1}/CDC_7_{number:0{width}d}.csv", b"rows")
+    bucket.look(full=True)
+    for number in range(51, 101):
+        bucket.put(f"shop/t/{V1}/CDC_7_{number:020d}.csv", b"rows")
+    assert len(bucket.look().data_files) == 50
+    assert bucket.inventory.after == {}
