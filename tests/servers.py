@@ -171,6 +171,7 @@ def mariadb(
             "--no-defaults",
             *as_root,
             f"--datadir={data}",
+            f"--tmpdir={home}",
             f"--socket={server.socket}",
             f"--pid-file={home / 'pid'}",
             f"--port={port}",
