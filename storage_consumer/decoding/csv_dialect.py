@@ -55,8 +55,8 @@ class Dialect:
         """How many fields stand before the handle key and the values."""
         timed = f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
         update = f"{self.delimiter}(?:true|false)" if options.output_old_value else ""
-        head = f"{self.quote}[IUD]{self.quote}{self.delimiter}"
-        self._row_start = head
+        head = self._row_start = f"{self.quote}[IUD]{self.quote}{self.delimiter}"
+        self.row_start = re.compile(head)
         self.head = re.compile(
             f"{head}({self.text}{self.delimiter}{self.text}){timed}{update}(?={self.delimiter}|{self.end()})"
         )

@@ -1,6 +1,7 @@
 """The header line that TiCDC writes at the beginning of each CSV file with ``output-field-header``.
 
-Its names are neither quoted nor escaped, and the handle key has none. Which columns the rows have, and in which order, is said
+Its names are neither quoted nor escaped, and the handle key has none. It may name columns that no row carries: hidden and
+virtual ones, or such as a column selector leaves out. Which columns the rows have, and in which order, is said
 only here; but it is said by the file's first row, whatever rows follow.
 """
 
@@ -40,18 +41,28 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
     if not text.startswith(mark):
         waits = not final and mark.startswith(text)
         return None if waits else Header(length=0, order=natural)
-    names = [column.name for column in layout.columns]
-    expected = delimiter.join([*_meta(dialect), *names]) + terminator
-    if text.startswith(expected):
-        return Header(length=len(expected), order=natural)
-    if not final and expected.startswith(text):
-        return None
+    for names in ([column.name for column in layout.columns], layout.listed):
+        expected = delimiter.join([*_meta(dialect), *names]) + terminator
+        if text.startswith(expected):
+            behind = len(expected) if terminator else _begin_of_row(text, len(expected), dialect, final=final)
+        else:
+            behind = None if not final and expected.startswith(text) else 0
+        if behind != 0:
+            return None if behind is None else Header(length=behind, order=natural)
     end = text.find(terminator) if terminator else -1
     if end < 0:
         unclear = "the header line does not name the table's columns in their order, and its end cannot be told"
         return Header(length=0, order=natural, problem=unclear) if final or not terminator else None
     order, problem = _by_name(text[:end].split(delimiter), dialect, layout)
     return Header(length=end + len(terminator), order=order or natural, problem=problem)
+
+
+def _begin_of_row(text: str, position: int, dialect: Dialect, *, final: bool) -> int | None:
+    """`position` if a row begins there or the file ends, else 0; None where more of the text is needed to say."""
+    if dialect.row_start.match(text, position) or (final and position == len(text)):
+        return position
+    longest = 2 * len(dialect.options.quote) + 1 + len(dialect.options.delimiter)
+    return 0 if final or len(text) - position >= longest else None
 
 
 def _meta(dialect: Dialect) -> list[str]:
@@ -72,9 +83,11 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
         return (), "the header line does not name the columns in their order, and a name holds the delimiter"
     if fields[: len(meta)] != meta:
         return (), f"the header line does not begin with {', '.join(meta)}"
-    found = [name.casefold() for name in fields[len(meta) :]]
     places = {name.casefold(): index for index, name in enumerate(names)}
-    unknown = [name for name in fields[len(meta) :] if name.casefold() not in places]
+    lacked = {name.casefold() for name in layout.listed} - places.keys()
+    given = [name for name in fields[len(meta) :] if name.casefold() not in lacked]
+    found = [name.casefold() for name in given]
+    unknown = [name for name in given if name.casefold() not in places]
     lacking = [name for name in names if name.casefold() not in found]
     twice = [name for name, count in Counter(found).items() if count > 1]
     for what, which in (("names the unknown column", unknown), ("lacks the column", lacking), ("names twice", twice)):

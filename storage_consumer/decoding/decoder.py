@@ -35,6 +35,8 @@ class RowLayout:
     """Hidden, virtual generated and unselected columns left out; stored generated ones are in."""
     unselected: frozenset[str] = frozenset()
     """Casefolded names of the columns that a column selector keeps out of the rows."""
+    listed: tuple[str, ...] = ()
+    """Names of all columns of the schema file, in order: a CSV header line may name those too that rows lack."""
     zone: str = ""
     """Zone whose TIMESTAMP texts become UTC while they are decoded; empty: they stay as they are."""
 

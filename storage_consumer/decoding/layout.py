@@ -36,6 +36,7 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
         table=definition.name,
         columns=columns,
         unselected=frozenset(name.casefold() for name in lacking),
+        listed=tuple(column.name for column in definition.columns),
         zone=converted_zone(upstream.time_zone),
     )
 

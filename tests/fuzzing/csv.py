@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,7 +80,8 @@ def check(data: bytes) -> str:
             assert old is None or len(old) == len(kinds)
             assert not options.include_commit_ts or window.low < ts <= window.high
     except UndecodableRow as error:
-        return about + refused(error, f"{PATH}: row {tally.rows} at byte ")[:40]
+        kind = re.match("refused: …(, commit ts …)?: [a-z ,]*", refused(error, f"{PATH}: row {tally.rows} at byte "))
+        return about + (kind[0] if kind else "refused")
     return f"{about}{min(kept, 9)} changes of {min(tally.rows, 9)} rows"
 
 

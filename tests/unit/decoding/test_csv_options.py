@@ -247,6 +247,19 @@ def test_header(size: int, given: bool, terminator: str) -> None:  # noqa: FBT00
     ]
 
 
+@SIZES
+@pytest.mark.parametrize("terminator", ["\r\n", ""])
+@pytest.mark.parametrize("names", ["v,1,c0,c1,_V$_x", "c0,c1,_V$_x", "c0,c1"])
+def test_header_that_names_columns_without_values(names: str, terminator: str, size: int) -> None:
+    """A header line may name hidden and virtual columns, which no row carries, whatever is in their names."""
+    options = replace(OPTIONS, terminator=terminator)
+    listed = replace(
+        layout("INT", "TEXT"), listed=tuple(["v,1", "c0", "c1", "_V$_x"] if "v" in names else names.split(","))
+    )
+    data = f"{HEAD},{names}{terminator}" + row("1", '"a"', end=terminator)
+    assert decoded(CsvDecoder(options), data, listed, size=size) == [(1, TS, INSERT, ("1", "a"), None)]
+
+
 def test_header_in_another_order() -> None:
     """The columns are taken by the names in the header line, and errors name them rightly."""
     data = f"{HEAD},c1,C0\r\n" + row('"a"', "1")
