@@ -10,6 +10,7 @@ from typing import Any
 from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, RowChange, Values
 from storage_consumer.decoding.wire import LineEncoder
 from storage_consumer.errors import NotReplicable
+from storage_consumer.limits import check
 from storage_consumer.ordering import (
     Key,
     bucket_function,
@@ -52,6 +53,7 @@ class Buffer:
         self._key = key_function(work.key, version.key) if version.key else None
         self._places = version.key
         self._unique = version.unique
+        self._limits = version.limits
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
         self._states: dict[Key, tuple[int, int, Any]] = {}
@@ -59,9 +61,11 @@ class Buffer:
         self.rows = 0
 
     def add(self, change: RowChange, rank: int) -> None:
-        """Take one row change. Raises `NotReplicable` for one that does not say which row it takes the place of."""
+        """Take one row change. Raises `NotReplicable` or `ValueError` for one that can't be applied as it is."""
         number, commit_ts, operation, values, old = change
         self.rows += 1
+        if self._limits and operation > DELETE:
+            check(values, self._limits)
         if self._key is None:
             self._add_event(number, commit_ts, operation, values, old, rank)
             return

@@ -16,6 +16,7 @@ from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.layout import row_layout
 from storage_consumer.decoding.values import WireKind, wire_kind
 from storage_consumer.errors import NotReplicable
+from storage_consumer.limits import Limit
 from storage_consumer.model import DataFile, TableColumn, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.planning.steps import RowStep
 
@@ -36,6 +37,12 @@ class TargetColumn:
     """Trailing spaces do not count in comparisons."""
     collation: str = ""
     """Name of the collation; empty where the type has none."""
+    digits: int | None = None
+    """Digits after the point, or of fractions of a second; None where the type has none."""
+    length: int | None = None
+    """Longest value in characters (bytes for binary types); None where the type has none."""
+    column_type: str = ""
+    """The type as the server writes it out: ``enum('a','b')``."""
 
     @property
     def beyond_bmp(self) -> bool:
@@ -127,6 +134,8 @@ class VersionWork:
     """Per key column its place in the layout."""
     unique: tuple[tuple[int, ...], ...] = ()
     """For a keyless table: per unique key that may hold NULL the places of its columns in the layout."""
+    limits: tuple[Limit, ...] = ()
+    """What the target would not keep of values that these rows may hold."""
     misfit: str = ""
     """Why its rows do not fit the target's table as it is now; empty if they do. No row in the window may be of it then."""
 

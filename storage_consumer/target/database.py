@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pymysql.err
@@ -106,13 +107,15 @@ class TargetDatabase:
         names = [part for name in wanted for part in (name.schema, name.table)]
         where = f"(table_schema, table_name) IN ({pairs})"
         columns: dict[tuple[str, str], list[TargetColumn]] = defaultdict(list)
-        for schema, table, *facts in self._rows(
-            "SELECT table_schema, table_name, column_name, data_type, is_nullable, extra, collation_name, "
+        for schema, table, scale, fraction, length, column_type, *facts in self._rows(
+            "SELECT table_schema, table_name, numeric_scale, datetime_precision, character_maximum_length, "
+            "column_type, column_name, data_type, is_nullable, extra, collation_name, "
             f"generation_expression <> '' FROM information_schema.columns WHERE {where} "
             "ORDER BY table_schema, table_name, ordinal_position",
             names,
         ):
-            columns[schema, table].append(self._column(*facts))
+            sizes = {"digits": fraction if scale is None else scale, "length": length}
+            columns[schema, table].append(replace(self._column(*facts), column_type=_text(column_type), **sizes))
         keys = self._unique_keys(where, names)
         return {
             TableName(schema=schema, table=table).folded(): TargetTable(
