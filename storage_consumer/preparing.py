@@ -13,13 +13,13 @@ from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import Target
 
 
-def in_order(group: Sequence[DdlStep], target: Target) -> tuple[DdlStep, ...]:
+def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
     """The statements of one version in the order that they can run in, with renames put in that no file holds."""
     pairs = [pair for step in group if (pair := renamed(step.definition)) is not None]
     if len(pairs) <= 1:
         return tuple(group)
     spelled = target.existing(name for pair in pairs for name in pair)
-    return in_running_order(group, frozenset(spelled))
+    return in_running_order(group, frozenset(spelled), manager.started)
 
 
 def with_target_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:

@@ -93,7 +93,7 @@ class Round:
                 self._write_rows(wave.rows)
             elif wave.ddls:
                 parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
-            for step in (step for group in wave.ddls for step in in_order(group, parts.target)):
+            for step in (step for group in wave.ddls for step in in_order(group, parts.manager, parts.target)):
                 self._run_ddl(step)
                 if self.ended_early:
                     break

@@ -19,7 +19,7 @@ from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import ServerFacts, TableProgress
 from storage_consumer.storage.reader import Storage
 from storage_consumer.summary import Progress
-from storage_consumer.target.journal import DONE, SKIPPED, JournalEntry
+from storage_consumer.target.journal import DONE, SKIPPED, STARTED, JournalEntry
 from storage_consumer.work import FileWork, JobSpec, TableWork, TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
@@ -97,6 +97,7 @@ class MemoryState:
             dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == "dropped"),
             done=dict(records.streams),
             journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
+            started=frozenset(i for i, entry in records.journal.items() if entry.state == STARTED),
         )
         return restart, records.storage_checkpoint
 

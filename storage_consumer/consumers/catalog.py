@@ -36,6 +36,8 @@ class Restart:
     """Stream → how far it is finished."""
     journalled: frozenset[tuple[str, int, int]] = frozenset()
     """Identities of the DDL that are done, or skipped by decision."""
+    started: frozenset[tuple[str, int, int]] = frozenset()
+    """Identities of the DDL that were sent to the target and may have taken effect."""
 
 
 class Catalog:
@@ -141,6 +143,8 @@ class Catalog:
 
     def _halt_late(self, table: TableConsumer, what: str, also: str = "") -> None:
         """Stop a table some of whose rows could not be told to be its own in time."""
+        if table.late:
+            return
         table.state, table.late = HALTED, True
         table.error = (
             f"{what} turned out to be of this table after later rows of it had been applied: their schema file was not there, or "

@@ -26,6 +26,8 @@ class ConsumerManager:
         self._gap_timeout = gap_timeout
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)
+        self.started = restart.started
+        """Identities of the DDL that an earlier run was interrupted in."""
         self._dispatched = False
         self._rewound: dict[str, Finished] = {}
         self._created_schemas: dict[str, int] = {}
@@ -56,7 +58,10 @@ class ConsumerManager:
         for definition in taken:
             table_dir = table_dirs[definition.path]
             self._catalog.define(table_dir, definition)
-            self._enlist(table_dir, self._catalog.table(subject(definition)), definition)
+            table = self._catalog.table(subject(definition))
+            if definition.is_ddl:
+                table.statements[definition.version] = definition.ddl_type
+            self._enlist(table_dir, table, definition)
             if definition.ddl_type == CREATE_SCHEMA:
                 name = definition.name.folded().schema
                 self._created_schemas[name] = min(

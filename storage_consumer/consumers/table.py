@@ -26,6 +26,8 @@ class TableConsumer:
         self.name = name
         self.checkpoint = checkpoint
         self.versions: dict[VersionKey, TableVersionConsumer] = {}
+        self.statements: dict[int, int] = {}
+        """Version → action code of the statements that lead to this table, wherever their schema files lie."""
         self.state = RUNNING
         self.error = ""
         self.dropped = False
@@ -76,20 +78,18 @@ class TableConsumer:
 
         It is not where a statement of the same version leads to the table.
         """
-        last = self.structure_at(definition.version, before_structures=True)
-        return last is None or last.ddl_type in (DROP_TABLE, DROP_SCHEMA)
+        known = [
+            (n, v.structure.ddl_type) for (n, _), v in self.versions.items() if v.structure and n < definition.version
+        ]
+        known += [(n, kind) for n, kind in self.statements.items() if n <= definition.version]
+        return max(known, default=(0, DROP_TABLE))[1] in (DROP_TABLE, DROP_SCHEMA)
 
-    def structure_at(self, version: int, *, before_structures: bool = False) -> TableDefinition | None:
-        """The newest structure that is not after `version`; of several the one with a statement.
-
-        `before_structures`: leave out those of `version` itself that have no statement.
-        """
+    def structure_at(self, version: int) -> TableDefinition | None:
+        """The newest structure that is not after `version`; of several the one with a statement."""
         last: tuple[int, bool, TableDefinition] | None = None
         for (number, _), consumer in self.versions.items():
             found = consumer.structure
-            if found is None or number > version or (before_structures and number == version and not found.is_ddl):
-                continue
-            if last is None or (number, found.is_ddl) > last[:2]:
+            if found is not None and number <= version and (last is None or (number, found.is_ddl) > last[:2]):
                 last = (number, found.is_ddl, found)
         return None if last is None else last[2]
 
@@ -124,6 +124,7 @@ class TableConsumer:
             definitions=definitions,
             files=tuple(files),
             dropped=self.dropped,
+            out_of_turn=next(filter(None, (v.out_of_turn for v in self.versions.values())), ""),
         )
 
     def _in_force(self, target: int, definitions: Mapping[VersionKey, TableDefinition]) -> TableDefinition:

@@ -75,10 +75,15 @@ def is_astray(definition: TableDefinition) -> bool:
 # the order in which they run
 
 
-def in_running_order(group: Sequence[DdlStep], existing: AbstractSet[TableName]) -> tuple[DdlStep, ...]:
+def in_running_order(
+    group: Sequence[DdlStep],
+    existing: AbstractSet[TableName],
+    started: AbstractSet[tuple[str, int, int]] = frozenset(),
+) -> tuple[DdlStep, ...]:
     """The statements of one version so that each rename finds its table and a free name, with those put in that were lost.
 
-    `existing`: folded names of the tables that the target has right before. Other statements keep their order, before the
+    `existing`: folded names of the tables that the target has right before. `started`: identities of statements that an earlier
+    run was interrupted in; such a rename goes first again, and whether it took effect makes no difference here. Other statements keep their order, before the
     renames. Renames that cannot run whatever is put in stay in the order they came in, for the target to refuse.
     """
     waiting = [(step, pair) for step in group if (pair := renamed(step.definition)) is not None]
@@ -86,7 +91,9 @@ def in_running_order(group: Sequence[DdlStep], existing: AbstractSet[TableName])
     there = set(existing)
     inferred = 0
     while waiting:
-        ready = next((w for w in waiting if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])), None)
+        ready = next((w for w in waiting if w[0].identity in started), None) or next(
+            (w for w in waiting if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])), None
+        )
         if ready is None:
             lost = lost_rename([pair for _, pair in waiting], there) if inferred < len(group) else None
             if lost is None:

@@ -161,9 +161,12 @@ class StateStore:
             progress = connection.execute(select(tables.tables)).all()
             files = connection.execute(select(tables.files)).all()
             journal = connection.execute(
-                select(tables.journal.c.table_dir, tables.journal.c.version, tables.journal.c.checksum).where(
-                    tables.journal.c.state.in_((DONE, SKIPPED))
-                )
+                select(
+                    tables.journal.c.table_dir,
+                    tables.journal.c.version,
+                    tables.journal.c.checksum,
+                    tables.journal.c.state,
+                ).where(tables.journal.c.state.in_((DONE, SKIPPED, STARTED)))
             ).all()
         restart = Restart(
             checkpoint=feed.checkpoint,
@@ -172,7 +175,8 @@ class StateStore:
             dropped=frozenset(row.table_key for row in progress if row.state == "dropped"),
             lost=frozenset(row.table_key for row in progress if row.state == LOST),
             done={row.stream: Finished(upto=row.done_upto, tag=row.tag) for row in files},
-            journalled=frozenset((row.table_dir, row.version, row.checksum) for row in journal),
+            journalled=frozenset((r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),
+            started=frozenset((r.table_dir, r.version, r.checksum) for r in journal if r.state == STARTED),
         )
         return restart, feed.storage_checkpoint
 

@@ -123,6 +123,15 @@ def test_where_the_old_name_is(query: str, anywhere: bool) -> None:  # noqa: FBT
     assert found.from_anywhere is anywhere
 
 
+def test_interrupted_rename() -> None:
+    """A rename that was sent before goes first, whether or not the tables show that it took effect."""
+    group = renames(("s/c", "s/y"), ("s/y", "s/x"))
+    for existing in (("s/x", "s/c"), ("s/y", "s/c")):
+        there = frozenset(named(table) for table in existing)
+        order = in_running_order(group, there, frozenset([group[1].identity]))
+        assert [s.table_dir for s in order] == ["s/x", "s/y"]
+
+
 def test_other_statements_keep_their_order() -> None:
     """What is no rename runs first, in the order it came in."""
     group = [step("s/n", 5, "CREATE TABLE `n` (`i` INT)", CREATE), *renames(("s/a", "s/b")), step("s/m", 5)]
