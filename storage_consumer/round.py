@@ -12,6 +12,7 @@ from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import HALTED, LOST, TableConsumer
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, TableError
+from storage_consumer.fitting import table_work, unread_work
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
@@ -22,7 +23,7 @@ from storage_consumer.reports import file_works, told
 from storage_consumer.storage.reader import Poll, StorageReader
 from storage_consumer.summary import Progress, RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
-from storage_consumer.work import JobSpec, TableWork, TargetTable, table_work, unread_work
+from storage_consumer.work import JobSpec, TableWork, TargetTable
 
 _log = Log("round")
 BUCKET_BYTES = {"csv": 24 << 20, "canal-json": 96 << 20}

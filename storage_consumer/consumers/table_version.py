@@ -61,6 +61,12 @@ class FileStream:
             if self._not_before.get(path, 0) <= high:
                 yield file
 
+    @property
+    def out_of_turn(self) -> str:
+        """A pending file's path behind which later ones of the sequence are finished; empty if there is none."""
+        last = max(self._done, default=0)
+        return next((path for path, file in self.pending.items() if file.number < last), "")
+
     def finish(self, file: DataFile) -> None:
         """All rows of the file are applied."""
         current = self.pending.get(file.stored.path)
@@ -133,6 +139,11 @@ class TableVersionConsumer:
     def readable(self, high: int) -> list[DataFile]:
         """Files that may hold rows with commit ts <= `high` (inclusive), in sequence order."""
         return sorted((f for s in self.streams.values() for f in s.readable(high)), key=lambda file: file.order)
+
+    @property
+    def out_of_turn(self) -> str:
+        """See `FileStream.out_of_turn`."""
+        return next(filter(None, (stream.out_of_turn for stream in self.streams.values())), "")
 
     @property
     def pending(self) -> int:

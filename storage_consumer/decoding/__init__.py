@@ -12,4 +12,5 @@ def decoder_for(upstream: Upstream) -> Decoder:
     """The decoder for a bucket's protocol and options."""
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
-    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=upstream.allow_missing_commit_ts)
+    untimed = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
+    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=untimed)

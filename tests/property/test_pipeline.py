@@ -17,12 +17,13 @@ from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
+from storage_consumer.fitting import table_work
 from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.reports import file_works
 from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import TableWork, TargetColumn, TargetTable, UniqueKey, table_work
+from storage_consumer.work import TableWork, TargetColumn, TargetTable, UniqueKey
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decoding.encoders import OPTIONS, column
 
@@ -76,7 +77,9 @@ class Cluster:
 
     def run(self, step: RowStep) -> list[FileReport]:
         """Apply the step; the reports of its files."""
-        upstream = Upstream(scheme="file", root="/bucket", protocol=self.protocol)
+        upstream = Upstream(
+            scheme="file", root="/bucket", protocol=self.protocol, csv=OPTIONS, enable_tidb_extension=True
+        )
         work = table_work(self.rng.randrange(3), step, target(self.shape), upstream)
         tables, partitions = {work.index: work}, self.rng.randint(1, 4)
         shuffled = self._shuffle(self._read(step, tables, partitions), partitions)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import ColumnSelector, Upstream
+from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import NotReplicable
+from storage_consumer.fitting import table_work, unread_work
 from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.work import (
@@ -20,8 +21,6 @@ from storage_consumer.work import (
     TargetColumn,
     TargetTable,
     UniqueKey,
-    table_work,
-    unread_work,
 )
 from tests.unit.building import data_file, definition
 
@@ -65,8 +64,9 @@ def step(*definitions: TableDefinition, low: int = 100, high: int = 200) -> RowS
 
 
 def upstream(protocol: str = "csv", **settings: Any) -> Upstream:
-    """A bucket of this protocol."""
-    return Upstream(scheme="file", root="/bucket", protocol=protocol, **settings)  # type: ignore[arg-type] # one of the two
+    """A bucket of this protocol, with commit ts."""
+    timed: dict[str, Any] = {"csv": CsvOptions(include_commit_ts=True), "enable_tidb_extension": True}
+    return Upstream(scheme="file", root="/bucket", protocol=protocol, **(timed | settings))  # type: ignore[arg-type] # one of the two
 
 
 def work(target: TargetTable, *definitions: TableDefinition, low: int = 100) -> TableWork:
@@ -203,7 +203,12 @@ def test_low_borders() -> None:
     made = work(
         target, source(pk, version=90, query=""), source(pk), source(pk, version=150), source(pk, version=160, query="")
     )
-    assert {version: part.low for (version, _), part in made.versions.items()} == {90: 100, 100: 100, 150: 150, 160: 100}
+    assert {version: part.low for (version, _), part in made.versions.items()} == {
+        90: 100,
+        100: 100,
+        150: 150,
+        160: 100,
+    }
 
 
 def test_reordered_columns() -> None:
@@ -254,3 +259,31 @@ def test_unselected_columns_may_be_the_target_s_alone() -> None:
     more = table(there("id"), there("secret"), there("v"), there("other"), keys=(unique("id"),))
     with pytest.raises(NotReplicable, match="columns that the rows do not carry: other"):
         table_work(0, rows, more, selecting)
+
+
+UNTIMED_CSV = upstream(csv=CsvOptions(), allow_missing_commit_ts=True)
+UNTIMED_JSON = upstream("canal-json", enable_tidb_extension=False, allow_missing_commit_ts=True)
+KEYED = table(there("id"), keys=(unique("id"),))
+
+
+@pytest.mark.parametrize("settings", [UNTIMED_CSV, UNTIMED_JSON], ids=["csv", "canal-json"])
+def test_rows_without_commit_ts(settings: Upstream) -> None:
+    """A table with a key is written by the place of its rows in the files; one without a key halts, naming TiCDC's option."""
+    assert not table_work(0, step(source(col("id", pk=True))), KEYED, settings).timed
+    option = "include-commit-ts" if settings.protocol == "csv" else "enable-tidb-extension"
+    with pytest.raises(NotReplicable, match=option):
+        table_work(0, step(source(col("id"))), table(there("id", nullable=True)), settings)
+
+
+def test_files_whose_order_nothing_tells() -> None:
+    """CSV without commit ts halts where files come from several dispatchers, or behind later ones; canal-json has a clock."""
+    several = replace(
+        step(source(col("id", pk=True))),
+        files=tuple(data_file("s/t", 100, 1, dispatcher=dispatcher) for dispatcher in ("1", "2")),
+    )
+    late = replace(step(source(col("id", pk=True))), out_of_turn="s/t/100/CDC000001.csv")
+    for rows, words in ((several, "several dispatchers"), (late, "s/t/100/CDC000001.csv")):
+        with pytest.raises(NotReplicable, match=words):
+            table_work(0, rows, KEYED, UNTIMED_CSV)
+        assert table_work(0, rows, KEYED, UNTIMED_JSON).key
+        assert table_work(0, rows, KEYED, upstream()).key

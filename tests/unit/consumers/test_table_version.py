@@ -38,6 +38,17 @@ def test_readable_is_inclusive(stream: FileStream) -> None:
     assert [[f.number for f in stream.readable(high)] for high in (19, 20)] == [[1, 3], [1, 2, 3]]
 
 
+def test_out_of_turn(stream: FileStream) -> None:
+    """A file that changes after later ones were finished is out of turn, the last finished one is not."""
+    for file in (ONE, TWO, THREE):
+        stream.finish(file)
+    stream.offer(changed(THREE, "2"), again=True)
+    assert not stream.out_of_turn
+    stream.finish(changed(THREE, "2"))
+    stream.offer(changed(ONE, "2"), again=True)
+    assert stream.out_of_turn == ONE.stored.path
+
+
 def test_changed_while_read(stream: FileStream) -> None:
     """A file whose content changed while it was read stays to be read."""
     stream.offer(changed(ONE, "2"), again=True)
