@@ -41,7 +41,7 @@ CONTRADICTS_DATE = "contradicts date-separator"
 CONTRADICTS_PARTITION = "contradicts enable-partition-separator"
 
 _SCHEMA = re.compile(r"(?:(.+)/)?meta/schema_(0|[1-9][0-9]{0,19})_([0-9]{10})\.json", re.DOTALL)
-_OLD_SCHEMA = re.compile(r"(.+/.+)/(0|[1-9][0-9]{0,19})/schema\.json", re.DOTALL)
+_OLD_SCHEMA = re.compile(r"(.+)/(0|[1-9][0-9]{0,19})/schema\.json", re.DOTALL)
 _INDEX = re.compile(r"CDC(?:_[0-9]+)?\.index")
 _DATA = re.compile(r"CDC(?:_([0-9]+)_)?([0-9]{1,20})\.(csv|json)")
 _TMP = re.compile(r".+\.tmp(?:\.[^/]*)?", re.DOTALL)
@@ -145,7 +145,7 @@ def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
         return Ignored(reason=TMP)
     if match := _SCHEMA.fullmatch(path):
         table_dir, version, checksum = match[1], int(match[2]), int(match[3])
-    elif match := _OLD_SCHEMA.fullmatch(path):
+    elif (match := _OLD_SCHEMA.fullmatch(path)) and "/" in match[1]:
         table_dir, version, checksum = match[1], int(match[2]), None
     else:
         return Ignored(reason=UNKNOWN)

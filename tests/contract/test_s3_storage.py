@@ -119,6 +119,20 @@ def test_calls_follow_what_is_above_the_mark(bucket: S3Rig) -> None:
 
 
 @pytest.mark.server
+def test_schema_called_metadata(bucket: S3Rig) -> None:
+    """The checkpoint's object and the keys of a schema called metadata lie side by side."""
+    bucket.put("metadata", b"{}")
+    bucket.put(f"metadata/metadata/meta/schema_{V1}_0000000001.json", b"{}")
+    bucket.put(f"metadata/metadata/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
+    inventory = Inventory(None, partition_separator=None, extension="csv")
+    found = inventory.observe(bucket.storage.listing(frozenset(), {}), full=True, checkpoint=V1)
+    assert bucket.storage.read("metadata") == b"{}"
+    assert [file.table_dir for file in found.schema_files] == ["metadata/metadata"]
+    assert [file.table_dir for file in found.data_files] == ["metadata/metadata"]
+    assert found.ignored == {}
+
+
+@pytest.mark.server
 def test_skipping_shows_what_lies_between(bucket: S3Rig) -> None:
     """A directory that is new between two closed ones is found, however small the pages."""
     for day in ("01", "02", "04", "05"):
