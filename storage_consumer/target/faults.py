@@ -6,8 +6,8 @@ import pymysql.err
 
 from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
 
-CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8022, 8028, 9005, 9007))
-"""Lock wait timeout, deadlock, write conflict, and TiDB's ways to say so: the whole transaction is played again."""
+CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 9004, 9005, 9006, 9007))
+"""Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's ways to say so: play it again."""
 _CONNECTION = frozenset(
     (
         *(0, 1040, 1047, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 1969),

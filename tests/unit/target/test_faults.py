@@ -1,0 +1,54 @@
+"""What a server's error number means: play it again, wait, or stop the table."""
+
+from __future__ import annotations
+
+import pymysql.err
+import pytest
+
+from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
+from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal, translated
+
+
+@pytest.mark.parametrize("number", [1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 9004, 9005, 9006, 9007])
+def test_conflicts(number: int) -> None:
+    """Deadlocks, lock waits, and TiDB's write conflicts and schema changes are no fault of a row: they pass."""
+    fault = pymysql.err.OperationalError(number, "text")
+    assert is_conflict(fault)
+    assert not is_refusal(fault)
+    assert isinstance(translated(fault, "writing"), TargetUnavailable)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pymysql.err.OperationalError(2013, "lost"), pymysql.err.InterfaceError(0, ""), OSError("reset"), EOFError()],
+)
+def test_losses(fault: Exception) -> None:
+    """After a loss nobody knows what became of a commit."""
+    assert is_connection_loss(fault)
+    assert not is_conflict(fault)
+    assert isinstance(translated(fault, "writing"), TargetUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "hint"),
+    [
+        (1290, TargetUnavailable, "read-only"),
+        (1114, TargetUnavailable, "full"),
+        (1045, ConfigError, "password"),
+        (1406, RowRefused, "error 1406: text"),
+        (8025, RowRefused, "error 8025: text"),
+    ],
+)
+def test_other_numbers(number: int, kind: type[StorageConsumerError], hint: str) -> None:
+    """A server that cannot write, a login that is wrong, and a value that does not fit (or a row too large for TiDB) differ."""
+    error = translated(pymysql.err.OperationalError(number, "text"), "writing s.t")
+    assert type(error) is kind
+    assert str(error).startswith("writing s.t: ")
+    assert hint in str(error)
+
+
+def test_what_is_said() -> None:
+    """A server's number and text are kept; other faults say their class."""
+    assert described(pymysql.err.DataError(1406, "Data too long")) == "error 1406: Data too long"
+    assert described(OSError("reset")) == "OSError: reset"
+    assert described(ValueError("NULL in the key")) == "NULL in the key"
