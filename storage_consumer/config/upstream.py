@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storage_consumer.config import parsers
+from storage_consumer.config import parsers, stores
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
@@ -14,6 +14,8 @@ from storage_consumer.errors import ConfigError
 
 FORMAT_KEYWORDS: tuple[str, ...] = ("protocol", *CSV_OPTIONS, "enable_tidb_extension")
 """The options without which data files cannot be read."""
+_SHOWN_BY_PATHS = ("date_separator", "enable_partition_separator", "tz")
+"""Options of which nobody has to tell the first two, since each path does, and the last only where there are TIMESTAMPs."""
 DEFAULT_OF_TICDC = "TiCDC's default"
 
 
@@ -30,11 +32,12 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
             if not given[keyword].origin:
                 given[keyword] = Given(value=given[keyword].value, origin=silent.origin)
     upstream = Upstream(
-        scheme="file" if uri.scheme == "file" else "s3",
-        root=uri.path if uri.scheme == "file" else f"{uri.host}{uri.path}",
-        endpoint=uri.parameters.get("endpoint", "").rstrip("/"),
+        scheme=(store := stores.SCHEMES[uri.scheme]),
+        root=uri.path if store == "file" else f"{uri.host}{uri.path}",
+        endpoint=stores.endpoint(store, uri.parameters),
         region=uri.parameters.get("region", ""),
-        force_path_style=_flag(uri, "force-path-style", default=True),
+        force_path_style=_flag(uri, "force-path-style", default=stores.path_style(uri.parameters)),
+        account_name=uri.parameters.get("account-name", ""),
         protocol=given["protocol"].value,
         terminator=given["terminator"].value,
         csv=CsvOptions(**{field: given[keyword].value for keyword, field in CSV_OPTIONS.items()}),
@@ -46,6 +49,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         time_zone=time_zone,
         allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
     )
+    given |= {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in _SHOWN_BY_PATHS}
     told = {keyword: found.origin for keyword, found in given.items() if found.origin}
     if not untold(upstream, told):
         require_commit_ts(upstream)

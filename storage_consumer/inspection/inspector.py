@@ -122,7 +122,7 @@ class _Look:
         if keyword not in self.told:
             return self._setting(keyword, "not decidable", None, verdict.reason)
         known = getattr(self.upstream.csv, name)
-        if not shown or known in shown:
+        if not shown or known in shown or shown == {""}:
             return self._told_or(keyword, "told", "")
         values = " or ".join(repr(value) for value in sorted(shown, key=repr))
         return self._setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
