@@ -120,9 +120,8 @@ class Shape:
             following: Counter[int] = Counter()
             for start, ways in starts.items():
                 first = dialect.field_end(text, start)
-                for end in range(first, min(first + len(delimiter), len(text))):
-                    if text.startswith(delimiter, end) and field.fullmatch(text[start:end]):
-                        following[end + len(delimiter)] += ways
+                ends = (end for end in range(first, first + len(delimiter)) if text.startswith(delimiter, end))
+                following.update({end + len(delimiter): ways for end in ends if field.fullmatch(text[start:end])})
             starts = following
         return sum(ways for start, ways in starts.items() if fields[-1].fullmatch(text[start:]))
 
