@@ -11,10 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tests.property import csv_files
+from tests.property import canal_files, csv_files
 from tests.property.cases import Case
 
-PROTOCOLS: dict[str, Callable[[random.Random, int], Case]] = {"csv": csv_files.case}
+PROTOCOLS: dict[str, Callable[[random.Random, int], Case]] = {
+    "canal-json": canal_files.case,
+    "csv": csv_files.case,
+}
 """Protocol → one random file of about so many rows."""
 _LARGEST_FILE = 1000
 

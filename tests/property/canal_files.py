@@ -1,0 +1,116 @@
+"""Random canal-json files under random options, and what reading them must give."""
+
+from __future__ import annotations
+
+import random
+import string
+
+from storage_consumer.decoding.canal_json import CanalJsonDecoder
+from storage_consumer.decoding.decoder import (
+    DELETE,
+    INSERT,
+    PARTIAL_DELETE,
+    UPDATE,
+    RowChange,
+    RowLayout,
+    Tally,
+    Values,
+)
+from storage_consumer.errors import UndecodableRow
+from storage_consumer.model import TableColumn, TableName, Window
+from tests.property.canal_encoding import Change, Options, Source, Value
+from tests.property.cases import Case
+from tests.property.csv_files import KINDS, MEMBERS, SPECIALS, TS
+
+TERMINATORS = ("\r\n", "\r\n", "\r\n", "\n", "", "|", "\r", "\n\n", "}", '"', "EOL", "§")
+_ELEMENTS = MEMBERS[:-1]
+
+
+def case(chance: random.Random, rows: int) -> Case:
+    """A file of `rows` rows: what was read of it, and what must be."""
+    source = _source(chance)
+    specials = [*SPECIALS, source.options.terminator, '"}]}', "<&>", "\u2028", "\x7f", "\x80", "ÿ"]
+    changes = [_change(chance, source, TS + number, specials) for number in range(rows)]
+    data = "".join(source.line(change, chance) for change in changes).encode()
+    layout = RowLayout(table=source.table, columns=source.columns)
+    size = chance.choice((1, 2, 7, 100, 1 << 20)) if len(data) < 3000 else chance.choice((997, 1 << 16, 1 << 20))
+    blocks = (data[start : start + size] for start in range(0, len(data), size))
+    decoder = CanalJsonDecoder(
+        source.options.terminator, allow_missing_commit_ts=not source.options.tidb_extension or chance.random() < 0.2
+    )
+    expected = [_expected(source, number, change) for number, change in enumerate(changes, 1)]
+    found: list[RowChange] | str
+    try:
+        found = list(decoder.rows(blocks, layout, Window(low=0, high=2**64), Tally(), "CDC1.json"))
+    except UndecodableRow as error:
+        found = str(error)
+    return Case(rows=rows, what=f"{source}, blocks of {size} bytes: {data[:4000]!r}", found=found, expected=expected)
+
+
+def _expected(source: Source, number: int, change: Change) -> RowChange:
+    ts = change.ts if source.options.tidb_extension else change.ts >> 18 << 18
+    old, new = _wire(source, change.old), _wire(source, change.new)
+    if new is None:
+        assert old is not None
+        if not source.options.delete_only_handle_key or len(source.key) == len(source.columns):
+            return number, ts, DELETE, old, None
+        return number, ts, PARTIAL_DELETE, tuple(v if p in source.key else None for p, v in enumerate(old)), None
+    return number, ts, INSERT if old is None else UPDATE, new, old
+
+
+def _wire(source: Source, values: tuple[Value, ...] | None) -> Values | None:
+    """What the writer must get: bytes in hexadecimal digits, year zero in four digits, all else as it is written."""
+    if values is None:
+        return None
+    wire: list[str | None] = []
+    for column, value in zip(source.columns, values, strict=True):
+        if isinstance(value, bytes):
+            wire.append("".join(f"{byte:02X}" for byte in value))
+        else:
+            wire.append("0000" if column.type == "YEAR" and value == 0 else source.text(column, value))
+    return tuple(wire)
+
+
+def _change(chance: random.Random, source: Source, ts: int, specials: list[str]) -> Change:
+    old, new = _values(chance, source, specials), _values(chance, source, specials)
+    if chance.random() < 0.5:  # an update that leaves some columns as they were
+        new = tuple(before if chance.random() < 0.6 else after for before, after in zip(old, new, strict=True))
+    has_old, has_new = chance.choice(((False, True), (True, True), (True, False)))
+    return Change(ts=ts, old=old if has_old else None, new=new if has_new else None)
+
+
+def _values(chance: random.Random, source: Source, specials: list[str]) -> tuple[Value, ...]:
+    return tuple(
+        None
+        if place not in source.key and chance.random() < 0.15
+        else ""
+        if column.type == "ENUM" and chance.random() < 0.1
+        else KINDS[column.type](chance, specials)
+        for place, column in enumerate(source.columns)
+    )
+
+
+def _source(chance: random.Random) -> Source:
+    names = chance.sample(
+        ("id", "c d", "é", "Name", "x,y", "data", "_tidb", 'q"', "b\\s", "t\t", *string.ascii_uppercase), k=12
+    )
+    columns = tuple(
+        TableColumn(
+            name=names[place], type=kind, elements=_ELEMENTS if kind in ("ENUM", "SET") else (), unsigned=kind == "BIT"
+        )
+        for place, kind in enumerate(chance.choices(sorted(KINDS), k=chance.randint(1, 6)))
+    )
+    table, schema = chance.choices(("orders", "shop", "a b", 'o"r', "back\\slash", "née", "😀"), k=2)
+    return Source(
+        options=Options(
+            terminator=chance.choice(TERMINATORS),
+            tidb_extension=chance.random() < 0.7,
+            row_key=chance.random() < 0.3,
+            content_compatible=chance.random() < 0.3,
+            only_updated_columns=chance.random() < 0.3,
+            delete_only_handle_key=chance.random() < 0.3,
+        ),
+        table=TableName(schema=schema, table=table),
+        columns=columns,
+        key=tuple(sorted(chance.sample(range(len(columns)), k=chance.randint(0, len(columns))))),
+    )
