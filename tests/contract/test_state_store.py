@@ -49,7 +49,7 @@ def test_another_version(mariadb: DatabaseServer) -> None:
     mariadb.query("CREATE TABLE storage_consumer.version (id INT PRIMARY KEY, version INT, more INT)")
     mariadb.query("INSERT INTO storage_consumer.version VALUES (1, 99, 0)")
     rig = real_rig(mariadb)
-    with pytest.raises(ConfigError, match=r"version 99, this program writes version 1: .*--state-schema"):
+    with pytest.raises(ConfigError, match=r"version 99, this program writes version 2: .*--state-schema"):
         rig.handle().open(BUCKET)
     rig.close()
     assert mariadb.query("SHOW TABLES FROM storage_consumer") == (("version",),)

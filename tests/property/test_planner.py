@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from hypothesis import settings
@@ -19,6 +19,8 @@ from storage_consumer.planning.steps import DdlStep, RowStep
 from tests.unit.building import ALTER, CREATE, changed, data_file, definition, key, place
 
 TABLES = ("s/a", "s/b", "s/c", "r/d")
+OTHER = {"s/a": "120", "s/b": "S/B", "r/d": "130"}
+"""Further directories of tables: ids as path, and a name in another case."""
 FIRST = 100
 
 
@@ -52,6 +54,7 @@ class Replicating(RuleBasedStateMachine):
         self.rows: dict[str, list[int]] = {table: [] for table in TABLES}
         self.versions: dict[str, list[int]] = {table: [] for table in TABLES}
         self.statements: dict[tuple[str, int, int], Statement] = {}
+        self.places: dict[str, tuple[int, str]] = {}
         self.contents: dict[str, list[int]] = {}
         self.numbers: dict[tuple[str, int], Iterator[int]] = {}
         self.unseen_schemas: list[TableDefinition] = []
@@ -141,6 +144,16 @@ class Replicating(RuleBasedStateMachine):
             self.rows[table] += rows
             self.write_file(table, self.versions[table][-1], rows)
 
+    @rule(table=st.sampled_from(sorted(OTHER)))
+    def move(self, table: str) -> None:
+        """From now on, until its next statement, the rows of a table go to another directory of it, of the same version."""
+        version, other = self.versions[table][-1], OTHER[table]
+        if self.places.get(table) != (version, other):
+            self.places[table] = version, other
+            made = replace(definition(table, version), path=f"{other}/meta/schema_{version}_1.json")
+            self.unseen_schemas.append(made)
+            self.statements[other, made.version, 1] = Statement(files=(made,), touches=frozenset({table}))
+
     @rule(table=st.sampled_from(TABLES), back=st.integers(0, 5), split=st.booleans())
     def deliver_again(self, table: str, back: int, split: bool) -> None:  # noqa: FBT001 - drawn
         """A restarted TiCDC writes the last rows once more, into the newest directory."""
@@ -152,8 +165,10 @@ class Replicating(RuleBasedStateMachine):
     def write_file(self, table: str, version: int, rows: list[int]) -> None:
         """The next file of a directory."""
         if rows:
-            number = next(self.numbers.setdefault((table, version), count(1)))
-            file = data_file(table, version, number)
+            at, other = self.places.get(table, (0, table))
+            table_dir = other if at == version else table
+            number = next(self.numbers.setdefault((table_dir, version), count(1)))
+            file = data_file(table_dir, version, number)
             self.contents[file.stored.path] = sorted(rows)
             self.unseen_files.append(file)
 
@@ -191,7 +206,7 @@ class Replicating(RuleBasedStateMachine):
     def move_storage_checkpoint(self) -> None:
         """``metadata`` says how far all rows, and all statements before it, are stored."""
         hidden_rows = [min(self.contents[file.stored.path]) - 1 for file in self.unseen_files]
-        hidden_statements = [schema.version for schema in self.unseen_schemas]
+        hidden_statements = [s.version for s in self.unseen_schemas if directory(s) not in OTHER.values()]
         self.storage_checkpoint = max(self.storage_checkpoint, min([self.clock, *hidden_rows, *hidden_statements]))
 
     # the consumer works
