@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from storage_consumer.config import parsers, stores
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.selectors import check
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
 from storage_consumer.config.uris import Uri
@@ -108,6 +109,7 @@ def _selectors(sources: Sources) -> tuple[ColumnSelector, ...]:
                 )
             matcher, columns = texts
             found.append(ColumnSelector(matcher=tuple(matcher or ()), columns=tuple(columns or ())))
+    check(found)
     return tuple(found)
 
 

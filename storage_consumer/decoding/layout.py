@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from storage_consumer.config.selectors import unselected
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decoding.decoder import RowLayout
-from storage_consumer.decoding.selectors import unselected
 from storage_consumer.decoding.values import is_known
 from storage_consumer.decoding.zones import converted_zone
 from storage_consumer.errors import NotReplicable
@@ -27,7 +27,8 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
     """
     real = [c for c in definition.columns if not is_hidden(c.name) and c.name.casefold() not in virtual]
     names = [column.name for column in real]
-    lacking = unselected(upstream.column_selectors, definition.name, names, case=upstream.case_sensitive)
+    table = (definition.name.schema, definition.name.table)
+    lacking = unselected(upstream.column_selectors, table, names, case=upstream.case_sensitive)
     columns = tuple(column for column in real if column.name not in lacking)
     for column in columns:
         _check_type(definition, column)
