@@ -6,11 +6,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from storage_consumer.config.settings import Upstream
+from storage_consumer.decoding import decoder_for
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
 from storage_consumer.model import StoredObject, TableName
+from storage_consumer.pipeline import READ_BLOCK, FileReport, RowWriter, WriteReport, read_files, write_bucket
 from storage_consumer.storage.paths import left_out
-from storage_consumer.work import TableWork
+from storage_consumer.storage.reader import Storage
+from storage_consumer.summary import Progress
+from storage_consumer.work import FileWork, JobSpec, TableWork
 
 Row = dict[str, str | None]
 """A row of `MemoryWriter`: column name → wire text."""
@@ -181,3 +186,28 @@ class MemoryWriter:
     def _key(self, row: Row, columns: tuple[str, ...]) -> tuple[str | None, ...]:
         texts = (row[name] for name in columns)
         return tuple(None if text is None else self._same(text) for text in texts)
+
+
+class MemoryPipeline:
+    """The twin of `spark.job.SparkPipeline`: both halves of a job in this very process."""
+
+    cores = 2
+
+    def __init__(self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter]) -> None:
+        """`writer` makes what one job writes with."""
+        self._storage = storage
+        self._decoder = decoder_for(upstream)
+        self._writer = writer
+
+    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+        """Read all files, then write bucket after bucket."""
+        tables = {table.index: table for table in spec.tables}
+        read = read_files(files, tables, spec.partitions, lambda p: self._storage.blocks(p, READ_BLOCK), self._decoder)
+        items = sorted(read, key=lambda item: item[0])
+        writer = self._writer(spec)
+        reports: list[FileReport | WriteReport] = []
+        for bucket in range(spec.partitions):
+            mine = (item for item in items if item[0][0] == bucket)
+            reports += write_bucket(mine, tables, writer)
+        progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
+        return reports

@@ -1,26 +1,21 @@
-"""Twins of the target for the driver: state, structure, DDL and job, all handles on `TargetRecords`, which outlive them."""
+"""Twins of the target for the driver: state, structure and writer, all handles on `TargetRecords`, which outlive them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
-from storage_consumer.config.settings import Upstream
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
-from storage_consumer.decoding import decoder_for
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost, RowRefused
 from storage_consumer.model import TableName
-from storage_consumer.pipeline import READ_BLOCK, FileReport, RowWriter, WriteReport, read_files, write_bucket
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import ServerFacts, TableProgress
-from storage_consumer.storage.reader import Storage
-from storage_consumer.summary import Progress
 from storage_consumer.target.journal import DONE, SKIPPED, STARTED, JournalEntry
-from storage_consumer.work import FileWork, JobSpec, TableWork, TargetColumn, TargetTable, UniqueKey
+from storage_consumer.work import JobSpec, TableWork, TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
 """Column name → wire text."""
@@ -333,28 +328,3 @@ class FencedWriter:
 
     def _row(self, work: TableWork, line: str) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
-
-
-class MemoryPipeline:
-    """The twin of `spark.job.SparkPipeline`: both halves of a job in this very process."""
-
-    cores = 2
-
-    def __init__(self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter]) -> None:
-        """`writer` makes what one job writes with."""
-        self._storage = storage
-        self._decoder = decoder_for(upstream)
-        self._writer = writer
-
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
-        """Read all files, then write bucket after bucket."""
-        tables = {table.index: table for table in spec.tables}
-        read = read_files(files, tables, spec.partitions, lambda p: self._storage.blocks(p, READ_BLOCK), self._decoder)
-        items = sorted(read, key=lambda item: item[0])
-        writer = self._writer(spec)
-        reports: list[FileReport | WriteReport] = []
-        for bucket in range(spec.partitions):
-            mine = (item for item in items if item[0][0] == bucket)
-            reports += write_bucket(mine, tables, writer)
-        progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
-        return reports

@@ -16,11 +16,10 @@ from storage_consumer.service import ConsumerService
 from storage_consumer.storage.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.testing import FakeClock, MemoryStorage
+from storage_consumer.testing import FakeClock, MemoryPipeline, MemoryStorage
 from storage_consumer.testing_state import (
     FACTS,
     FencedWriter,
-    MemoryPipeline,
     MemoryState,
     MemoryTarget,
     Row,

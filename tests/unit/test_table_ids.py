@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from storage_consumer.service import ConsumerService
 from storage_consumer.storage.schema_file import schema_checksum
 from tests.small_bucket import CREATE_TABLE, ID_NAME, row, ts
 from tests.unit.driving import World
@@ -124,6 +126,11 @@ def once(world: World) -> list[str]:
     return sorted(effect for effect in world.records.effects if "TRUNCATE" not in effect)
 
 
+def round_of(world: World, service: ConsumerService) -> None:
+    """One round of a process."""
+    service.run_once(world.stop)
+
+
 @pytest.mark.parametrize(("fill", "expected"), CASES)
 def test_equal(fill: Callable[[World], None], expected: dict[str, list[str]]) -> None:
     """The target ends like the source, and a second run has nothing to do."""
@@ -145,7 +152,7 @@ def test_killed_at_every_other_call(fill: Callable[[World], None], expected: dic
     whole = World()
     fill(whole)
     whole.tick = calls.append
-    whole.killed(lambda service: service.run_once(whole.stop))
+    whole.killed(partial(round_of, whole))
     for point in range(1, len(calls), 2):
         world = World()
         fill(world)
@@ -158,7 +165,7 @@ def test_killed_at_every_other_call(fill: Callable[[World], None], expected: dic
 
         world.tick = tick
         with pytest.raises(KeyboardInterrupt):
-            world.killed(lambda service, stop=world.stop: service.run_once(stop))
+            world.killed(partial(round_of, world))
         world.tick = str
         world.clock.advance(1000)
         assert world.once().halted == (), point
