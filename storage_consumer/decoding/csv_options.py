@@ -69,6 +69,8 @@ def _check_terminator(options: CsvOptions) -> None:
         raise ConfigError(f"{given} cannot be told from a delimiter or a quote")
     if not quote and "\\" in terminator:
         raise ConfigError(f"{given} with quote = '' cannot be told from an escape")
+    if not (terminator or quote) and options.output_handle_key:
+        raise ConfigError(f"{given} with quote = '' and output-handle-key: which fields are a row's cannot be told")
     if not terminator and set(delimiter) & set("IUD"):
         raise ConfigError(f"{given} with delimiter = {delimiter!r}: where a row begins cannot be told")
     if not (terminator or quote) and any(delimiter.startswith(delimiter[step:]) for step in range(1, len(delimiter))):

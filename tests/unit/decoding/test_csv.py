@@ -229,6 +229,7 @@ def test_row_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"delimiter": "I", "quote": "", "terminator": ""}, "where a row begins"),
         ({"delimiter": "||", "quote": "", "terminator": ""}, "where a row begins"),
         ({"quote": "", "terminator": "\\"}, "terminator"),
+        ({"quote": "", "terminator": "", "output_handle_key": True}, "output-handle-key"),
         ({"terminator": ","}, "terminator"),
         ({"terminator": '"\n'}, "terminator"),
         ({"terminator": "0"}, "terminator"),
