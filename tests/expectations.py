@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.corpora import METADATA, Corpus
@@ -21,6 +22,8 @@ NO_OLD_IMAGE = r"output-old-value"
 """A CSV row of an UPDATE does not say which row it changes."""
 NO_WHOLE_IMAGE = r"delete-only-output-handle-key-columns"
 """A delete names no column of a table without a key."""
+NO_COMMIT_TS = r"has no key: without commit ts"
+"""Nothing tells an equal row from a repeated delivery."""
 NO_SUCH_NAME = r"beyond U\+FFFF"
 """MySQL and MariaDB know no names with characters beyond U+FFFF."""
 FAR_CHARACTER = re.compile("[\U00010000-\U0010ffff]")
@@ -34,7 +37,9 @@ IRREPRODUCIBLE: Mapping[str, Mapping[str, frozenset[str]]] = {"x_defaults": {"pr
 def stated_halts(corpus: Corpus, kind: str) -> dict[str, str]:
     """Table → pattern of the error with which it may stop on a server of this kind."""
     stated: dict[str, str] = {}
-    if _protocol(corpus) == "csv" and not _says(corpus, "output-old-value"):
+    if not has_commit_ts(corpus):
+        stated = dict.fromkeys(KEYLESS | KEY_DROPPED, NO_COMMIT_TS)
+    elif _protocol(corpus) == "csv" and not _says(corpus, "output-old-value"):
         stated = dict.fromkeys(KEYLESS, NO_OLD_IMAGE)
     elif _says(corpus, "delete-only-output-handle-key-columns"):
         stated = dict.fromkeys(KEYLESS | KEY_DROPPED, NO_WHOLE_IMAGE)
@@ -45,24 +50,35 @@ def stated_halts(corpus: Corpus, kind: str) -> dict[str, str]:
 
 
 def has_commit_ts(corpus: Corpus) -> bool:
-    """Whether its rows say when they were committed. Where they do not, only its cuts at whole files can be equal."""
+    """Whether its rows say when they were committed."""
     if _protocol(corpus) == "csv":
         return _says(corpus, "include-commit-ts")
     return parse_qs(urlsplit(str(corpus.sink_uri(Path("/")))).query).get("enable-tidb-extension") == ["true"]
 
 
 def can_be_equal(corpus: Corpus, *, rows_beyond: bool) -> bool:
-    """Whether the target can be held against a cut; `rows_beyond`: the bucket holds rows of later cuts already."""
-    return has_commit_ts(corpus) or not rows_beyond
+    """Whether the target can be held against a cut; `rows_beyond`: the bucket holds rows of later cuts already.
+
+    Without commit ts canal-json still says the millisecond, CSV nothing.
+    """
+    return has_commit_ts(corpus) or _protocol(corpus) != "csv" or not rows_beyond
 
 
 def overwritten(corpus: Corpus) -> frozenset[str]:
-    """Tables whose files the source itself overwrote, so that rows are missing from the recording: the partitioned ones."""
+    """Tables of which rows are missing, since the source overwrote its own files: partitioned ones, and what became of them."""
     if not corpus.expected_loss:
         return frozenset()
-    return frozenset(
-        f"{schema['Schema']}.{schema['Table']}" for schema in _schemas(corpus) if "PARTITION" in schema["Query"].upper()
-    )
+    lost: set[str] = set()
+    known: set[str] = set()
+    for schema in sorted(_schemas(corpus), key=lambda schema: int(schema["TableVersion"])):
+        own, query = f"{schema['Schema']}.{schema['Table']}", schema["Query"].upper()
+        known.add(own)
+        named = {name for name in known if f"`{name.rpartition('.')[2].upper()}`" in query}
+        if "PARTITION" in query:
+            lost |= {own} | (named if "EXCHANGE" in query else set())
+        elif "RENAME" in query and named & lost:
+            lost.add(own)
+    return frozenset(lost)
 
 
 def overwritten_files(corpus: Corpus) -> tuple[str, ...]:
@@ -74,7 +90,7 @@ def overwritten_files(corpus: Corpus) -> tuple[str, ...]:
     return tuple(sorted(p for p, seen in sizes.items() if len(seen) > 1 and not p.endswith((".index", METADATA))))
 
 
-def _schemas(corpus: Corpus) -> Iterator[Mapping[str, str]]:
+def _schemas(corpus: Corpus) -> Iterator[Mapping[str, Any]]:
     """The content of every schema file."""
     for path in corpus.cuts[-1].files:
         if re.search(r"/(meta/schema_\d+_\d+|\d+/schema)\.json$", path):
