@@ -21,7 +21,7 @@ from storage_consumer.storage.local_storage import LocalStorage
 from tests.corpora import Corpus
 from tests.expectations import has_commit_ts
 from tests.replay import NotEqual, Replay
-from tests.servers import DatabaseServer
+from tests.servers import DatabaseServer, learn_zone
 
 _FLAG = re.compile(r"--([a-z-]+) \(")
 
@@ -99,6 +99,7 @@ def replayed_hidden(corpus: Corpus, server: DatabaseServer, folder: Path) -> Out
     named: tuple[str, ...] = ()
     for tz in (None, corpus.timezone):
         server.drop_all()
+        learn_zone(server, "+00:00" if corpus.timezone == "UTC" else corpus.timezone)
         attempt = HiddenReplay(corpus=corpus, server=server, folder=folder, tz=tz)
         try:
             with attempt.consumer() as consumer:

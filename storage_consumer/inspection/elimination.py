@@ -8,11 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.decoding import decoder_for
-from storage_consumer.decoding.decoder import Tally
-from storage_consumer.decoding.layout import row_layout
 from storage_consumer.decoding.values import BinaryEncoding
-from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
 from storage_consumer.inspection.forms import (
     BINARY,
     DIGITS,
@@ -26,9 +22,8 @@ from storage_consumer.inspection.forms import (
 )
 from storage_consumer.inspection.rows import Found, Frame, Token, fields, find_rows, frames, terminators
 from storage_consumer.inspection.samples import Sample
-from storage_consumer.model import Window
+from storage_consumer.inspection.trying import decoded_rows
 
-_EVERYTHING = (1 << 64) - 1
 _FEW = 4
 """One sample in so many may be damaged."""
 _LINE_END = re.compile(rb"[\r\n]")
@@ -231,18 +226,22 @@ class _Trial:
         """What stands for NULL → file and row where it does: what is no value of its column, and not quoted."""
         seen: dict[bytes, str] = {}
         for sample in used:
-            columns = row_columns(sample.definition, sample.virtual)
-            skip = len(prefix_forms(hypothesis.prefix))
-            for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
-                values = row[skip:]
-                if len(values) != len(columns) or self._is_older(row, sample, hypothesis):
-                    continue
-                for token, column in zip(values, columns, strict=True):
-                    if is_null(token, column, quoting=bool(hypothesis.frame.quote)):
-                        seen.setdefault(token.text, f"{sample.path} row {number}")
+            for number, text in self._nulls_of(sample, hypothesis):
+                seen.setdefault(text, f"{sample.path} row {number}")
         if "null" in self.told:
             return {text: path for text, path in seen.items() if text == self.upstream.csv.null.encode()}
         return seen
+
+    def _nulls_of(self, sample: Sample, hypothesis: _Hypothesis) -> Iterator[tuple[int, bytes]]:
+        """Row number and text of each field that can be nothing but NULL."""
+        columns = row_columns(sample.definition, sample.virtual)
+        skip, quoting = len(prefix_forms(hypothesis.prefix)), bool(hypothesis.frame.quote)
+        for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
+            values = row[skip:]
+            if len(values) != len(columns) or self._is_older(row, sample, hypothesis):
+                continue
+            pairs = zip(values, columns, strict=True)
+            yield from ((number, token.text) for token, column in pairs if is_null(token, column, quoting=quoting))
 
     def _is_older(self, row: tuple[Token, ...], sample: Sample, hypothesis: _Hypothesis) -> bool:
         known = hypothesis.prefix.commit_ts and sample.definition.is_ddl
@@ -268,7 +267,7 @@ class _Trial:
 
     def decodes(self, sample: Sample, options: CsvOptions) -> bool:
         """Whether the decoder reads the whole rows of a sample; one whose columns are not known for certain says nothing."""
-        return _decode(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
+        return decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
 
     def has_binary(self, used: list[Sample], options: CsvOptions) -> bool:
         """Whether a binary column of a sample holds a value that is not empty."""
@@ -312,34 +311,6 @@ def _split(found: Found, terminator: bytes) -> list[tuple[Token, ...]] | None:
             return None
         rows.append(parts)
     return rows
-
-
-def _decode(sample: Sample, found: Found | None, options: CsvOptions, upstream: Upstream) -> int | None:
-    """How many rows the decoder reads; None where it refuses one."""
-    if found is None:
-        return None
-    columns = row_columns(sample.definition, sample.virtual)
-    rows = len(found.rows)
-    if sample.virtual is None and any(len(fields_of) < len(columns) for fields_of in _value_fields(found, options)):
-        return rows
-    try:
-        layout = row_layout(sample.definition, sample.virtual or frozenset(), upstream)
-    except NotReplicable:
-        return rows
-    low = sample.definition.version if options.include_commit_ts and sample.definition.is_ddl else -1
-    try:
-        decoder = decoder_for(replace(upstream, protocol="csv", terminator=options.terminator, csv=options))
-        changes = decoder.rows([found.whole], layout, Window(low=low, high=_EVERYTHING), Tally(), sample.path)
-        return sum(1 for _ in changes)
-    except (UndecodableRow, ConfigError):
-        return None
-
-
-def _value_fields(found: Found, options: CsvOptions) -> Iterator[tuple[Token, ...]]:
-    skip = options.include_commit_ts + options.output_old_value + options.output_handle_key
-    size = len(options.terminator.encode())
-    for row in found.rows:
-        yield (fields(row[: len(row) - size], found.frame) or ())[skip:]
 
 
 def _fields() -> Iterable[str]:

@@ -61,8 +61,20 @@ def test_unknown_option(one_table: SmallBucket, mariadb: DatabaseServer) -> None
 def test_csv_without_commit_ts(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
     """CSV whose rows carry no commit ts is refused by the name of TiCDC's option."""
     with pytest.raises(ConfigError, match="include-commit-ts"):
-        once(one_table, mariadb, config={})
+        once(one_table, mariadb, config={"sink": {}})
     assert mariadb.databases() == ()
+
+
+def test_settings_that_nobody_tells(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
+    """What the files show need not be told; a bucket that shows nothing yet is refused with the names, target untouched."""
+    empty = SmallBucket(root=one_table.root.with_name("empty"))
+    empty.create("d.t")
+    empty.metadata(ts(9))
+    with pytest.raises(ConfigError, match=r"--delimiter \(no data file yet\)"):
+        once(empty, mariadb, config=None)
+    assert mariadb.databases() == ()
+    once(one_table, mariadb, config=None)
+    assert content(mariadb, "d.t") == [(1, "one")]
 
 
 def test_target_that_does_not_answer(one_table: SmallBucket, mariadb: DatabaseServer) -> None:

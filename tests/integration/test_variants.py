@@ -52,11 +52,12 @@ def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkS
     configs = (str(SHOP.write_config(tmp_path)), tomllib.loads(SHOP.changefeed_toml))
     for cut, config in zip(SHOP.cuts[:2], configs, strict=True):
         SHOP.materialise(cut, bucket)
-        with Consumer(upstream_uri=SHOP.sink_uri(bucket), downstream_uri=mariadb.uri, config=config) as consumer:
+        uris = {"upstream_uri": SHOP.sink_uri(bucket), "downstream_uri": mariadb.uri, "tz": "UTC"}
+        with Consumer(progress=None, config=config, **uris) as consumer:
             assert consumer.run_once().checkpoint == cut.checkpoint_ts
         assert differences(mariadb, SHOP.golden(cut)) == ()
     mariadb.drop_all()
-    uris = {"upstream_uri": SHOP.sink_uri(bucket), "downstream_uri": mariadb.uri}
+    uris = {"upstream_uri": SHOP.sink_uri(bucket), "downstream_uri": mariadb.uri, "tz": "UTC"}
     with Consumer(progress=None, include_commit_ts=True, state_schema="mine", **uris) as consumer:
         summary = consumer.run_once()
     assert "mine" in mariadb.databases()
