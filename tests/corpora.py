@@ -132,7 +132,7 @@ class Corpus:
             if path.endswith(".index"):
                 write_at_once(target, _index_content(path, cut))
             elif path != METADATA and self.expected_loss:
-                content = source.read_text(encoding="utf-8")
+                content = source.read_bytes()
                 write_at_once(target, content if size == source.stat().st_size else content * 2)
             elif path != METADATA and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -159,13 +159,15 @@ class Corpus:
         )
 
 
-def write_at_once(path: Path, text: str) -> None:
+def write_at_once(path: Path, content: str | bytes) -> None:
     """Write a small file so that a reader sees the old content or the new one; one that has this content stays untouched."""
-    if path.exists() and path.read_bytes() == text.encode():
+    if isinstance(content, str):
+        content = content.encode()
+    if path.exists() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
-    new.write_bytes(text.encode())
+    new.write_bytes(content)
     new.replace(path)
 
 

@@ -6,7 +6,7 @@ import pymysql.err
 
 from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
 
-CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 9004, 9005, 9006, 9007))
+CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
 """Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's ways to say so: play it again."""
 _CONNECTION = frozenset(
     (

@@ -73,7 +73,10 @@ def test_what_the_source_overwrote(tmp_path: Path) -> None:
     """Partitioned tables of such a recording are left out, and an earlier cut shows other content under the same name."""
     schema, data = "s/t/meta/schema_1_0000000001.json", "s/t/1/CDC1.csv"
     tree = tmp_path / "tree"
-    for path, text in ((schema, '{"Schema": "s", "Table": "t", "Query": "... partition by hash"}'), (data, "a\n")):
+    for path, text in (
+        (schema, '{"Schema": "s", "Table": "t", "TableVersion": 1, "Query": "... partition by hash"}'),
+        (data, "a\n"),
+    ):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
     files = {schema: (tree / schema).stat().st_size}
