@@ -13,6 +13,7 @@ from tests.corpora import Corpus
 from tests.expectations import can_be_equal, has_commit_ts, overwritten, overwritten_files, stated_halts
 
 CSV, JSON = "file:///TREE?protocol=csv", "file:///TREE?protocol=canal-json&enable-tidb-extension=true"
+TIMED = "include-commit-ts = true"
 NAMES = ("keyless.nk", "names.😀")
 
 
@@ -32,9 +33,10 @@ def corpus(folder: Path, uri: str = CSV, toml: str = "", **facts: Any) -> Corpus
 @pytest.mark.parametrize(
     ("uri", "toml", "kind", "stated"),
     [
-        (CSV, "", "mysql", {"keyless.nk", "names.😀"}),
-        (CSV, "", "tidb", {"keyless.nk"}),
-        (CSV, "output-old-value = true", "mariadb", {"names.😀"}),
+        (CSV, TIMED, "mysql", {"keyless.nk", "names.😀"}),
+        (CSV, TIMED, "tidb", {"keyless.nk"}),
+        (CSV, f"{TIMED}\noutput-old-value = true", "mariadb", {"names.😀"}),
+        (CSV, "output-old-value = true", "tidb", {"keyless.nk"}),
         (JSON, "", "tidb", set()),
         (JSON, "delete-only-output-handle-key-columns = true", "tidb", {"keyless.nk"}),
     ],
@@ -46,27 +48,27 @@ def test_what_may_stop(tmp_path: Path, uri: str, toml: str, kind: str, stated: s
 
 def test_the_reason_counts(tmp_path: Path) -> None:
     """The pattern of a stated halt is found in an error that gives the reason, and in no other."""
-    pattern = stated_halts(corpus(tmp_path), "mysql")["keyless.nk"]
+    pattern = stated_halts(corpus(tmp_path, toml=TIMED), "mysql")["keyless.nk"]
     assert re.search(pattern, "set `[sink.csv] output-old-value = true` in the changefeed")
     assert not re.search(pattern, "the target refused the row")
 
 
 @pytest.mark.parametrize(
-    ("uri", "toml", "told"),
+    ("uri", "toml", "told", "comparable"),
     [
-        (CSV, "include-commit-ts = true", True),
-        (CSV, "include-commit-ts = false", False),
-        (CSV, "", False),
-        (JSON, "", True),
-        ("file:///TREE?protocol=canal-json", "", False),
+        (CSV, TIMED, True, True),
+        (CSV, "include-commit-ts = false", False, False),
+        (CSV, "", False, False),
+        (JSON, "", True, True),
+        ("file:///TREE?protocol=canal-json", "", False, True),
     ],
 )
-def test_rows_without_a_time(tmp_path: Path, uri: str, toml: str, *, told: bool) -> None:
-    """Where rows do not tell their commit ts, a bucket that holds rows of later cuts can't be held against this one."""
+def test_rows_without_a_time(tmp_path: Path, uri: str, toml: str, *, told: bool, comparable: bool) -> None:
+    """Where rows tell no time at all, a bucket that holds rows of later cuts can't be held against this one."""
     recorded = corpus(tmp_path, uri, toml)
     assert has_commit_ts(recorded) == told
     assert can_be_equal(recorded, rows_beyond=False)
-    assert can_be_equal(recorded, rows_beyond=True) == told
+    assert can_be_equal(recorded, rows_beyond=True) == comparable
 
 
 def test_what_the_source_overwrote(tmp_path: Path) -> None:
