@@ -225,7 +225,10 @@ class Round:
         errors = [told(r, step) for r in reports if r.error]
         if errors:
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
-                self.parts.manager.wait(step.table_key, errors[0])
+                seen = (errors[0], *(r.tag for r in reports if isinstance(r, FileReport)))
+                if self.parts.manager.wait(step.table_key, seen, self.parts.clock.monotonic()):
+                    self._halt(step.table_key, f"{errors[0]}. The file has not changed for a while", save=False)
+                    return self._progress_of(table)
                 if any(isinstance(r, FileReport) and r.gone for r in reports):
                     self.parts.reader.list_everything()
                 return None

@@ -229,9 +229,12 @@ class ConsumerManager:
         """Stop one table; the others go on."""
         self.tables[key].state, self.tables[key].error = HALTED, error
 
-    def wait(self, key: str, reason: str) -> None:
-        """Leave one table where it is for this round."""
-        self.tables[key].state, self.tables[key].error = WAITING, reason
+    def wait(self, key: str, seen: tuple[str, ...], now: float) -> bool:
+        """Leave one table where it is for this round; whether it waited too long for the same. `now` in seconds.
+
+        `seen`: the reason, and what else tells that nothing has moved since the table waited for it last.
+        """
+        return self.tables[key].wait(seen, now) >= self._gap_timeout
 
     def new_round(self) -> None:
         """Tables that waited may try again."""

@@ -35,6 +35,7 @@ class TableConsumer:
         """Files turned out to be of this table after later rows of it had been applied."""
         self._done = done
         self._waiting_since: float | None = None
+        self._seen: tuple[tuple[str, ...], float] = ((), 0.0)
 
     @property
     def blocked(self) -> bool:
@@ -158,6 +159,13 @@ class TableConsumer:
         return sum(
             file.stored.size for v in self.versions.values() for s in v.streams.values() for file in s.pending.values()
         )
+
+    def wait(self, seen: tuple[str, ...], now: float) -> float:
+        """Stand still for this round; for how many seconds it does so already with the same seen. `seen`: the reason first."""
+        self.state, self.error = WAITING, seen[0]
+        if self._seen[0] != seen:
+            self._seen = (seen, now)
+        return now - self._seen[1]
 
     def look_for_gaps(self, storage_checkpoint: int, now: float, timeout: float) -> str:
         """Wait while a file or schema file is missing that the storage checkpoint covers; the reason once it is too long.

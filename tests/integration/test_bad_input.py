@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
-from tests.integration.rounds import content, of, once
+from tests.integration.rounds import consumer, content, of, once
 from tests.servers import DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
@@ -65,6 +66,22 @@ def test_torn_last_row_of_the_newest_file_is_waited_for(two_tables: SmallBucket,
     path.write_bytes(whole)
     assert once(two_tables, mariadb).checkpoint == ts(9)
     assert content(mariadb, "d.bad") == [(1, "one"), (2, "two")]
+
+
+def test_torn_last_row_that_stays_halts_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
+    """A last row that never becomes readable, whole as it may look, halts its table once the file stood still for long."""
+    path = two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"one"'), row("d.bad", 6, "2", '"two"'))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"two", b'two"x'))
+    with consumer(two_tables, mariadb, gap_timeout="1s") as running:
+        assert of(running.run_once(), "d.bad").state == "waiting"
+        time.sleep(1)
+        halted = of(running.run_once(), "d.bad")
+    assert halted.state == "halted"
+    assert "row 2" in halted.error
+    assert "has not changed" in halted.error
+    path.write_bytes(whole)
+    assert once(two_tables, mariadb).checkpoint == ts(9)
 
 
 def test_torn_row_in_an_older_file_halts(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:

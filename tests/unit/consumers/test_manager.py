@@ -226,7 +226,7 @@ def test_vanished_files(driver: Driver) -> None:
 
 def test_waiting_ends_with_the_round(driver: Driver) -> None:
     """A table that waits stands still for the round and goes on in the next one; a halted one does not."""
-    driver.manager.wait(key("s/a"), "torn")
+    assert not driver.manager.wait(key("s/a"), ("torn",), 0)
     driver.manager.halt(key("s/b"), "broken")
     driver.go(30)
     assert driver.checkpoints() == {"s/a": 9, "s/b": 9}

@@ -145,3 +145,9 @@ def test_halted_is_blocked(table: TableConsumer) -> None:
     """A halted table is in the way of statements from its first version on."""
     table.state = HALTED
     assert [table.is_in_the_way_of(version) for version in (4, 5, 6)] == [False, True, True]
+
+
+def test_waits_for_the_same(table: TableConsumer) -> None:
+    """The time that a table stands still counts from when it saw the same thing first, and anew for another."""
+    assert [table.wait(("torn", tag), now) for tag, now in (("1", 10), ("1", 40), ("2", 50), ("2", 55))] == [0, 30, 0, 5]
+    assert (table.state, table.error) == (WAITING, "torn")
