@@ -58,8 +58,7 @@ class Consumer:
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
-        secrets = self._loaded.secrets
-        for secret in (secrets.password, secrets.access_key, secrets.secret_access_key, secrets.session_token):
+        for secret in self._loaded.secrets.texts():
             register_secret(secret)
 
     @property

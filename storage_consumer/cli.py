@@ -180,9 +180,7 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
 
 
 def _secrets(loaded: Loaded) -> tuple[str, ...]:
-    secrets = loaded.secrets
-    every = (secrets.password, secrets.access_key, secrets.secret_access_key, secrets.session_token)
-    return tuple(secret for secret in every if secret)
+    return loaded.secrets.texts()
 
 
 def _misconfigured(error: ConfigError) -> int:

@@ -30,7 +30,10 @@ LEVELS = {
     "fatal": logging.CRITICAL,
 }
 _LEVEL_NAMES = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
-_NOISY = ("py4j", "pyspark", "fsspec", "s3fs", "aiobotocore", "botocore", "urllib3", "asyncio")
+_NOISY = (
+    *("py4j", "pyspark", "fsspec", "s3fs", "aiobotocore", "botocore", "urllib3", "asyncio"),
+    *("gcsfs", "google", "adlfs", "azure", "aiohttp"),
+)
 _SHORT_SECRET = 4
 _TSO_SHIFT = 18
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/?#@\"']*):[^\s/@\"']+@")

@@ -14,7 +14,7 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Config, Downstream, Secrets, Tuning, Upstream
 from storage_consumer.config.sources import Sources, known_options
 from storage_consumer.config.upstream import require_commit_ts, untold, upstream_settings, weaker_promise
-from storage_consumer.config.uris import UNNEEDED, default_port, mask_uri
+from storage_consumer.config.uris import UNNEEDED, default_port, mask_uri, store_secrets
 from storage_consumer.errors import ConfigError
 
 __all__ = ["Loaded", "Program", "load", "mask_uri", "with_files_read"]
@@ -77,9 +77,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     program = _program(sources)
     secrets = Secrets(
         password=_password(sources) if target else "",
-        access_key=sources.upstream.parameters.get("access-key", ""),
-        secret_access_key=sources.upstream.parameters.get("secret-access-key", ""),
-        session_token=sources.upstream.parameters.get("session-token", ""),
+        **store_secrets(sources.upstream),
     )
     return Loaded(
         config=Config(upstream=upstream, downstream=downstream, tuning=tuning),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,13 +43,15 @@ class ColumnSelector:
 class Upstream:
     """The bucket and how TiCDC was told to write it."""
 
-    scheme: Literal["file", "s3"]
+    scheme: Literal["file", "s3", "gcs", "azure"]
     root: str
-    """``/dir`` for file, ``bucket/prefix`` for s3; no slash at the end."""
+    """``/dir`` for file, else ``bucket/prefix``; no slash at the end."""
     endpoint: str = ""
-    """S3 endpoint URL, or empty for AWS."""
+    """The server's URL, or empty for the cloud's own."""
     region: str = ""
     force_path_style: bool = True
+    account_name: str = ""
+    """Storage account of Azure; empty: the environment tells."""
     protocol: Protocol
     terminator: str = "\r\n"
     csv: CsvOptions = field(default_factory=CsvOptions)
@@ -142,6 +145,20 @@ class Secrets:
     access_key: str = ""
     secret_access_key: str = ""
     session_token: str = ""
+    gcs_credentials: str = ""
+    """JSON text of a Google credentials file."""
+    account_key: str = ""
+    sas_token: str = ""
+    encryption_key: str = ""
+    """Of Azure, where the customer keeps the key that objects are encrypted with."""
+
+    def texts(self) -> tuple[str, ...]:
+        """Every text that must not be shown; of a credentials file each of its secret parts."""
+        texts = [getattr(self, name) for name in self.__slots__]
+        if self.gcs_credentials:
+            content = json.loads(self.gcs_credentials)
+            texts += [str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")]
+        return tuple(text for text in texts if text)
 
     def __repr__(self) -> str:
         """Names only."""

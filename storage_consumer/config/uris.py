@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from storage_consumer.config import stores
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
@@ -18,21 +19,20 @@ _USER_AND_PASSWORD = re.compile(r"(?s)^(\s*[A-Za-z][A-Za-z0-9+.-]*://[^:/?#]*):.
 
 _SOURCE_SIDE = frozenset(
     {
-        *("acl", "content-compatible", "delete-only-output-handle-key-columns", "enable-table-across-nodes"),
+        *("content-compatible", "delete-only-output-handle-key-columns", "enable-table-across-nodes"),
         *("file-cleanup-cron-spec", "file-expiration-days", "file-size", "flush-concurrency", "flush-interval"),
         *("max-batch-size", "max-message-bytes", "only-output-updated-columns", "output-column-id"),
-        *("output-raw-change-event", "output-row-key", "provider", "spool-base-dir", "spool-disk-quota", "sse"),
-        *("sse-kms-key-id", "storage-class", "transaction-atomicity", "use-accelerate-endpoint"),
-        *("use-table-id-as-path", "worker-count"),
+        *("output-raw-change-event", "output-row-key", "spool-base-dir", "spool-disk-quota"),
+        *("transaction-atomicity", "use-table-id-as-path", "worker-count"),
     }
+    | stores.OF_WRITER
 )
 """Upstream parameters of TiCDC that only steer how it writes, or that show in the files themselves."""
 
-UPSTREAM_PARAMETERS = _SOURCE_SIDE | {
-    *("access-key", "secret-access-key", "session-token", "endpoint", "region", "force-path-style", "role-arn"),
-    *("external-id", "protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator"),
-    *("file-index-digit",),
-}
+UPSTREAM_PARAMETERS = _SOURCE_SIDE.union(
+    {"protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator", "file-index-digit"},
+    *stores.PARAMETERS.values(),
+)
 
 _OTHER_SINK = frozenset(
     {
@@ -50,8 +50,7 @@ DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
 
 UNNEEDED = {"upstream": _SOURCE_SIDE, "downstream": _OTHER_SINK}
 
-_STORAGE_SCHEMES = ("file", "s3")
-_UNSUPPORTED_STORAGE = {"gcs", "gs", "azure", "azblob", "hdfs", "local", "noop"}
+_UNSUPPORTED_STORAGE = {"hdfs", "local", "noop"}
 _TARGET_SCHEMES = ("mysql", "tidb", "mariadb")
 _DEFAULT_PORT = {"mysql": 3306, "mariadb": 3306, "tidb": 4000}
 
@@ -65,7 +64,7 @@ class Uri:
     masked: str
     """For messages."""
     scheme: str
-    """In lower case, without ``+ssl``."""
+    """In lower case, without ``+ssl``; of stores with several schemes the first one."""
     ssl: bool = False
     host: str = ""
     port: int = 0
@@ -112,17 +111,20 @@ def parse_upstream(text: str) -> Uri:
     split = _split("upstream", text)
     masked, scheme = mask_uri(text), split.scheme.lower()
     if scheme in _UNSUPPORTED_STORAGE:
-        raise _error("upstream", masked, f"the storage {scheme}:// is not supported; file:// and s3:// are")
-    if scheme not in _STORAGE_SCHEMES:
+        raise _error(
+            "upstream", masked, f"the storage {scheme}:// is not supported; file://, s3://, gcs:// and azure:// are"
+        )
+    if scheme not in stores.SCHEMES:
         raise _error(
             "upstream",
             masked,
-            f"{scheme}:// is no storage; give file:///dir or s3://bucket/prefix{did_you_mean(scheme, _STORAGE_SCHEMES)}",
+            f"{scheme}:// is no storage; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
+            f"{did_you_mean(scheme, sorted(stores.SCHEMES))}",
         )
     uri = Uri(
         side="upstream",
         masked=masked,
-        scheme=scheme,
+        scheme=stores.SCHEMES[scheme],
         host=split.netloc,
         path=posixpath.normpath("/" + unquote(split.path).strip("/")).rstrip("/"),
         parameters=_parameters("upstream", split.query, masked, UPSTREAM_PARAMETERS),
@@ -141,28 +143,30 @@ def _check_directory(uri: Uri) -> None:
         )
     if not uri.path:
         raise uri.error("no directory is named; give file:///dir")
+    _check_store(uri)
 
 
 def _check_bucket(uri: Uri) -> None:
     if not uri.host:
-        raise uri.error("no bucket is named; give s3://bucket/prefix")
+        raise uri.error(f"no bucket is named; give {uri.scheme}://bucket/prefix")
     if "@" in uri.host or ":" in uri.host:
         raise uri.error(
-            "only the bucket's name stands between s3:// and the next slash; keys go into access-key= and secret-access-key="
+            f"only the bucket's name stands between {uri.scheme}:// and the next slash; keys go into parameters like access-key= and account-key="
         )
-    keys = [name for name in ("access-key", "secret-access-key") if uri.parameters.get(name)]
-    if len(keys) == 1:
-        raise uri.error(
-            f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
-        )
-    for name in ("role-arn", "external-id"):
-        if uri.parameters.get(name):
-            raise uri.error(
-                f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
-            )
-    endpoint = uri.parameters.get("endpoint", "")
-    if endpoint and not re.fullmatch(r"https?://[^/@?#]+/?", endpoint):
-        raise uri.error("`endpoint` is written as http://host:port or https://host:port, with no user or password")
+    _check_store(uri)
+
+
+def _check_store(uri: Uri) -> None:
+    if text := stores.complaint(stores.SCHEMES[uri.scheme], uri.parameters):
+        raise uri.error(text)
+
+
+def store_secrets(uri: Uri) -> dict[str, str]:
+    """Field of `Secrets` → value, as far as the bucket's URI tells; raises `ConfigError`."""
+    try:
+        return stores.secrets(stores.SCHEMES[uri.scheme], uri.parameters)
+    except ValueError as error:
+        raise uri.error(str(error)) from None
 
 
 def parse_downstream(text: str) -> Uri:

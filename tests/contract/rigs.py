@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.storage.fsspec_storage import S3Storage, open_storage
+from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.reader import Storage
+from storage_consumer.storage.s3_storage import S3Storage
 from storage_consumer.testing import MemoryStorage
 from tests.s3_server import S3Server, S3User
 

@@ -12,8 +12,9 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.storage.fsspec_storage import S3Storage, open_storage
+from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.inventory import Inventory
+from storage_consumer.storage.s3_storage import S3Storage
 from tests.contract.rigs import S3Rig, listed
 
 V1, V2 = 449000000000000001, 449000000000000002

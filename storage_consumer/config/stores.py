@@ -1,0 +1,154 @@
+"""The stores that a sink URI may name: their schemes, their parameters (TiCDC's own), and which of these are secrets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+Store = Literal["file", "s3", "gcs", "azure"]
+
+SCHEMES: Mapping[str, Store] = {
+    "file": "file",
+    "s3": "s3",
+    "gcs": "gcs",
+    "gs": "gcs",
+    "azure": "azure",
+    "azblob": "azure",
+}
+"""Scheme of a URI → store; several schemes of one store mean the same."""
+
+OF_WRITER: frozenset[str] = frozenset(
+    {
+        *("acl", "sse", "sse-kms-key-id", "use-accelerate-endpoint", "provider"),
+        *("storage-class", "predefined-acl", "access-tier", "encryption-scope"),
+    }
+)
+"""Parameters that say how TiCDC writes objects; a reader need not give them."""
+
+PARAMETERS: Mapping[Store, frozenset[str]] = {
+    "file": frozenset(),
+    "s3": frozenset(
+        {
+            *("access-key", "secret-access-key", "session-token", "endpoint", "region", "force-path-style", "provider"),
+            *("role-arn", "external-id", "acl", "sse", "sse-kms-key-id", "storage-class", "use-accelerate-endpoint"),
+        }
+    ),
+    "gcs": frozenset({"credentials-file", "endpoint", "storage-class", "predefined-acl"}),
+    "azure": frozenset(
+        {
+            *("account-name", "account-key", "sas-token", "endpoint", "access-tier", "encryption-scope"),
+            *("encryption-key",),
+        }
+    ),
+}
+"""What the part of TiDB that writes objects takes in the URI of each store."""
+
+_BY_HOST = frozenset({"alibaba", "netease", "tencent"})
+"""Providers whose servers take the bucket's name only as part of the host's."""
+_ENDPOINT: Mapping[Store, tuple[re.Pattern[str], str]] = {
+    "s3": (re.compile(r"https?://[^/@?#]+/?"), "http://host:port or https://host:port"),
+    "gcs": (re.compile(r"https?://[^/@?#]+(/storage/v1)?/?"), "https://host:port or https://host:port/storage/v1/"),
+    "azure": (
+        re.compile(r"https?://[^/@?#;]+(/[^/@?#;]+)?/?"),
+        "https://host:port, with the account's name as path if the server wants it",
+    ),
+}
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]+")
+_AES_KEY_BYTES = 32
+
+
+def complaint(store: Store, parameters: Mapping[str, str]) -> str:
+    """What is wrong with the parameters of a store's URI; empty where nothing is."""
+    for name in parameters:
+        owners = [other for other, known in PARAMETERS.items() if name in known]
+        if owners and store not in owners:
+            return f"`{name}` is a parameter of {' and '.join(owners)}, not of {store}"
+    endpoint = parameters.get("endpoint", "")
+    if endpoint:
+        pattern, example = _ENDPOINT[store]
+        if not pattern.fullmatch(endpoint):
+            return f"`endpoint` is written as {example}, with no user or password"
+    return {"s3": _complaint_s3, "azure": _complaint_azure}.get(store, _none)(parameters)
+
+
+def _none(_: Mapping[str, str]) -> str:
+    return ""
+
+
+def _complaint_s3(parameters: Mapping[str, str]) -> str:
+    keys = [name for name in ("access-key", "secret-access-key") if parameters.get(name)]
+    if len(keys) == 1:
+        return f"`{keys[0]}` comes without its partner; give both access-key and secret-access-key, or neither"
+    for name in ("role-arn", "external-id"):
+        if parameters.get(name):
+            return f"`{name}` is not supported; let the usual AWS chain assume the role (AWS_ROLE_ARN, a profile, the instance)"
+    return ""
+
+
+def _complaint_azure(parameters: Mapping[str, str]) -> str:
+    name = parameters.get("account-name", "")
+    if name and not _ACCOUNT.fullmatch(name):
+        return "`account-name` is the storage account's name alone: letters and digits"
+    for key in ("account-key", "encryption-key"):
+        if not _is_key(key, parameters.get(key, "")):
+            return f"`{key}` is not what Azure gives out: a `+` in it must not have become a space, nor a `=` have got lost"
+    if ";" in parameters.get("sas-token", ""):
+        return "`sas-token` holds a `;`, which no such token has"
+    return ""
+
+
+def _is_key(parameter: str, value: str) -> bool:
+    """Whether a key could be one; of an encryption key TiCDC takes the bytes as they are, so all 32 count."""
+    if not value:
+        return True
+    if parameter == "encryption-key":
+        return len(value.encode()) == _AES_KEY_BYTES
+    try:
+        return bool(base64.b64decode(value, validate=True))
+    except binascii.Error:
+        return False
+
+
+def endpoint(store: Store, parameters: Mapping[str, str]) -> str:
+    """The server's URL as the store's driver takes it; empty: the cloud's own."""
+    text = parameters.get("endpoint", "").rstrip("/")
+    return text.removesuffix("/storage/v1") if store == "gcs" else text
+
+
+def path_style(parameters: Mapping[str, str]) -> bool:
+    """Whether a bucket of S3 stands in the path where ``force-path-style`` does not say it."""
+    provider = parameters.get("provider", "").lower()
+    return provider not in _BY_HOST and parameters.get("use-accelerate-endpoint", "").lower() != "true"
+
+
+def secrets(store: Store, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Field of `Secrets` → value, as far as the URI tells; raises `ValueError` for a credentials file that is none."""
+    names = {
+        "s3": {"access_key": "access-key", "secret_access_key": "secret-access-key", "session_token": "session-token"},
+        "azure": {"account_key": "account-key", "sas_token": "sas-token", "encryption_key": "encryption-key"},
+    }.get(store, {})
+    found = {field: parameters.get(name, "") for field, name in names.items()}
+    if file := parameters.get("credentials-file"):
+        found["gcs_credentials"] = _read_credentials(file)
+    return found
+
+
+def _read_credentials(file: str) -> str:
+    """The JSON text of a Google credentials file."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ValueError(f"`credentials-file`: {file} cannot be read: {reason}") from None
+    try:
+        content = json.loads(text)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or "type" not in content:
+        raise ValueError(f"`credentials-file`: {file} is no Google credentials file: a JSON object with a `type`")
+    return text

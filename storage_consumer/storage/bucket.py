@@ -1,0 +1,199 @@
+"""What all stores that are asked over a network have in common: processes, threads, reading in parts, listing in pages.
+
+The adapters of the stores derive from it: `s3_storage`, `gcs_storage`, `azure_storage`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
+from storage_consumer.model import StoredObject
+
+CONNECT_TIMEOUT = 10
+READ_TIMEOUT = 60
+"""Seconds."""
+_PART = 8 << 20
+"""Bytes per request where an object is read in parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One answer to a listing; all paths are relative to the root."""
+
+    objects: tuple[StoredObject, ...]
+    folders: tuple[str, ...] = ()
+    """Where a delimiter was asked for: the directories, without a slash at the end."""
+    token: str = ""
+    """What continues the listing; empty at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of an object."""
+
+    content: bytes
+    tag: str
+    """Of the whole object, as it is now."""
+    size: int
+    """Of the whole object, bytes."""
+
+
+class Bucket(ABC):
+    """Everything below one prefix of a bucket.
+
+    It never caches what the bucket holds. Each process that uses it makes its own connections, so it survives a fork; it does
+    not pickle, since it knows the secrets: build it in the worker. Several threads may use one.
+    """
+
+    page_size: int
+    """Objects per page of a listing."""
+    pauses: tuple[float, ...] = ()
+    """Seconds to wait before each further try of a call that the store did not answer; a driver may try on its own."""
+
+    def __init__(self, upstream: Upstream, secrets: Secrets) -> None:
+        """For the bucket and prefix of `upstream`; without keys in `secrets`, the cloud's usual places are asked for them."""
+        self._upstream = upstream
+        self._secrets = secrets
+        self._bucket, _, prefix = upstream.root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._drivers: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self.requests = 0
+        """Calls to the server so far, without repetitions after errors."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} knows secrets and does not pickle: call open_storage in the worker")
+
+    def check(self) -> None:
+        """Raise `ConfigError` when the bucket does not exist or may not be listed."""
+        self._page("", limit=1)
+
+    @abstractmethod
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """All objects, except below `closed` and up to the names in `after`."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content of an object."""
+        return b"".join(self.blocks(path, 1 << 20))
+
+    def blocks(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error."""
+        part = self._part(path, 0, _PART, "")
+        sent = 0
+        while True:
+            for start in range(0, len(part.content), size):
+                yield part.content[start : start + size]
+            sent += len(part.content)
+            if sent >= part.size:
+                return
+            tag, part = part.tag, self._part(path, sent, _PART, part.tag)
+            if part.tag != tag or not part.content:
+                raise self._replaced(path)
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """The store's driver, an asynchronous file system of fsspec. Raises `ConfigError`."""
+
+    @abstractmethod
+    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+        """One page of what lies in `folder` (all: empty), in the order of names from `after` on, or where `token` says.
+
+        `delimited`: the objects of the folder itself, and its folders. `limit` in place of `page_size`.
+        """
+
+    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
+        """Up to `length` bytes of an object, if `tag` is empty or still the object's."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _translated(self, error: Exception, path: str) -> Exception:
+        """What `error`, met at `path`, means to the caller; without any secret."""
+
+    def _driver(self) -> Any:
+        """This process's driver; one that came through a fork has no running event loop."""
+        with self._lock:
+            if os.getpid() not in self._drivers:
+                try:
+                    self._drivers[os.getpid()] = self._open()
+                except StorageConsumerError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - each driver has exceptions of its own
+                    raise self._translated(error, "") from None
+            return self._drivers[os.getpid()]
+
+    def _ask(self, path: str, question: Callable[[Any], Any]) -> Any:
+        """The answer to one call: `question` is given the driver and returns a coroutine. Errors are translated."""
+        driver = self._driver()
+        with self._lock:
+            self.requests += 1
+        for pause in (*self.pauses, None):
+            try:
+                return _sync(driver.loop, question, driver)
+            except StorageConsumerError:
+                raise
+            except Exception as error:  # noqa: BLE001 - drivers let those of their HTTP library through
+                translated = self._translated(error, path)
+            if pause is None or not isinstance(translated, StorageUnavailable):
+                raise translated from None
+            time.sleep(pause)
+        raise AssertionError("the last try ends the loop")
+
+    def _wait_for(self, function: Any, *arguments: Any) -> Any:
+        """What the driver's event loop makes of a function of its own."""
+        return _sync(self._driver().loop, function, *arguments)
+
+    def _absolute(self, path: str) -> str:
+        return self._prefix + path
+
+    def _within(self, folder: str) -> str:
+        """The prefix of all names in a folder."""
+        return f"{self._prefix}{folder}/" if folder else self._prefix
+
+    def _relative(self, name: str) -> str:
+        return name.removeprefix(self._prefix)
+
+    def _where(self, path: str) -> str:
+        return f"{self._upstream.scheme}://{self._bucket}/{self._prefix}{path}"
+
+    def _replaced(self, path: str) -> StorageUnavailable:
+        return StorageUnavailable(f"{self._where(path)} was replaced while it was read")
+
+    def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
+        text = str(error)
+        for secret in self._secrets.texts():
+            text = text.replace(secret, "…")
+        return StorageUnavailable(f"{self._where(path)} did not answer as it should ({code}): {text}")
+
+    def _refused(self, path: str, code: str, remedy: str) -> ConfigError:
+        return ConfigError(f"access to {self._where(path)} is refused ({code}): {remedy}")
+
+    def _no_bucket(self, code: str, remedy: str) -> ConfigError:
+        server = self._upstream.endpoint or self._cloud
+        return ConfigError(f"there is no bucket for {self._where('')} at {server} ({code}): {remedy}")
+
+    @property
+    @abstractmethod
+    def _cloud(self) -> str:
+        """Who is asked where no endpoint was given."""
+
+
+def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    from fsspec.asyn import sync  # noqa: PLC0415 - users of file:// need not wait for it
+
+    return sync(loop, function, *arguments, timeout=2 * READ_TIMEOUT)
+
+
+def missing_package(name: str, extra: str) -> ConfigError:
+    """The error where the optional driver of a store is not installed."""
+    return ConfigError(
+        f"the package {name} is missing, which this store needs: pip install 'storage-consumer[{extra}]' (on a cluster, on "
+        "every worker)"
+    )

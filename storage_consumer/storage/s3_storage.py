@@ -1,0 +1,122 @@
+"""S3 and what speaks its language, through s3fs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.bucket import CONNECT_TIMEOUT, READ_TIMEOUT, Page
+from storage_consumer.storage.skipping import OrderedBucket
+
+_DOWNLOADS = 5
+"""So often one object is asked for before a broken connection is an error."""
+_REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
+_ABSENT = {"NoSuchKey", "404"}
+_NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
+_UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
+
+
+class S3Storage(OrderedBucket):
+    """A bucket in S3."""
+
+    _cloud = "AWS"
+
+    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+        where = {"Delimiter": "/"} if delimited else {}
+        where |= {"ContinuationToken": token} if token else {"StartAfter": self._absolute(after)} if after else {}
+        size = limit or (1000 if delimited else self.page_size)
+        answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
+        return Page(
+            objects=tuple(
+                StoredObject(path=self._relative(entry["Key"]), size=entry["Size"], tag=entry["ETag"].strip('"'))
+                for entry in answer.get("Contents", ())
+            ),
+            folders=tuple(
+                self._relative(entry["Prefix"]).removesuffix("/") for entry in answer.get("CommonPrefixes", ())
+            ),
+            token=answer["NextContinuationToken"] if answer.get("IsTruncated") else "",
+        )
+
+    def blocks(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of an object in pieces of up to `size` bytes, streamed from one request.
+
+        A download that breaks off is begun again, as long as the object is still the same; what was given is not given twice.
+        """
+        sent, tag = 0, ""
+        for attempt in range(1, _DOWNLOADS + 1):
+            answer = self._s3("get_object", path, Key=self._absolute(path))
+            if tag not in {"", answer["ETag"]}:
+                raise self._replaced(path)
+            tag = answer["ETag"]
+            try:
+                for block in self._body(answer["Body"], size, skip=sent):
+                    sent += len(block)
+                    yield block
+            except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
+                if attempt == _DOWNLOADS:
+                    raise self._translated(error, path) from None
+            else:
+                return
+
+    def _body(self, body: Any, size: int, *, skip: int) -> Iterator[bytes]:
+        """An answer's pieces behind its first `skip` bytes; aiobotocore raises where it ends before all was received."""
+        try:
+            while block := self._wait_for(body.read, size):
+                fresh = block[skip:]
+                skip -= len(block) - len(fresh)
+                if fresh:
+                    yield fresh
+        finally:
+            self._driver().loop.call_soon_threadsafe(body.close)
+
+    def _s3(self, method: str, path: str, **arguments: Any) -> Any:
+        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - its public twin waits for the answer without end
+
+    def _open(self) -> Any:
+        from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait
+
+        upstream, secrets = self._upstream, self._secrets
+        return S3FileSystem(
+            anon=False,
+            key=secrets.access_key or None,
+            secret=secrets.secret_access_key or None,
+            token=secrets.session_token or None,
+            endpoint_url=upstream.endpoint or None,
+            client_kwargs={"region_name": upstream.region} if upstream.region else {},
+            config_kwargs={
+                "connect_timeout": CONNECT_TIMEOUT,
+                "read_timeout": READ_TIMEOUT,
+                "retries": {"mode": "standard", "max_attempts": 2},
+                "s3": {"addressing_style": "path" if upstream.force_path_style else "virtual"},
+            },
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+
+    def _translated(self, error: Exception, path: str) -> Exception:
+        cause = error.__cause__ or error
+        code = str(getattr(cause, "response", {}).get("Error", {}).get("Code", type(cause).__name__))
+        if code in _ABSENT:
+            return FileNotFoundError(f"{self._where(path)} does not exist")
+        if code in _REFUSED:
+            return self._refused(path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject")
+        if code in _WRONG:
+            return self._no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
+        return self._unasked(error, path, code)
+
+    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
+        """The error where the store gave no answer of its own."""
+        where = self._where(path)
+        if code in _NO_KEYS:
+            return ConfigError(
+                f"no credentials for {where} ({code}): give access-key and secret-access-key in the upstream URI, or set "
+                "them where AWS's tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, the instance's role)"
+            )
+        if code in _UNASKABLE or isinstance(error, ValueError):
+            return ConfigError(
+                f"{where} can't be asked for ({code}): check the bucket's name, the endpoint, the region"
+            )
+        return self._unavailable(error, code, path)
