@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from tests.corpora import GoldenTable
@@ -21,10 +22,12 @@ from tests.servers import DatabaseServer, quoted
 
 STATE_SCHEMA = "storage_consumer"
 FLOAT_IS_EXACT_BELOW = 1e15
+NOT_AT_SOURCE = "is not at the source"
 SHOWN_ROWS = 5
 SHOWN_CHARACTERS = 300
 
 Row = tuple[Any, ...]
+Form = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +59,21 @@ def differences(
     time_zone: str = "+00:00",
     state_schema: str = STATE_SCHEMA,
     without: Mapping[str, frozenset[str]] | None = None,
+    null: str | None = None,
 ) -> tuple[Difference, ...]:
     """All differences, by table; empty when the server holds exactly what the source held.
 
     Tables that only the target has count as differences, those of `state_schema` excepted. `time_zone` is the zone in
     which the golden renders TIMESTAMP values. `without`: per table the columns whose values are not compared.
+    `null`: a text that can't be told from NULL.
     """
     expected = {table.name: table for table in golden}
     hidden = without or {}
     found = _target_tables(server, state_schema)
-    result = [Difference(table=name, what="is not at the source") for name in found.keys() - expected.keys()]
+    result = [Difference(table=name, what=NOT_AT_SOURCE) for name in found.keys() - expected.keys()]
     for name, table in expected.items():
-        what = _table_difference(server, table, found.get(name), time_zone, hidden.get(name, frozenset()))
+        forms = _forms(table, hidden.get(name, frozenset()), null)
+        what = _table_difference(server, table, found.get(name), time_zone, forms)
         if what:
             result.append(Difference(table=name, what=what))
     return tuple(sorted(result, key=str))
@@ -99,8 +105,19 @@ def _target_tables(server: DatabaseServer, state_schema: str) -> dict[str, Targe
     }
 
 
+def _forms(golden: GoldenTable, without: frozenset[str], null: str | None) -> list[Form]:
+    """How the values of each column are compared."""
+    return [
+        _hidden if name in without else partial(_or_null, null, form_of(kind)) for name, kind in golden.types.items()
+    ]
+
+
+def _or_null(null: str | None, form: Form, value: Any) -> Any:
+    return None if null is not None and value in (null, null.encode()) else form(value)
+
+
 def _table_difference(
-    server: DatabaseServer, golden: GoldenTable, found: TargetTable | None, time_zone: str, without: frozenset[str]
+    server: DatabaseServer, golden: GoldenTable, found: TargetTable | None, time_zone: str, forms: Sequence[Form]
 ) -> str:
     if found is None:
         return "is not at the target"
@@ -108,7 +125,6 @@ def _table_difference(
         return f"columns are {', '.join(found.columns)}; the source has {', '.join(golden.types)}"
     if not _same_key(golden, found):
         return f"primary key is ({', '.join(found.primary_key)}); the source has ({', '.join(golden.primary_key)})"
-    forms = [_hidden if name in without else form_of(kind) for name, kind in golden.types.items()]
     expected = Counter(_row(forms, _unwrapped(row)) for row in golden.rows())
     actual = Counter(_row(forms, row) for row in _target_rows(server, golden, time_zone))
     if expected == actual:
@@ -141,7 +157,7 @@ def _unwrapped(row: Sequence[Any]) -> list[Any]:
     return [base64.b64decode(value["b64"]) if isinstance(value, dict) else value for value in row]
 
 
-def _row(forms: Sequence[Callable[[Any], Any]], values: Sequence[Any]) -> Row:
+def _row(forms: Sequence[Form], values: Sequence[Any]) -> Row:
     return tuple(None if value is None else form(value) for form, value in zip(forms, values, strict=True))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from storage_consumer.summary import RoundSummary
 from tests.corpora import Corpus, CorpusSource, available, chosen
-from tests.expectations import has_commit_ts, overwritten
+from tests.expectations import can_be_equal, null_like, overwritten
 from tests.local_spark import local_spark
 from tests.replay import MODES, replayed
 from tests.servers import SERVERS, DatabaseServer
@@ -141,7 +141,9 @@ def _but(corpus: Corpus, mode: str, summary: RoundSummary) -> str:
         text += f", halted as stated: {', '.join(table.table for table in summary.halted)}"
     if lost := overwritten(corpus):
         text += f", overwritten at the source: {', '.join(sorted(lost))}"
-    if mode == "early" and not has_commit_ts(corpus):
+    if null := null_like(corpus):
+        text += f", the text {null} is NULL"
+    if mode == "early" and not can_be_equal(corpus, rows_beyond=True):
         text += ", at the last cut (rows tell no time)"
     return text
 

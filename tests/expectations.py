@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,21 @@ def stated_halts(corpus: Corpus, kind: str) -> dict[str, str]:
         names = {f"{table.schema}.{table.table}" for cut in corpus.cuts for table in corpus.golden(cut)}
         stated |= {name: NO_SUCH_NAME for name in names if FAR_CHARACTER.search(name)}
     return stated
+
+
+def null_like(corpus: Corpus) -> str | None:
+    """A text that can't be told from NULL: without quotes a marker such as ``NULL`` stands there as the text does."""
+    csv = tomllib.loads(corpus.changefeed_toml).get("sink", {}).get("csv", {})
+    marker: str = csv.get("null", "\\N")
+    return marker if csv.get("quote") == "" and marker != "\\N" else None
+
+
+def stays_though_dropped(corpus: Corpus, table: str) -> bool:
+    """Whether a table of a dropped database stays: with table ids as path TiCDC writes no statement about databases."""
+    by_id = "use-table-id-as-path=true" in corpus.sink_uri(Path("/"))
+    workload = (corpus.folder / "workload.sql").read_text(encoding="utf-8")
+    dropped = re.findall(r"^drop database (?:if exists )?`?([^;`]+)`?;", workload, re.MULTILINE | re.IGNORECASE)
+    return by_id and any(table.startswith(f"{database}.") for database in dropped)
 
 
 def has_commit_ts(corpus: Corpus) -> bool:

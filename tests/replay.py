@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +12,18 @@ from typing import Any
 
 from storage_consumer import Consumer
 from storage_consumer.summary import RoundSummary, TableSummary
-from tests.comparing import differences
+from tests.comparing import NOT_AT_SOURCE, Difference, differences
 from tests.corpora import Corpus, Cut
 from tests.expectations import (
     CHANGED_CONTENT,
     IRREPRODUCIBLE,
     can_be_equal,
     has_commit_ts,
+    null_like,
     overwritten,
     overwritten_files,
     stated_halts,
+    stays_though_dropped,
 )
 from tests.servers import DatabaseServer, learn_zone
 
@@ -73,12 +75,14 @@ class Replay:
         stated = stated_halts(self.corpus, self.server.kind)
         unstated = [table for table in summary.halted if not _is_stated(table, stated)]
         left_out = {table.table for table in summary.halted} | overwritten(self.corpus)
-        found = differences(
+        found: Sequence[Difference] = differences(
             self.server,
             self.corpus.golden(cut),
             time_zone="+00:00" if self.corpus.timezone == "UTC" else self.corpus.timezone,
             without=IRREPRODUCIBLE.get(self.corpus.workload, {}),
+            null=null_like(self.corpus),
         )
+        found = [one for one in found if one.what != NOT_AT_SOURCE or not stays_though_dropped(self.corpus, one.table)]
         lines = [f"halted: {_said(table)}" for table in unstated]
         lines += [str(one) for one in found if one.table not in left_out]
         if lines:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from storage_consumer.clock import Clock
@@ -44,6 +44,12 @@ class Storage(Protocol):
     def blocks(self, path: str, size: int) -> Iterator[bytes]:
         """The content of a large object, in pieces of about `size` bytes, without holding the whole."""
         ...
+
+
+_IDS_AS_PATH = (
+    "the changefeed has use-table-id-as-path: TiCDC then writes no statement about databases, so that one that is dropped at "
+    "the source stays in the target until someone drops it there"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,7 @@ class StorageReader:
         )
         self._last_full: float | None = None
         self._returned = 0
+        self._says_ids = True
 
     def poll(self) -> Poll:
         """What is new since the last poll.
@@ -139,9 +146,13 @@ class StorageReader:
                 f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
                 f"in {schema_file.table_dir}/{schema_file.version} can't be read"
             ) from None
-        return parse_schema_file(
+        definition = parse_schema_file(
             content, path, schema_file.version, schema_file.checksum, table_dir=schema_file.table_dir
         )
+        if self._says_ids and definition.name.table and "/" not in schema_file.table_dir:
+            self._says_ids = False
+            return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
+        return definition
 
     def _read_metadata(self) -> bytes | None:
         try:
