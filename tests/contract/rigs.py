@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.storage.azure_storage import AzureStorage
+from storage_consumer.storage.bucket import Bucket
 from storage_consumer.storage.fsspec_storage import open_storage
+from storage_consumer.storage.gcs_storage import GcsStorage
 from storage_consumer.storage.reader import Storage
 from storage_consumer.storage.s3_storage import S3Storage
 from storage_consumer.testing import MemoryStorage
+from tests.azure_server import ACCOUNT, AzureServer
+from tests.gcs_server import GcsServer
 from tests.s3_server import S3Server, S3User
 
 
@@ -28,6 +33,18 @@ class Rig(Protocol):
 
     def delete(self, path: str) -> None:
         """Remove an object."""
+
+
+class BucketRig(Rig, Protocol):
+    """The same for a store that is asked over a network."""
+
+    upstream: Upstream
+    secrets: Secrets
+
+    @property
+    def storage(self) -> Bucket:
+        """What is tested."""
+        ...
 
 
 class MemoryRig:
@@ -97,6 +114,63 @@ class S3Rig:
     def delete(self, path: str) -> None:
         """Remove an object."""
         self.client.delete_object(Bucket=self.bucket, Key=f"{self.prefix}/{path}")
+
+
+@dataclass
+class GcsRig:
+    """In a bucket of Google's, below a prefix."""
+
+    server: GcsServer
+    bucket: str
+    prefix: str = "some/prefix"
+
+    def __post_init__(self) -> None:
+        """Make the bucket."""
+        self.server.make_bucket(self.bucket)
+        self.upstream = Upstream(
+            scheme="gcs", root=f"{self.bucket}/{self.prefix}", endpoint=self.server.endpoint, protocol="csv"
+        )
+        self.secrets = Secrets()
+        self.storage: Bucket = GcsStorage(self.upstream, self.secrets)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write an object."""
+        self.server.put(self.bucket, f"{self.prefix}/{path}", content)
+
+    def delete(self, path: str) -> None:
+        """Remove an object."""
+        self.server.delete(self.bucket, f"{self.prefix}/{path}")
+
+
+@dataclass
+class AzureRig:
+    """In a container of Azure's, below a prefix."""
+
+    server: AzureServer
+    name: str
+    prefix: str = "some/prefix"
+
+    def __post_init__(self) -> None:
+        """Make the container."""
+        self.client = self.server.container(self.name)
+        self.client.create_container()
+        self.upstream = Upstream(
+            scheme="azure",
+            root=f"{self.name}/{self.prefix}",
+            endpoint=self.server.endpoint,
+            account_name=ACCOUNT,
+            protocol="csv",
+        )
+        self.secrets = Secrets(sas_token=self.server.token(self.name, "rl"))
+        self.storage: Bucket = AzureStorage(self.upstream, self.secrets)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write an object."""
+        self.client.upload_blob(f"{self.prefix}/{path}", content, overwrite=True)
+
+    def delete(self, path: str) -> None:
+        """Remove an object."""
+        self.client.delete_blob(f"{self.prefix}/{path}")
 
 
 def secrets(user: S3User) -> Secrets:

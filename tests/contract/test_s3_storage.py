@@ -1,10 +1,8 @@
-"""What is particular to S3: errors, how many calls a listing takes, downloads, processes."""
+"""What is particular to S3: errors, how many calls a listing takes, downloads."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +52,6 @@ def test_no_keys(bucket: S3Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", bucket.secrets.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", bucket.secrets.secret_access_key)
     open_storage(bucket.upstream, Secrets()).check()
-
-
-def test_server_that_does_not_answer() -> None:
-    """A server that can't be reached is a StorageUnavailable, without keys in it."""
-    upstream = Upstream(scheme="s3", root="bucket", endpoint="http://127.0.0.1:9", region="us-east-1", protocol="csv")
-    storage = open_storage(upstream, Secrets(access_key="the-access-key", secret_access_key="the-secret"))  # noqa: S106 - made up
-    with pytest.raises(StorageUnavailable) as raised:
-        storage.check()
-    assert "the-" not in str(raised.value)
 
 
 def grow(rig: S3Rig, days: int, table: str = "s/t") -> None:
@@ -181,42 +170,3 @@ def test_download_that_breaks_off_goes_on(bucket: S3Rig, monkeypatch: pytest.Mon
     with pytest.raises(StorageUnavailable, match="replaced"):
         b"".join(blocks)
     assert first == content[:10_000]
-
-
-@pytest.mark.server
-def test_no_pickle(bucket: S3Rig) -> None:
-    """An adapter that knows secrets does not pickle, and its settings do."""
-    with pytest.raises(TypeError, match="open_storage"):
-        pickle.dumps(bucket.storage)
-    assert pickle.loads(pickle.dumps(bucket.upstream)) == bucket.upstream  # noqa: S301 - made on the line
-
-
-def read_in_process(upstream: Upstream, keys: Secrets, results: Any) -> None:
-    """Open the storage here and read."""
-    results.put(open_storage(upstream, keys).read("a"))
-
-
-def read_with_inherited(storage: S3Storage, results: Any) -> None:
-    """Read with the storage that came through the fork."""
-    results.put(storage.read("a"))
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_other_processes(bucket: S3Rig, method: str) -> None:
-    """Processes that start after this one has connected read on their own, and none hangs."""
-    bucket.put("a", b"abc")
-    assert bucket.storage.read("a") == b"abc"
-    context: Any = multiprocessing.get_context(method)
-    results = context.Queue()
-    workers = [
-        context.Process(target=read_in_process, args=(bucket.upstream, bucket.secrets, results)) for _ in range(2)
-    ]
-    if method == "fork":
-        workers.append(context.Process(target=read_with_inherited, args=(bucket.storage, results)))
-    for worker in workers:
-        worker.start()
-    assert [results.get(timeout=60) for _ in workers] == [b"abc"] * len(workers)
-    for worker in workers:
-        worker.join(timeout=60)
-        assert worker.exitcode == 0

@@ -1,0 +1,156 @@
+"""What holds for every store that is asked over a network: how many calls a listing takes, downloads, processes, errors."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.storage import bucket as bucket_module
+from storage_consumer.storage.bucket import Bucket
+from storage_consumer.storage.fsspec_storage import open_storage
+from storage_consumer.storage.inventory import Inventory
+from tests.contract.rigs import BucketRig, GcsRig
+
+V1, V2 = 449000000000000001, 449000000000000002
+UNREACHED = "http://127.0.0.1:9"
+
+
+def grow(rig: BucketRig, days: int) -> None:
+    """Three files on each of so many days, a schema file, and a second table behind it."""
+    rig.put(f"s/t/meta/schema_{V1}_0000000001.json", b"{}")
+    for day in range(days):
+        for number in range(1, 4):
+            rig.put(f"s/t/{V1}/{2000 + day // 28}-01-{day % 28 + 1:02d}/CDC{number:020d}.csv", b"x")
+    rig.put(f"s/t_more/{V1}/2024-01-01/CDC{1:020d}.csv", b"x")
+    rig.put(f"s/t_more/meta/schema_{V1}_0000000001.json", b"{}")
+
+
+def test_calls_follow_what_is_open(served: BucketRig) -> None:
+    """While closed files grow, the calls of a listing stay the same, and new files are found."""
+    calls, full_calls = [], []
+    for days in (20, 44):
+        grow(served, days)
+        storage = served.storage
+        storage.page_size, storage.requests = 20, 0
+        inventory = Inventory("day", partition_separator=True, extension="csv")
+        everything = inventory.observe(storage.listing(frozenset(), {}), full=True, checkpoint=V2)
+        assert len(everything.data_files) == days * 3 + 1
+        full_calls.append(storage.requests)
+        new = [f"s/t/{V1}/9000-01-01/CDC{1:020d}.csv", f"s/new/{V1}/2024-01-01/CDC{1:020d}.csv"]
+        for path in new:
+            served.put(path, b"x")
+        storage.page_size, storage.requests = 45, 0
+        found = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
+        calls.append(storage.requests)
+        assert {file.stored.path for file in found.data_files} == set(new)
+        for path in new:
+            served.delete(path)
+    assert full_calls[1] > 1.5 * full_calls[0]
+    assert calls[0] == calls[1] <= 14
+
+
+def test_many_closed_directories_are_jumped_over_at_once(served: BucketRig) -> None:
+    """With so many that several parts of the bucket are listed at once, nothing open is missed or shown twice."""
+    closed = set()
+    open_files = {f"s/t{table:02d}/meta/schema_{V2}_0000000001.json" for table in range(20)} | {"metadata", "zzz/last"}
+    for table in range(20):
+        for version in range(V1, V1 + 5):
+            closed.add(f"s/t{table:02d}/{version}")
+            served.put(f"s/t{table:02d}/{version}/CDC000001.csv", b"x")
+        open_files.add(f"s/t{table:02d}/{V1 + 5}/CDC000001.csv")
+    for path in open_files:
+        served.put(path, b"x")
+    served.storage.page_size = 30
+    found = [stored.path for stored in served.storage.listing(frozenset(closed), {})]
+    assert sorted(found) == sorted(open_files)
+    for table in range(20):
+        data, schema = f"s/t{table:02d}/{V1 + 5}/CDC000001.csv", f"s/t{table:02d}/meta/schema_{V2}_0000000001.json"
+        assert found.index(data) < found.index(schema)
+
+
+def test_large_objects_come_in_parts(served: BucketRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that is read in several requests is whole, and one that is replaced meanwhile is an error."""
+    monkeypatch.setattr(bucket_module, "_PART", 100_000)
+    content = os.urandom(350_000)
+    served.put("a", content)
+    assert b"".join(served.storage.blocks("a", 30_000)) == content
+    if isinstance(served, GcsRig):
+        return  # the emulator does not look at the generation that is asked for
+    blocks = served.storage.blocks("a", 100_000)
+    first = next(blocks)
+    served.put("a", os.urandom(350_000))
+    if type(served.storage).blocks is Bucket.blocks:
+        with pytest.raises(StorageUnavailable, match="replaced"):
+            b"".join(blocks)
+    assert first == content[:100_000]
+
+
+def test_missing_bucket(served: BucketRig) -> None:
+    """A bucket that does not exist is a ConfigError that names bucket and server, and no secret."""
+    upstream = replace(served.upstream, root="no-such-bucket/x")
+    secrets = served.secrets
+    with pytest.raises(ConfigError, match="no-such-bucket") as raised:
+        open_storage(upstream, secrets).check()
+    assert not any(secret in str(raised.value) for secret in secrets.texts())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secrets"),
+    [
+        ("s3", Secrets(access_key="the-access-key", secret_access_key="the-secret")),  # noqa: S106 - made up
+        ("azure", Secrets(account_key="dGhlLXNlY3JldA==")),
+    ],
+)
+def test_server_that_does_not_answer(scheme: Any, secrets: Secrets) -> None:
+    """A server that can't be reached is a StorageUnavailable, without keys in it."""
+    upstream = Upstream(scheme=scheme, root="bucket", endpoint=UNREACHED, account_name="a", region="r", protocol="csv")
+    storage = open_storage(upstream, secrets)
+    if isinstance(storage, Bucket):
+        storage.pauses = storage.pauses and (0.1,)
+    with pytest.raises(StorageUnavailable) as raised:
+        storage.check()
+    assert not any(secret in str(raised.value) for secret in secrets.texts())
+
+
+def test_no_pickle(served: BucketRig) -> None:
+    """An adapter that knows secrets does not pickle, and its settings do."""
+    with pytest.raises(TypeError, match="open_storage"):
+        pickle.dumps(served.storage)
+    assert pickle.loads(pickle.dumps(served.upstream)) == served.upstream  # noqa: S301 - made on the line
+
+
+def read_in_process(upstream: Upstream, keys: Secrets, results: Any) -> None:
+    """Open the storage here and read."""
+    results.put(open_storage(upstream, keys).read("a"))
+
+
+def read_with_inherited(storage: Bucket, results: Any) -> None:
+    """Read with the storage that came through the fork."""
+    results.put(storage.read("a"))
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_other_processes(served: BucketRig, method: str) -> None:
+    """Processes that start after this one has connected read on their own, and none hangs."""
+    served.put("a", b"abc")
+    assert served.storage.read("a") == b"abc"
+    context: Any = multiprocessing.get_context(method)
+    results = context.Queue()
+    workers = [
+        context.Process(target=read_in_process, args=(served.upstream, served.secrets, results)) for _ in range(2)
+    ]
+    if method == "fork":
+        workers.append(context.Process(target=read_with_inherited, args=(served.storage, results)))
+    for worker in workers:
+        worker.start()
+    assert [results.get(timeout=60) for _ in workers] == [b"abc"] * len(workers)
+    for worker in workers:
+        worker.join(timeout=60)
+        assert worker.exitcode == 0
