@@ -1,6 +1,7 @@
 """A folder on a local disk or a mounted file system as a `Storage`.
 
 On NFS mount with ``actimeo=0``: a client that caches folders can show a new ``metadata`` before the files that it covers.
+A file that another client is still writing may show in part: it is shown again with another tag when it has grown.
 """
 
 from __future__ import annotations
@@ -12,26 +13,30 @@ from pathlib import Path
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.paths import left_out
+from storage_consumer.telemetry import Log
+
+_log = Log("storage")
 
 
 class LocalStorage:
-    """Everything below one folder."""
+    """Everything below one folder, and nothing elsewhere: links that lead out of it are not followed, nor links to folders."""
 
     def __init__(self, root: str) -> None:
         """For the folder `root`; it is not looked at yet."""
         self._root = root
+        self._warned: set[str] = set()
         self.requests = 0
         """Folders listed so far."""
 
     def check(self) -> None:
         """Raise `ConfigError` when the folder does not exist or may not be listed."""
-        if not Path(self._root).is_dir():
+        try:
+            os.scandir(self._root).close()
+        except (FileNotFoundError, NotADirectoryError):
             raise ConfigError(
                 f"the folder {self._root} does not exist: give the folder of the changefeed's sink URI as upstream URI, "
                 "and check that its file system is mounted"
-            )
-        try:
-            os.scandir(self._root).close()
+            ) from None
         except OSError as error:
             raise self._translated(error, self._root) from error
 
@@ -51,6 +56,8 @@ class LocalStorage:
 
     def blocks(self, path: str, size: int) -> Iterator[bytes]:
         """The content of a file in pieces of `size` bytes."""
+        if Path(self._root, path).is_symlink() and not self._is_within(path):
+            raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
             with Path(self._root, path).open("rb", buffering=0) as file:
                 while block := file.read(size):
@@ -59,24 +66,53 @@ class LocalStorage:
             raise self._translated(error, path) from error
 
     def _scan(self, folder: str, after: Mapping[str, str]) -> tuple[list[StoredObject], list[str]]:
-        """Files of a folder, except up to the names in `after`, and the names of its folders."""
+        """Files of a folder, except up to the names in `after`, and the names of its folders.
+
+        A folder that vanishes meanwhile has none: TiCDC removes those that are expired and empty.
+        """
         self.requests += 1
         files: list[StoredObject] = []
         folders: list[str] = []
         prefix = f"{folder}/" if folder else ""
         try:
             for entry in self._entries(folder):
-                if entry.is_dir():
+                if unusable := self._unusable(entry, prefix):
+                    files += unusable
+                elif entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)
                 elif not left_out(prefix + entry.name, after) and (found := _stored(entry, prefix)):
                     files.append(found)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             if not folder:
                 raise StorageUnavailable(f"the folder {self._root} is gone") from error
         except OSError as error:
             raise self._translated(error, folder) from error
         files.sort(key=lambda stored: stored.path)
         return files, folders
+
+    def _unusable(self, entry: os.DirEntry[str], prefix: str) -> list[StoredObject]:
+        """What is shown in place of an entry that is not followed, so that it is counted; nothing for any other.
+
+        The text that it is shown by is that of no file of TiCDC's.
+        """
+        path = prefix + entry.name
+        if not _is_text(entry.name):
+            return [self._warn(path, "its name is no UTF-8 text")]
+        if entry.is_symlink() and (entry.is_dir() or not self._is_within(path)):
+            return [self._warn(path, "it is a link to a folder, or out of the storage")]
+        return []
+
+    def _warn(self, path: str, reason: str) -> StoredObject:
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        if shown not in self._warned:
+            self._warned.add(shown)
+            _log.warning("storage_warning", path=shown, text=f"{shown} is not looked at: {reason}")
+        return StoredObject(path=f"{shown} ({reason})", size=1, tag="")
+
+    def _is_within(self, path: str) -> bool:
+        """Whether `path`, its links followed, is below the root."""
+        root = os.path.realpath(self._root)
+        return os.path.commonpath((root, os.path.realpath(f"{self._root}/{path}"))) == root
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
         with os.scandir(f"{self._root}/{folder}") as entries:
@@ -103,6 +139,15 @@ def _stored(entry: os.DirEntry[str], prefix: str) -> StoredObject | None:
     if not entry.is_file():
         return None
     return StoredObject(path=prefix + entry.name, size=status.st_size, tag=f"{status.st_mtime_ns}-{status.st_size}")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name that the file system gave is UTF-8."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _meta_last(name: str) -> tuple[bool, str]:
