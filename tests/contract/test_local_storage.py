@@ -97,7 +97,7 @@ def test_names_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture
         found = inventory.observe(rig.storage.listing(frozenset(), {}), full=True, checkpoint=V)
         assert sum(found.ignored.values()) == 2
     assert caplog.text.count("no UTF-8") == 2
-    assert r"s/\udcff is not looked at" in caplog.text
+    assert r"s/\\udcff is not looked at" in caplog.text
 
 
 def test_an_error_of_the_disk(tmp_path: Path) -> None:
