@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import threading
 import traceback
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 
 from storage_consumer import arguments, display, telemetry
 from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.uris import mask_uri
 from storage_consumer.errors import Abandoned, ConfigError, LeaseLost, StorageConsumerError, TableError, TransientError
 from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary
@@ -77,7 +79,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _misconfigured(error)
     except SystemExit as end:
         return int(end.code or 0)
-    return run(loaded, options, _consumer)
+    code = run(loaded, options, _consumer)
+    if code == ExitCode.TABLES_STOPPED:
+        _log.warning("go_on", command=command_line(given))
+    return code
+
+
+def command_line(given: Sequence[str]) -> str:
+    """The program with these arguments, as a shell takes it; secrets are hidden."""
+    hidden = [mask_uri(word) if "://" in word else word for word in given]
+    for index, word in enumerate(given):
+        name, equals, _ = word.partition("=")
+        if name == "--downstream-password" and equals:
+            hidden[index] = f"{name}=***"
+        elif name == "--downstream-password" and index + 1 < len(given):
+            hidden[index + 1] = "***"
+    return shlex.join([arguments.PROGRAM, *hidden])
 
 
 def _inspect(options: Mapping[str, object]) -> int:

@@ -58,6 +58,10 @@ EVENTS: dict[str, Event] = {
     "inferred": Event(
         meaning="Nobody told this setting; the file named shows it.", fields=("option", "value", "source")
     ),
+    "go_on": Event(
+        meaning="Tables stopped. Once what stopped them is settled, this command goes on where each of them stands.",
+        fields=("command",),
+    ),
     "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason")),
     "stop_requested": Event(
         meaning="First signal: the transaction is finished, then the program ends.", fields=("reason",)

@@ -242,6 +242,7 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
             "--skip-name-resolve",
             "--mysqlx=OFF",
             "--secure-file-priv=NULL",
+            "--tmpdir=/tmp",  # inside; that of this process may not be there
             "--skip-log-bin",
             "--innodb-redo-log-capacity=64M",
             "--max-allowed-packet=64M",

@@ -203,6 +203,7 @@ def test_exit_codes_4_and_3(mariadb: DatabaseServer, small: SmallBucket, tmp_pat
     with program(of_small(small, mariadb.uri), tmp_path / "halted") as running:
         assert running.end() == 4
         assert "broken" in running.events("table_halted")[0]["error"]
+        assert str(running.events("go_on")[0]["command"]).startswith("storage-consumer run ")
     mariadb.query("UPDATE storage_consumer.lease SET holder = 'elsewhere', expires_at = NOW(6) + INTERVAL 1 HOUR")
     with program([*of_small(small, mariadb.uri), "--lease-ttl", "3s"], tmp_path / "lease") as running:
         assert running.end() == 3

@@ -244,6 +244,15 @@ def test_files_move_to_their_table_within_one_poll() -> None:
     assert len(poll.schema_files) == 1
 
 
+def test_table_ids_as_path_are_told_once() -> None:
+    """The first schema file of a bucket with table ids as path says what such a bucket does not tell."""
+    fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
+    content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
+    reading = reader(MemoryStorage({f"{number}/meta/schema_{V}_0000000001.json": content for number in (7, 8)}))
+    told = [reading.definition(file).warnings for file in reading.poll().schema_files]
+    assert [any("use-table-id-as-path" in warning for warning in warnings) for warnings in told] == [True, False]
+
+
 def test_definition_in_the_older_layout() -> None:
     """The content of a schema.json gives the checksum that its name lacks."""
     fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
