@@ -1,17 +1,17 @@
 """Listing a store that shows names in order and can begin anywhere: what may be left out is jumped over.
 
-So the number of calls follows what is open, not what is stored. Where there is much to jump over, several parts of the
-order are gone through at once.
+So the number of calls follows what is open, not what is stored. Where it takes many calls all the same, as with a thousand
+tables, several parts of the order are gone through at once.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.bucket import Bucket, Page
@@ -19,8 +19,8 @@ from storage_consumer.storage.paths import left_out, sequence_of
 
 _AT_ONCE = 8
 """So many calls wait for answers at once."""
-_CLOSED_PER_LANE = 32
-"""With fewer closed directories than this, one more thread is not worth its start."""
+_ALONE = 16
+"""So many calls are made one after the other before the rest is cut into lanes; most listings end before."""
 _VERSION_DIGITS = 17
 """A directory whose name has at least so many digits, and nothing else, is that of a table version."""
 
@@ -46,11 +46,10 @@ class OrderedBucket(Bucket):
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """All objects, except below `closed` and up to the names in `after`; in key order where little is left out."""
         known = _Known(closed=closed, ordered=sorted(closed), after=after)
-        borders = ["", *_borders(known.ordered), ""]
-        lanes = list(pairwise(borders))
-        if len(lanes) == 1:
-            yield from self._lane("", "", known)
+        place = yield from self._lane("", "", known, most=_ALONE)
+        if not place:
             return
+        lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
                 yield from found
@@ -59,25 +58,31 @@ class OrderedBucket(Bucket):
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
         """As in `Bucket`; a server may take `after` to be included."""
 
-    def _lane(self, low: str, high: str, known: _Known) -> Iterator[StoredObject]:
-        """Objects with names above `low` and not above `high` (empty: no border), without those that are known."""
+    def _lane(self, low: str, high: str, known: _Known, *, most: int = 0) -> Generator[StoredObject, None, str]:
+        """Objects with names above `low` and not above `high` (empty: no border), without those that are known.
+
+        Returns the empty text at the end, and the name up to which it went where that took more than `most` calls.
+        """
         last, start, token = low, low, ""
-        while True:
+        for calls in count(1):
             page = self._page("", after=start, token=token)
             for stored in page.objects:
                 if high and stored.path > high:
-                    return
+                    return ""
                 if stored.path > last and not known.covers(stored.path):
                     yield stored
                 last = max(last, stored.path)
             if not page.token:
-                return
+                return ""
             if (skipped := self._skip(last, known)) > last:
                 last, start, token = skipped, skipped, ""
             else:
                 token = page.token
             if high and last >= high:
-                return
+                return ""
+            if known.closed and calls == most:
+                return last
+        raise AssertionError("only an end ends a listing")
 
     def _skip(self, last: str, known: _Known) -> str:
         """The path behind which to go on, if `last` lies in what may be left out; else empty."""
@@ -106,18 +111,15 @@ class OrderedBucket(Bucket):
                 return directory
 
 
-def _borders(ordered: list[str]) -> list[str]:
-    """Names that cut the order into parts with about equally many closed directories.
+def _borders(ordered: list[str], above: str) -> list[str]:
+    """Names `above` this one that cut the order into parts with about equally many closed directories.
 
     Each lies right behind the ``meta`` of a table, so that the data files of a table and its schema files, which must be
     listed after them, stay in one part.
     """
-    lanes = len(ordered) // _CLOSED_PER_LANE
-    if lanes < 2:  # noqa: PLR2004 - one lane needs no border
-        return []
-    lanes = min(lanes, 4 * _AT_ONCE)
-    chosen = (ordered[len(ordered) * lane // lanes] for lane in range(1, lanes))
-    return sorted({f"{table}/meta0" for table in map(_table_of, chosen) if table})
+    lanes = min(len(ordered), 4 * _AT_ONCE)
+    tables = {_table_of(ordered[len(ordered) * lane // lanes]) for lane in range(1, lanes)}
+    return sorted(border for border in (f"{table}/meta0" for table in tables if table) if border > above)
 
 
 def _table_of(directory: str) -> str:

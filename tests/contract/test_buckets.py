@@ -67,7 +67,7 @@ def test_many_closed_directories_are_jumped_over_at_once(served: BucketRig) -> N
         open_files.add(f"s/t{table:02d}/{V1 + 5}/CDC000001.csv")
     for path in open_files:
         served.put(path, b"x")
-    served.storage.page_size = 30
+    served.storage.page_size = 3
     found = [stored.path for stored in served.storage.listing(frozenset(closed), {})]
     assert sorted(found) == sorted(open_files)
     for table in range(20):
