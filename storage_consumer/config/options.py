@@ -36,7 +36,7 @@ _WHAT = (
         aliases=("sink-uri",),
         group="what is copied",
         metavar="URI",
-        help="The bucket: file:///dir or s3://bucket/prefix. TiCDC's --sink-uri fits unchanged, parameters included.",
+        help="The bucket: file:///dir, s3://bucket/prefix, gcs://bucket/prefix or azure://container/prefix. TiCDC's --sink-uri fits unchanged, parameters included.",
     ),
     Option(
         name="downstream-uri",
