@@ -43,11 +43,11 @@ class AzureServer:
         )
 
     def upload(self, folder: Path, container: str, prefix: str) -> None:
-        """Put all files of `folder` into a new container."""
+        """Put all files of `folder` into a container."""
         with self.container(container) as client:
-            client.create_container()
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                client.upload_blob(f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+                name = f"{prefix}/{path.relative_to(folder).as_posix()}"
+                client.upload_blob(name, path.read_bytes(), overwrite=True)
 
     def uri(self, container: str, prefix: str, **parameters: str) -> str:
         """What ``--upstream-uri`` takes, with a token that may list and read."""

@@ -51,8 +51,7 @@ class GcsServer:
         self._ask("DELETE", f"/storage/v1/b/{bucket}/o/{quote(name, safe='')}")
 
     def upload(self, folder: Path, bucket: str, prefix: str) -> None:
-        """Put all files of `folder` into a new bucket."""
-        self.make_bucket(bucket)
+        """Put all files of `folder` into a bucket."""
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             self.put(bucket, f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
 
