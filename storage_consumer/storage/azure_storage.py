@@ -17,7 +17,7 @@ from typing import Any
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.bucket import CONNECT_TIMEOUT, READ_TIMEOUT, Bucket, Page, Part, missing_package
+from storage_consumer.storage.bucket import CONNECT_TIMEOUT, READ_TIMEOUT, Page, Part, ReadInParts, missing_package
 from storage_consumer.storage.paths import left_out
 from storage_consumer.storage.skipping import closed_above
 
@@ -52,7 +52,7 @@ class _Known:
         )
 
 
-class AzureStorage(Bucket):
+class AzureStorage(ReadInParts):
     """A container in Azure Blob Storage."""
 
     page_size = 5000
@@ -66,18 +66,16 @@ class AzureStorage(Bucket):
             for page in self._pages(""):
                 yield from known.fresh(page)
             return
-        wave = [""]
+        folders = [""]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while wave:
-                last: list[str] = []
-                while wave:
-                    looks = list(pool.map(lambda folder: self._look(folder, known), wave))
-                    wave = []
-                    for objects, folders in looks:
-                        yield from objects
-                        for folder in folders:
-                            (last if folder.rpartition("/")[2] == "meta" else wave).append(folder)
-                wave = last
+            while folders:
+                # Those called meta wait until all that lies beside them was listed.
+                waiting = [folder for folder in folders if _is_meta(folder)]
+                wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
+                folders = waiting if wave is not waiting else []
+                for objects, below in list(pool.map(lambda folder: self._look(folder, known), wave)):
+                    yield from objects
+                    folders += below
 
     def _look(self, folder: str, known: _Known) -> tuple[list[StoredObject], list[str]]:
         """What is fresh in a folder, and the folders below it that are yet to be looked into."""
@@ -229,6 +227,10 @@ def _customer_key(key: str) -> dict[str, Any]:
 
     digest = base64.b64encode(hashlib.sha256(key.encode()).digest()).decode()
     return {"cpk": CustomerProvidedEncryptionKey(base64.b64encode(key.encode()).decode(), digest)}
+
+
+def _is_meta(folder: str) -> bool:
+    return folder.rpartition("/")[2] == "meta"
 
 
 def _known(closed: frozenset[str], after: Mapping[str, str]) -> _Known:

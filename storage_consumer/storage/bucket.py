@@ -84,19 +84,9 @@ class Bucket(ABC):
         """The whole content of an object."""
         return b"".join(self.blocks(path, 1 << 20))
 
+    @abstractmethod
     def blocks(self, path: str, size: int) -> Iterator[bytes]:
         """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error."""
-        part = self._part(path, 0, _PART, "")
-        sent = 0
-        while True:
-            for start in range(0, len(part.content), size):
-                yield part.content[start : start + size]
-            sent += len(part.content)
-            if sent >= part.size:
-                return
-            tag, part = part.tag, self._part(path, sent, _PART, part.tag)
-            if part.tag != tag or not part.content:
-                raise self._replaced(path)
 
     @abstractmethod
     def _open(self) -> Any:
@@ -108,10 +98,6 @@ class Bucket(ABC):
 
         `delimited`: the objects of the folder itself, and its folders. `limit` in place of `page_size`.
         """
-
-    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
-        """Up to `length` bytes of an object, if `tag` is empty or still the object's."""
-        raise NotImplementedError
 
     @abstractmethod
     def _translated(self, error: Exception, path: str) -> Exception:
@@ -183,6 +169,28 @@ class Bucket(ABC):
     @abstractmethod
     def _cloud(self) -> str:
         """Who is asked where no endpoint was given."""
+
+
+class ReadInParts(Bucket):
+    """A bucket whose objects are read by one request for each of their parts."""
+
+    def blocks(self, path: str, size: int) -> Iterator[bytes]:
+        """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error."""
+        part = self._part(path, 0, _PART, "")
+        sent = 0
+        while True:
+            for start in range(0, len(part.content), size):
+                yield part.content[start : start + size]
+            sent += len(part.content)
+            if sent >= part.size:
+                return
+            tag, part = part.tag, self._part(path, sent, _PART, part.tag)
+            if part.tag != tag or not part.content:
+                raise self._replaced(path)
+
+    @abstractmethod
+    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
+        """Up to `length` bytes of an object, if `tag` is empty or still the object's."""
 
 
 def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.bucket import READ_TIMEOUT, Page, Part, missing_package
+from storage_consumer.storage.bucket import READ_TIMEOUT, Page, Part, ReadInParts, missing_package
 from storage_consumer.storage.skipping import OrderedBucket
 
 _FIELDS = "nextPageToken,prefixes,items(name,size,generation)"
@@ -23,7 +23,7 @@ _RIGHTS = (
 )
 
 
-class GcsStorage(OrderedBucket):
+class GcsStorage(ReadInParts, OrderedBucket):
     """A bucket in Google Cloud Storage."""
 
     _cloud = "Google Cloud Storage"

@@ -13,7 +13,7 @@ import pytest
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.storage import bucket as bucket_module
-from storage_consumer.storage.bucket import Bucket
+from storage_consumer.storage.bucket import Bucket, ReadInParts
 from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.inventory import Inventory
 from tests.contract.rigs import BucketRig, GcsRig
@@ -86,7 +86,7 @@ def test_large_objects_come_in_parts(served: BucketRig, monkeypatch: pytest.Monk
     blocks = served.storage.blocks("a", 100_000)
     first = next(blocks)
     served.put("a", os.urandom(350_000))
-    if type(served.storage).blocks is Bucket.blocks:
+    if isinstance(served.storage, ReadInParts):
         with pytest.raises(StorageUnavailable, match="replaced"):
             b"".join(blocks)
     assert first == content[:100_000]
