@@ -107,7 +107,10 @@ OF_THE_WRITER = frozenset(
         "sink.cloud-storage-config.output-raw-change-event",
     }
 )
-"""Settings that show in the files themselves, message by message and path by path; nothing has to be said of them."""
+"""Settings that show in the files themselves, message by message and path by path; nothing has to be said of them.
+
+Of raw change events that holds where an update also tells its old row; without it they are refused (`refuse_lost_keys`).
+"""
 
 
 SELECTORS = frozenset({"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"})

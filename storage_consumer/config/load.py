@@ -13,7 +13,14 @@ from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Config, Downstream, Secrets, Tuning, Upstream
 from storage_consumer.config.sources import Sources, known_options
-from storage_consumer.config.upstream import require_commit_ts, untold, upstream_settings, weaker_promise
+from storage_consumer.config.upstream import (
+    refuse_lost_keys,
+    require_commit_ts,
+    told_raw_updates,
+    untold,
+    upstream_settings,
+    weaker_promise,
+)
 from storage_consumer.config.uris import UNNEEDED, default_port, mask_uri, store_secrets
 from storage_consumer.errors import ConfigError
 
@@ -43,6 +50,8 @@ class Loaded:
     """What was accepted but has no effect, or was assumed: to be logged once at the start."""
     told: Mapping[str, str] = field(default_factory=dict)
     """Keyword of a format option → who told it; what is not in it has to be found out before a file is read."""
+    raw_updates: str = ""
+    """Who said that TiCDC does not split updates that change a key; empty: nobody."""
 
     @property
     def untold(self) -> tuple[str, ...]:
@@ -52,6 +61,7 @@ class Loaded:
     def completed(self, upstream: Upstream, inferred: Mapping[str, str]) -> Loaded:
         """The same with the bucket's settings as `inferred` (keyword → from what) completes them; raises `ConfigError`."""
         require_commit_ts(upstream)
+        refuse_lost_keys(upstream, self.raw_updates)
         return replace(self, config=replace(self.config, upstream=upstream), told={**inferred, **self.told})
 
     @property
@@ -72,6 +82,9 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     time_zone, notices = _time_zone(sources)
     changefeed.refuse(sources.settings)
     upstream, told = upstream_settings(sources, time_zone)
+    raw_updates = told_raw_updates(sources)
+    if not untold(upstream, told):
+        refuse_lost_keys(upstream, raw_updates)
     downstream = _downstream(sources, time_zone)
     tuning = Tuning(**sources.values(*Tuning.__slots__))
     program = _program(sources)
@@ -85,6 +98,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         program=program,
         notices=(*notices, *_notices(sources)),
         told=told,
+        raw_updates=raw_updates,
     )
 
 

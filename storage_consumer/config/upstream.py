@@ -85,6 +85,35 @@ def require_commit_ts(upstream: Upstream) -> None:
     )
 
 
+def told_raw_updates(sources: Sources) -> str:
+    """Who said that TiCDC leaves updates that change a key as they are; empty where nobody did. Raises `ConfigError`."""
+    name = "output-raw-change-event"
+    value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (False, ""))
+    given = [(value, f"{source}: [sink.cloud-storage-config] {name}")]
+    given.append((sources.upstream.parameters.get(name) or False, f"--upstream-uri: parameter `{name}`"))
+    for told, origin in given:
+        try:
+            if parsers.boolean(told):
+                return origin
+        except ValueError as error:
+            raise ConfigError(f"{origin}: {error}") from None
+    return ""
+
+
+def refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
+    """Raise `ConfigError` where an update that changes a key would say only its new one, so that the old row would stay.
+
+    `raw_updates`: who said that TiCDC does not split such updates. Canal-json tells the row before the update anyway.
+    """
+    if raw_updates and upstream.protocol == "csv" and not upstream.csv.output_old_value:
+        raise ConfigError(
+            f"{raw_updates} = true with CSV and without `output-old-value`: an update that changes a key says only the new "
+            "one, so nobody can tell which row it took the place of. The changefeed needs `[sink.csv] output-old-value = true`, "
+            "or `[sink.cloud-storage-config] output-raw-change-event = false`, and a fresh bucket, since the files that it "
+            "wrote until then lack the old keys"
+        )
+
+
 def weaker_promise(upstream: Upstream) -> str:
     """What is promised of files without commit ts, for the log; empty where rows have it."""
     if upstream.has_commit_ts:

@@ -238,7 +238,7 @@ def test_column_selectors_arrive() -> None:
 def test_settings_that_show_in_the_files_are_taken(key: str) -> None:
     """What each message or path shows by itself may be set either way, without a word."""
     table, _, name = key.rpartition(".")
-    text = f"[sink.csv]\ninclude-commit-ts = true\n[{table}]\n{name} = true\n"
+    text = f"[sink.csv]\ninclude-commit-ts = true\noutput-old-value = true\n[{table}]\n{name} = true\n"
     assert not any(name in notice for notice in _load(text).notices)
 
 

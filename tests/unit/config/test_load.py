@@ -291,3 +291,54 @@ def test_the_bucket_alone_can_be_loaded() -> None:
     assert loaded.config.upstream.root == "/bucket"
     with pytest.raises(ConfigError, match="--downstream-uri is missing"):
         load({"upstream_uri": CSV}, {})
+
+
+_RAW = {"sink": {"csv": {"include-commit-ts": True}, "cloud-storage-config": {"output-raw-change-event": True}}}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"upstream_uri": "file:///b?protocol=csv", "config": _RAW},
+        {
+            "upstream_uri": "file:///b?protocol=csv&output-raw-change-event=true",
+            "config": {"sink": {"csv": {"include-commit-ts": True}}},
+        },
+    ],
+)
+def test_updates_that_lose_their_old_key_are_refused(options: dict[str, object]) -> None:
+    """CSV with raw updates and without old values is refused, whoever told so, and the error says what to change."""
+    with pytest.raises(ConfigError, match=r"output-raw-change-event.*= true.*output-old-value = true"):
+        load(options, {}, target=False)
+
+
+def test_updates_that_lose_their_old_key_are_refused_once_the_bucket_tells() -> None:
+    """Where the files have to show whether rows have old values, raw updates are refused as soon as they did."""
+    loaded = load({"upstream_uri": "file:///b?protocol=csv&output-raw-change-event=true"}, {}, target=False)
+    shown = dataclasses.replace(loaded.config.upstream, csv=CsvOptions(include_commit_ts=True))
+    with pytest.raises(ConfigError, match="output-raw-change-event"):
+        loaded.completed(shown, {})
+    told = dataclasses.replace(shown, csv=CsvOptions(include_commit_ts=True, output_old_value=True))
+    assert loaded.completed(told, {}).config.upstream == told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"upstream_uri": "file:///b?protocol=csv", "config": _RAW, "output_old_value": True},
+        {"upstream_uri": "file:///b?protocol=canal-json&enable-tidb-extension=true", "config": _RAW},
+        {
+            "upstream_uri": "file:///b?protocol=csv&output-raw-change-event=false",
+            "config": {"sink": {"csv": {"include-commit-ts": True}}},
+        },
+    ],
+)
+def test_raw_updates_are_taken_where_the_old_key_is_told(options: dict[str, object]) -> None:
+    """With old values in CSV, with canal-json, and where updates are split, nothing is refused."""
+    load(options, {}, target=False)
+
+
+def test_a_raw_update_setting_that_is_no_boolean_is_refused() -> None:
+    """A value that says neither yes nor no is refused with its place."""
+    with pytest.raises(ConfigError, match="output-raw-change-event"):
+        load({"upstream_uri": "file:///b?protocol=csv&output-raw-change-event=maybe"}, {}, target=False)
