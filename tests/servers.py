@@ -134,11 +134,11 @@ def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     )
 
 
-def run(command: Sequence[str]) -> str:
-    """Run a program to its end; returns what it printed. Raise `ServerDidNotStart` with its output if it fails or takes too long."""
+def run(command: Sequence[str], seconds: float = START_SECONDS) -> str:
+    """Run a program to its end; what it printed. Raise `ServerDidNotStart` with that if it fails or takes too many `seconds`."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=START_SECONDS
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=seconds
         )
     except subprocess.TimeoutExpired as error:
         raise ServerDidNotStart(f"{error}\n{error.output!r}\n{error.stderr!r}") from error

@@ -69,7 +69,10 @@ def unescaped(value: object) -> object:
 def path(value: object) -> str:
     """A path, as text; ``~`` is the home directory."""
     given = text(str(value) if isinstance(value, Path) else value)
-    return str(Path(given).expanduser()) if given else ""
+    try:
+        return str(Path(given).expanduser()) if given else ""
+    except RuntimeError as error:
+        raise ValueError(f"{given!r} names the home directory of a user who is not known here") from error
 
 
 def boolean(value: object) -> bool:

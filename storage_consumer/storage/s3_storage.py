@@ -98,7 +98,8 @@ class S3Storage(OrderedBucket):
 
     def _translated(self, error: Exception, path: str) -> Exception:
         cause = error.__cause__ or error
-        code = str(getattr(cause, "response", {}).get("Error", {}).get("Code", type(cause).__name__))
+        answer = getattr(cause, "response", None) or {}  # of a connection that broke off it is None
+        code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
         if code in _ABSENT:
             return FileNotFoundError(f"{self._where(path)} does not exist")
         if code in _REFUSED:

@@ -8,6 +8,8 @@ from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerErro
 
 CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
 """Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's ways to say so: play it again."""
+FEW_TRIES = {1205: 3, 8141: 3}
+"""Of these only so many: a lock wait has taken long each time, and TiDB's failed assertion mostly stays."""
 _CONNECTION = frozenset(
     (
         *(0, 1040, 1047, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 1969),
@@ -17,6 +19,8 @@ _CONNECTION = frozenset(
 _READ_ONLY = frozenset((1290, 1792, 1836))
 _FULL = frozenset((1021, 1114, 3, 28))
 _LOGIN = frozenset((1044, 1045, 1130, 1142, 1143, 1227, 1698))
+
+_ASSERTION = 8141
 
 ALREADY_DONE = frozenset((1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831))
 """What a statement that took effect before answers when it runs again; TiCDC's MySQL sink ignores the same numbers."""
@@ -44,12 +48,16 @@ def is_connection_loss(fault: BaseException) -> bool:
 
 def is_refusal(fault: BaseException) -> bool:
     """Whether the fault lies in the rows: no other error of ours fits it."""
-    return isinstance(fault, ValueError) or isinstance(translated(fault, ""), RowRefused)
+    return isinstance(fault, ValueError) or (not is_conflict(fault) and isinstance(translated(fault, ""), RowRefused))
 
 
 def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     """Our error for a driver's one; `doing` says what was tried, without any secret."""
     text = f"{doing}: {described(fault)}"
+    if number_of(fault) == _ASSERTION:
+        return RowRefused(
+            f"{text} (TiDB finds a row and its index apart: see ADMIN CHECK TABLE, repair the table, start again)"
+        )
     if is_connection_loss(fault) or is_conflict(fault):
         return TargetUnavailable(text)
     if number_of(fault) in _READ_ONLY:

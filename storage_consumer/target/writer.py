@@ -14,7 +14,15 @@ from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.sql_text import quote
 from storage_consumer.target.batches import batches, pause
 from storage_consumer.target.connection import Connection, connect, escape
-from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal, translated
+from storage_consumer.target.faults import (
+    FEW_TRIES,
+    described,
+    is_conflict,
+    is_connection_loss,
+    is_refusal,
+    number_of,
+    translated,
+)
 from storage_consumer.target.refusals import first_refused, write_checked
 from storage_consumer.target.state import SERIAL_SLOTS
 from storage_consumer.target.statements import delete_keys, delete_one, load_data, row_text, write_rows
@@ -227,7 +235,7 @@ class TargetWriter:
 
     def _recover(self, fault: Exception, tries: int, doing: str) -> None:
         """Make ready for another try, or raise what the caller has to know."""
-        if is_conflict(fault) and tries < CONFLICT_TRIES:
+        if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
             pause(tries, 0.02)
         elif is_connection_loss(fault) and tries < CONNECTION_TRIES:

@@ -26,7 +26,8 @@ def test_shop_over_s3_with_read_only_credentials(
     name, prefix = "shop", "deep/prefix"
     uri = s3.uri(name, prefix, s3.reader, protocol="csv")
     writer = s3.client(s3.writer)
-    with Consumer(upstream_uri=uri, downstream_uri=mariadb.uri, config=str(SHOP.write_config(tmp_path))) as consumer:
+    config = str(SHOP.write_config(tmp_path))
+    with Consumer(upstream_uri=uri, downstream_uri=mariadb.uri, config=config, tz="UTC") as consumer:
         for cut in SHOP.cuts:
             SHOP.materialise(cut, tmp_path / "bucket")
             s3.upload(tmp_path / "bucket", name, prefix)
