@@ -13,6 +13,7 @@ from storage_consumer.config.secrets_file import remove_secrets, write_secrets
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.decoding import decoder_for
 from storage_consumer.decoding.csv_options import caveat
+from storage_consumer.decoding.zones import zone_caveat
 from storage_consumer.errors import TransientError
 from storage_consumer.inspection.bucket import Bucket
 from storage_consumer.inspection.completing import completed
@@ -131,10 +132,11 @@ class Consumer:
             for each in bucket.settings:
                 if each.state == "inferred":
                     _log.info("inferred", option=each.name, value=each.value, source=each.origin)
-        for text in (self._loaded.warning, caveat(self._loaded.config.upstream)):
+        upstream = self._loaded.config.upstream
+        for text in (self._loaded.warning, caveat(upstream), zone_caveat(upstream.time_zone)):
             if text:
                 _log.warning("notice", text=text)
-        decoder_for(self._loaded.config.upstream)
+        decoder_for(upstream)
 
     def _looked_at(self) -> Bucket:
         """The bucket, once it answers; raises `TransientError` when it does not within the limit."""

@@ -40,6 +40,19 @@ def offset_at(zone: str, milliseconds: int) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
+def zone_caveat(zone: str) -> str:
+    """What a zone whose clocks are put back can't tell, or an empty text; judged by the offsets of one recent year."""
+    if not converted_zone(zone):
+        return ""
+    months = (dt.datetime(2025, month, 1, tzinfo=_info(zone)) for month in range(1, 13))
+    if len({moment.utcoffset() for moment in months}) == 1:
+        return ""
+    return (
+        f"in {zone} an hour occurs twice when the clocks are put back: a TIMESTAMP value in it is taken for the first of the two, "
+        "since the files do not tell them apart; TiCDC servers that run in UTC (their option --tz) avoid that"
+    )
+
+
 def utc_of(zone: str, text: str) -> str:
     """The same moment in UTC; a zero date stays as it is. Raises `ValueError` for text that is no date and time.
 

@@ -13,11 +13,11 @@ from typing import Any
 import pymysql.err
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decoding.zones import offset_at
+from storage_consumer.decoding.zones import converted_zone, offset_at
 from storage_consumer.errors import DdlFailed, TableError, TargetBusy, TargetUnavailable, TransientError
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
-from storage_consumer.target.connection import Connection, connect, translating
+from storage_consumer.target.connection import Connection, connect, escape, translating
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
 from storage_consumer.target.spelling import closest, existing, is_far
 from storage_consumer.target.statements import qualified
@@ -29,6 +29,7 @@ _COUNTER = re.compile(
 """Rows and restarts of the server change it too, so it says nothing of a statement."""
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
 _UNKNOWN_DATABASE = 1049
+_UNKNOWN_ZONE = 1298
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
 _CHUNK = 500
@@ -284,11 +285,10 @@ class TargetDatabase:
         """
         connection = self._live()
         moment = physical_ms(version)
-        zone = offset_at(self._downstream.time_zone, moment)
         try:
             if schema:
                 self._enter(connection, schema)
-            connection.query(f"SET SESSION time_zone = '{zone}', timestamp = {moment / 1000:.3f}")
+            self._set_clock(connection, moment)
             connection.query(statement)
             connection.query("SET SESSION timestamp = DEFAULT")
             connection.select_db(self._downstream.state_schema)  # a later statement may drop the database
@@ -303,6 +303,22 @@ class TargetDatabase:
                 return described(fault)
             raise DdlFailed(described(fault)) from fault
         return ""
+
+    def _set_clock(self, connection: Connection, moment: int) -> None:
+        """Zone and time of a DDL with this moment (ms): it may hold literals of TIMESTAMP columns.
+
+        A server that does not know the zone by its name gets the offset that was in force at the moment, which is another one
+        than that of a literal from the other half of a year with daylight saving time.
+        """
+        zone = self._downstream.time_zone
+        for form in filter(None, (converted_zone(zone), offset_at(zone, moment))):
+            try:
+                connection.query(f"SET SESSION time_zone = '{escape(form)}'")
+                break
+            except pymysql.err.MySQLError as fault:
+                if number_of(fault) != _UNKNOWN_ZONE or form != converted_zone(zone):
+                    raise
+        connection.query(f"SET SESSION timestamp = {moment / 1000:.3f}")
 
 
 def _text(value: Any) -> str:

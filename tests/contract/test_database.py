@@ -11,7 +11,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableName
 from storage_consumer.target.database import TargetDatabase
-from tests.servers import KINDS, DatabaseServer
+from tests.servers import KINDS, DatabaseServer, learn_zone
 from tests.small_bucket import ts
 
 pytestmark = pytest.mark.server
@@ -110,6 +110,17 @@ def test_session_of_a_statement(rig: Rig) -> None:
     with pytest.raises(DdlFailed, match="1060"):
         rig.database.execute_ddl("ALTER TABLE t ADD COLUMN d INT", "Shop", ts(3))
     assert "1050" in rig.database.execute_ddl("CREATE TABLE t (id INT)", "Shop", ts(4), frozenset({1050}))
+
+
+def test_literals_of_the_other_half_of_the_year(rig: Rig) -> None:
+    """A winter's TIMESTAMP in a summer's statement is read in the zone by its name, where the server knows it."""
+    learn_zone(rig.server, "Europe/Berlin")
+    rig.server.query("CREATE TABLE Shop.t (id INT PRIMARY KEY)")
+    rig.server.query("INSERT INTO Shop.t VALUES (1)")
+    there = TargetDatabase(Downstream(port=rig.server.port, time_zone="Europe/Berlin"), "")
+    there.execute_ddl("ALTER TABLE t ADD COLUMN at TIMESTAMP NOT NULL DEFAULT '2020-01-01 00:00:00'", "Shop", ts(1))
+    there.close()
+    assert rig.server.query("SELECT UNIX_TIMESTAMP(at) FROM Shop.t") == ((1_577_833_200,),)
 
 
 def test_nothing_runs(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.decoding.zones import converted_zone, offset_at, session_zone, to_utc, utc_of
+from storage_consumer.decoding.zones import converted_zone, offset_at, session_zone, to_utc, utc_of, zone_caveat
 from tests.unit.decoding.encoders import TS, Row, canal_line, canal_message, csv_row, from_canal, from_csv
 
 JANUARY, JULY = 1_704_067_200_000, 1_719_792_000_000
@@ -109,3 +109,19 @@ def test_both_decoders() -> None:
     expected = ("2024-01-31 00:00:00", "2024-01-31 08:00:00", None)
     assert from_csv(csv_row(kinds, row), *kinds, zone="Asia/Shanghai")[0][3] == expected
     assert from_canal(canal_line(canal_message(kinds, row)), *kinds, zone="Asia/Shanghai")[0][3] == expected
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"),
+    [
+        ("Europe/Berlin", True),
+        ("America/New_York", True),
+        ("Asia/Shanghai", False),
+        ("UTC", False),
+        ("+02:00", False),
+        ("", False),
+    ],
+)
+def test_caveat(zone: str, told: bool) -> None:  # noqa: FBT001 - a column of the table
+    """A zone in which an hour occurs twice is warned of, and no other one."""
+    assert bool(zone_caveat(zone)) is told
