@@ -11,7 +11,8 @@ What the format itself leaves open:
 * Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot be
   passed over; it stops its table. And the last row of a torn file may seem whole.
 * ``output-handle-key`` is heeded by the classic architecture and ignored by the new one. A file's first row says, by how many
-  fields it has, which one wrote it.
+  fields it has, which one wrote it. Where a virtual generated column that is one on one side only could make up for the
+  difference, some row of the file must have a form that rules that out.
 * The handle key may be bytes that are no text; nothing else may.
 * A header line names the columns of the file's first row. Where its order is not the layout's, it holds only if that row is
   inside the window: a row from before a reordering of the columns may stand above rows from behind it.
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS, dialect_of
+from storage_consumer.decoding.csv_handle import AMBIGUOUS, is_ambiguous, never_written
 from storage_consumer.decoding.csv_header import Header, read_header
 from storage_consumer.decoding.csv_options import check_options
 from storage_consumer.decoding.csv_shape import IS_UPDATE, NOT_UTF8, Form, Shape, is_utf8, shape
@@ -231,14 +233,29 @@ class _Scan:
         if problem:
             self.tally.rows += 1
             raise self.row_error(head.start(), end, problem, ts)
-        keys = (False, True) if form.options.output_handle_key and not self.settled else (form.handle_key,)
+        asked = form.options.output_handle_key and not self.settled
+        keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
         order = header.order if header and not self.settled else form.order
         shapes = [shape(replace(form, names=head[1], handle_key=key, order=order)) for key in keys]
         matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
         fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
         if len(fitting) != 1:
             return False
+        if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
+            self.tally.rows += 1
+            raise self.row_error(head.start(), end, AMBIGUOUS, ts)
         self.shape, self.settled = fitting[0], True
+        return True
+
+    def is_open(self, fit: Shape, start: int, *, final: bool) -> bool:
+        """Whether no row of this shape in the text, inside the window, shows for certain if there is a handle key."""
+        low, high = self.window.low, self.window.high
+        for match in (fit.last if final else fit.pattern).finditer(self.text, start):
+            if match[1] is None:
+                break
+            inside = not fit.form.options.include_commit_ts or low < int(match[2]) <= high
+            if inside and not is_ambiguous(fit, match[0]):
+                return False
         return True
 
     def pass_over(self, ts: int) -> None:

@@ -121,6 +121,11 @@ class Dialect:
         quote = self.options.quote
         return text[1:-1].replace(quote * 2, quote) if quote else unescaped(text)
 
+    def is_text(self, field: str) -> bool:
+        """Whether a field, as written, is a text and not a bare number or NULL; without a quote any but NULL may be."""
+        quote = self.options.quote
+        return field.startswith(quote) if quote else field != self.options.null
+
     def names(self, fields: str) -> TableName:
         """What the head's two name fields say; the table stands first."""
         first = self._field.match(fields)
