@@ -143,13 +143,9 @@ class Round:
             stored = [self._progress_of(table) for table in moved]
             parts.state.save(tables=stored, streams=self.streams, checkpoint=0, storage_checkpoint=0)
             self.streams = {}
-        for key, reason in parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic()).items():
-            waited = parts.config.tuning.gap_timeout
-            self._halt(
-                key,
-                f"{reason} is missing and did not come within {waited:g} s: data was lost at the source. Restore the file "
-                "if it still exists somewhere, else the table needs a fresh copy",
-            )
+        missing = parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic())
+        for key, error in (missing | parts.manager.overwritten(poll.overwritten)).items():
+            self._halt(key, error)
 
     # rows
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.consumers.catalog import Restart
+from storage_consumer.consumers.table import LOST
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost, RowRefused
@@ -90,6 +91,7 @@ class MemoryState:
             tables={table_key: table.checkpoint for table_key, table in records.tables.items()},
             behind=frozenset(table_key for table_key, table in records.tables.items() if not table.follows),
             dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == "dropped"),
+            lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == LOST),
             done=dict(records.streams),
             journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
             started=frozenset(i for i, entry in records.journal.items() if entry.state == STARTED),

@@ -12,7 +12,8 @@ from storage_consumer.planning.renames import is_astray, renamed
 from storage_consumer.planning.steps import key_of
 
 _LOST = (
-    "a data file of this table vanished before it was read, or could not be told to be of this table in time: rows are missing. "
+    "a data file of this table vanished or was written anew before it was read, or could not be told to be of this table in "
+    "time: rows are missing. "
     "Give the table a fresh copy, or restore the file, then set its row in the state schema's table_progress to state 'running' "
     "and start again"
 )

@@ -111,13 +111,16 @@ class ConsumerManager:
     # (2) plan: the next wave
 
     def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
-        """Let tables wait for what is missing; table key → reason for those that waited too long. `now` in seconds."""
+        """Let tables wait for what is missing; table key → error for those that waited too long. `now` in seconds."""
         late = {}
         for table in self.tables.values():
             if table.state == HALTED:
                 continue
             if reason := table.look_for_gaps(storage_checkpoint, now, self._gap_timeout):
-                late[table.key] = reason
+                late[table.key] = (
+                    f"{reason} is missing and did not come within {self._gap_timeout:g} s: data was lost at the source. Restore "
+                    "the file if it still exists somewhere, else the table needs a fresh copy"
+                )
         return late
 
     def next_wave(self, storage_checkpoint: int, *, settled: bool) -> Wave:
@@ -161,14 +164,11 @@ class ConsumerManager:
             self._touches[step.identity] = self._touched_by(step)
         return self._touches[step.identity]
 
-    def namesakes(self, table: str, version: int) -> list[TableConsumer]:
-        """The tables of this name, whatever their database, that a statement with this version may have renamed or read.
-
-        Left out are those that do not exist, and those of which later files say that they stayed.
-        """
-        keys = KnownTables.of(t.name for t in self.tables.values()).by_table.get(folded_name(table), frozenset())
-        found = (self.tables[key] for key in sorted(keys))
-        return [t for t in found if not t.dropped and t.first < version and not t.stays_after(version)]
+    def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
+        """The tables of this name that exist right before a statement, of those that it is a barrier for."""
+        found = (self.tables[key] for key in sorted(self.touched(step)))
+        named = [t for t in found if t.name.table and folded_name(t.name.table) == folded_name(table)]
+        return [t for t in named if not t.dropped and (t.first < step.version or t.stays_after(step.version))]
 
     def structure_before(self, name: TableName, version: int) -> TableDefinition | None:
         """The newest structure of a known table from before `version`."""
@@ -250,6 +250,20 @@ class ConsumerManager:
             if table is not None and table.version(file.version_key).forget(file):
                 lost[table.key] = table
         return list(lost.values())
+
+    def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
+        """Files that were written anew unseen, so that rows in them may pass for repeats; table key → why it can't go on."""
+        halted: dict[str, str] = {}
+        for file in files:
+            table = self._catalog.owner(file.version_key)
+            table.late = True
+            halted.setdefault(
+                table.key,
+                f"{file.stored.path} was written anew after the files beyond it, and rows up to checkpoint {table.checkpoint} "
+                "were applied by then: rows are missing. With enable-partition-separator = false the partitions of a table "
+                "overwrite one another's files; set it to true in the changefeed, start that anew, and give the table a fresh copy",
+            )
+        return halted
 
     # what is known
 

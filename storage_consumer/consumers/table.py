@@ -32,7 +32,7 @@ class TableConsumer:
         self.error = ""
         self.dropped = False
         self.late = False
-        """Files turned out to be of this table after later rows of it had been applied."""
+        """Files turned out to be of this table, or were written anew, after later rows of it had been applied."""
         self._done = done
         self._waiting_since: float | None = None
         self._seen: tuple[tuple[str, ...], float] = ((), 0.0)

@@ -10,14 +10,18 @@ where TiCDC's own rules forbid another file:
 * In the older layout (``schema.json``) each start of a changefeed opens a version, and one that is started from an earlier
   point opens a lower one: no version is done with because there is a higher one. But all are once TiCDC was upgraded and the
   checkpoint has reached a version of the present layout.
-* Date directories go by the clock of the writing node; all but the newest two of a version and partition are done with. Those
-  of another date-separator are counted apart: 2024-12 may grow after 2024-12-31. A year that may be a partition is read as
-  one (see `paths`), and no partition is ever done with.
+* Date directories go by the clock of the writing node; all but the newest two of a version and partition are done with, if
+  their date is well before the checkpoint's: TiCDC never flushes a row before it commits, so a directory of that day or later
+  may grow whatever dates a clock that went wrong has left beside it. Those of another date-separator are counted apart:
+  2024-12 may grow after 2024-12-31. A year that may be a partition is read as one (see `paths`), and no partition is ever
+  done with.
 * A directory in whose numbers one is missing stays open.
 
 In a directory that stays open, files up to a *mark* may be left out where TiCDC only goes on numbering. The older layout begins
 again at 1 where a changefeed is started anew before or at the directory's version: there is no mark before the checkpoint has
-passed that version.
+passed that version. And where a changefeed has no partition directories, each partition of a table counts for itself, and a slow
+one writes a low number anew long after a quick one did: a directory without a partition has no mark where that setting was told
+or once any file of the table has been written anew.
 """
 
 from __future__ import annotations
@@ -26,12 +30,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
+from storage_consumer.model import physical_ms
 from storage_consumer.storage.paths import sequence_of
 from storage_consumer.storage.streams import Directory
 
 OPEN_DATES = 2
 """The newest date directories that may still grow: a table may move to a node whose clock or zone is a day behind."""
+_SLACK = timedelta(days=2)
+"""So far may the date of a directory lie before the UTC date of the rows in it: the zones of the world span more than a day."""
 
 Versions = Mapping[int, AbstractSet[int | None]]
 """Version → checksums in the names of its schema files; None for a ``schema.json`` of the older layout."""
@@ -50,12 +58,21 @@ class Closing:
 
 
 def closing(
-    table_dir: str, versions: Versions, directories: Mapping[str, Directory], *, checkpoint: int, extension: str
+    table_dir: str,
+    versions: Versions,
+    directories: Mapping[str, Directory],
+    *,
+    checkpoint: int,
+    extension: str,
+    shared: bool = False,
 ) -> Closing:
-    """Judge one table by the `versions` and the data `directories` that were found of it."""
+    """Judge one table by the `versions` and the data `directories` that were found of it.
+
+    `shared`: several partitions may count for themselves in a directory without a partition.
+    """
     done = _superseded(versions, checkpoint)
     old = {version for version, checksums in versions.items() if checksums == {None}}
-    newest = _newest_dates(directories)
+    newest, floor = _newest_dates(directories), oldest_open_date(checkpoint)
     closed: set[str] = set()
     after: dict[str, str] = {}
     for version, folders in _by_version(directories).items():
@@ -64,16 +81,20 @@ def closing(
             continue
         for folder in folders:
             directory = directories[folder]
-            grows = version not in done and directory.placed.date in newest[_sequence(directory)]
+            date = directory.placed.date
+            grows = version not in done and (date >= floor[: len(date)] or date in newest[_sequence(directory)])
             if not grows and directory.complete:
                 closed.add(folder)
-            elif version in old and version >= checkpoint:
-                continue
-            else:
+            elif not (version in old and version >= checkpoint) and not (shared and directory.placed.partition is None):
                 marks = directory.marks(extension, fixed_width=version in old)
                 after |= {sequence_of(f"{folder}/{mark}"): mark for mark in marks}
     waiting = _superseded(versions, max(versions, default=0)) != done or max(old, default=-1) >= checkpoint
     return Closing(closed=frozenset(closed), after=after, waiting=waiting)
+
+
+def oldest_open_date(checkpoint: int) -> str:
+    """The first date (inclusive) of which a directory may still get rows that commit after `checkpoint`."""
+    return (datetime.fromtimestamp(physical_ms(checkpoint) / 1000, UTC) - _SLACK).date().isoformat()
 
 
 def _superseded(versions: Versions, checkpoint: int) -> set[int]:

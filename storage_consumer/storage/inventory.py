@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion
-from storage_consumer.storage.closing import Closing, closing
+from storage_consumer.storage.closing import Closing, closing, oldest_open_date
 from storage_consumer.storage.paths import (
     DataDirectory,
     DataName,
@@ -44,6 +44,8 @@ class Findings:
     """Found before, no longer there; after a full listing only. Their size is 0 and their tag empty."""
     changed: int
     """How many of `data_files` had other content before."""
+    overwritten: tuple[DataFile, ...]
+    """Those of them that were written anew below a mark: by now the checkpoint may have passed their rows unseen."""
     ignored: dict[str, int]
     """Objects passed over, by reason; as of the last full listing."""
     contradictions: tuple[str, ...]
@@ -77,6 +79,9 @@ class Inventory:
         self._found_schema: dict[str, SchemaFile] = {}
         self._found: dict[str, DataFile] = {}
         self._changed: set[str] = set()
+        self._overwritten: set[str] = set()
+        self._written_anew: set[str] = set()
+        self._oldest_open_date = ""
         self._dirty: set[str] = set()
         self._closings: dict[str, Closing] = {}
         self.closed: frozenset[str] = frozenset()
@@ -166,6 +171,9 @@ class Inventory:
             return
         if before:
             self._changed.add(stored.path)
+            self._written_anew.add(directory.placed.table_dir)
+        if before and look.late and left_out(stored.path, self.after):
+            self._overwritten.add(stored.path)
         elif look.late and self._hidden(folder, stored.path):
             look.came_late.append(stored.path)
         self._dirty.add(directory.placed.table_dir)
@@ -235,10 +243,19 @@ class Inventory:
     def _close(self, checkpoint: int) -> None:
         """Work out `closed` and `after` anew for the tables in which something changed."""
         dirty, self._dirty = self._dirty, set()
+        if self._oldest_open_date != (date := oldest_open_date(checkpoint)):
+            self._oldest_open_date, dirty = date, dirty | self._folders.keys()
         for table_dir in dirty:
             folders = {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
             versions = self._tables.get(table_dir, {})
-            judged = closing(table_dir, versions, folders, checkpoint=checkpoint, extension=self._extension)
+            judged = closing(
+                table_dir,
+                versions,
+                folders,
+                checkpoint=checkpoint,
+                extension=self._extension,
+                shared=self._partition_separator is False or table_dir in self._written_anew,
+            )
             self._closings[table_dir] = judged
             if judged.waiting:
                 self._dirty.add(table_dir)
@@ -254,12 +271,13 @@ class Inventory:
             data_files=tuple(self._found.values()),
             vanished=vanished,
             changed=len(self._changed & self._found.keys()),
+            overwritten=tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys())),
             ignored=dict(self._ignored),
             contradictions=_shortened(look.contradictions),
             warnings=tuple(look.warnings()),
             moved=moved,
         )
-        self._found_schema, self._found, self._changed = {}, {}, set()
+        self._found_schema, self._found, self._changed, self._overwritten = {}, {}, set(), set()
         return findings
 
 

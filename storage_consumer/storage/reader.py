@@ -68,6 +68,8 @@ class Poll:
     """Exposed before, no longer there (only known after a full listing)."""
     changed: int
     """How many of `data_files` were known under another tag."""
+    overwritten: tuple[DataFile, ...] = ()
+    """Those of them whose new rows the checkpoint may have passed before they were seen."""
     ignored: dict[str, int]
     """Objects that are no schema, data, index or metadata file, counted by reason; as of the last full listing."""
     warnings: tuple[str, ...] = ()
@@ -116,6 +118,7 @@ class StorageReader:
             data_files=tuple(file for look in looks for file in look.data_files),
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
+            overwritten=tuple(file for look in looks for file in look.overwritten),
             ignored=looks[-1].ignored,
             warnings=(*warnings, *(text for look in looks for text in look.warnings), *self._advice(looks[-1])),
             full=full,

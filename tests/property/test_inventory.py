@@ -15,6 +15,8 @@ from storage_consumer.storage.inventory import Findings, Inventory
 from storage_consumer.testing import MemoryStorage
 
 FIRST = 449000000000000000
+LONG_AFTER = 470000000000000000
+"""In 2026: the checkpoint is beyond all dates of directories."""
 
 
 class Growing(RuleBasedStateMachine):
@@ -147,13 +149,13 @@ class Older(RuleBasedStateMachine):
         self.bucket = MemoryStorage()
         self.inventory = Inventory(None, partition_separator=None, extension="csv")
         self.unseen: set[str] = set()
-        self.checkpoint = FIRST
-        self.altered = FIRST
-        self.version = FIRST
+        self.checkpoint = LONG_AFTER
+        self.altered = LONG_AFTER
+        self.version = LONG_AFTER
         self.numbers: dict[str, int] = {}
         self.upgraded = False
         self.dates = ["2024-12-27", "2024-12-28", "2024-12-29", "2024-12-30", "2024-12", "2024", ""]
-        self.old(FIRST)
+        self.old(LONG_AFTER)
 
     def old(self, version: int) -> None:
         """The sink begins to write to `version`."""

@@ -222,3 +222,30 @@ def test_metadata_that_goes_back(world: World) -> None:
     assert service.run_once(world.stop).storage_checkpoint == ts(3)
     service.close()
     assert (world.records.checkpoint, world.records.storage_checkpoint) == (ts(3), ts(3))
+
+
+def test_file_written_anew_unseen() -> None:
+    """A file written anew where listings left it out halts its table, for good, and the message names file and setting."""
+    world = one_table()
+    for number in range(2, 31):
+        world.bucket.rows("shop.a", number, row("shop.a", 3, str(number), '"more"'))
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.bucket.rows("shop.a", 2, row("shop.a", 4, "77", '"unseen"'))
+            world.bucket.metadata(ts(5))
+            world.clock.advance(300)
+        elif rounds == 2:
+            assert world.records.checkpoint == ts(5)
+            world.clock.advance(300)
+        else:
+            world.stop.requested.set()
+
+    running(world, act)
+    world.stop.requested.clear()
+    (halted,) = world.once().halted
+    assert "written anew" in halted.error
+    assert world.records.tables["`shop`.`a`"].state == "lost"
+    told = world.records.tables["`shop`.`a`"].error
+    assert "CDC" in told
+    assert "enable-partition-separator" in told

@@ -13,10 +13,10 @@ NOW = 1 << 62
 class Bucket(MemoryStorage):
     """A bucket with an inventory over it."""
 
-    def __init__(self, date: DateSeparator | None = "none") -> None:
-        """Empty, of a changefeed with this date separator; None where nobody told it."""
+    def __init__(self, date: DateSeparator | None = "none", *, partition_separator: bool | None = None) -> None:
+        """Empty, of a changefeed with these separators; None where nobody told it."""
         super().__init__()
-        self.inventory = Inventory(date, partition_separator=None, extension="csv")
+        self.inventory = Inventory(date, partition_separator=partition_separator, extension="csv")
 
     def schema(self, version: int, checksum: int = 1, table: str = "shop/t", content: bytes = b"{}") -> None:
         """Write a schema file."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage_consumer.config.settings import DateSeparator
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.inventory import EMPTY
@@ -172,6 +173,28 @@ def test_old_dates_are_closed() -> None:
     assert f"shop/t/{V1}/7/2024-01-02" in bucket.inventory.closed
 
 
+@pytest.mark.parametrize(
+    ("date", "days"),
+    [
+        ("day", ("2024-04-07", "2024-04-08", "2024-04-09", "2024-04-11", "2099-01-01", "2099-01-02")),
+        ("month", ("2024-01", "2024-02", "2024-03", "2024-04", "2099-01", "2099-02")),
+        ("year", ("2021", "2022", "2023", "2024", "2099", "2100")),
+    ],
+)
+def test_dates_of_a_wrong_clock_close_nothing(date: DateSeparator, days: tuple[str, ...]) -> None:
+    """Directories of the checkpoint's date, 2024-04-11, and of shortly before and after stay open beside ones of a far future."""
+    bucket = Bucket(date, partition_separator=True)
+    bucket.schema(V1)
+    for day in days:
+        bucket.data(f"{V1}/{day}", 1)
+    bucket.look(full=True, checkpoint=V1 + 5)
+    still = 2 if date == "day" else 3
+    assert bucket.inventory.closed == {f"shop/t/{V1}/{day}" for day in days[:still]}
+    year_later = V1 + (365 * 86_400_000 << 18)
+    bucket.look(checkpoint=year_later)
+    assert bucket.inventory.closed == {f"shop/t/{V1}/{day}" for day in days[:4]}
+
+
 def test_old_versions_are_closed() -> None:
     """A version is closed once one with the same columns follows it and the checkpoint has reached that one."""
     bucket = Bucket()
@@ -196,6 +219,60 @@ def test_marks() -> None:
     assert bucket.inventory.after == {f"shop/t/{V1}": "CDC00000000000000000092.csv"}
     bucket.data(f"{V1}", 101)
     assert [file.number for file in bucket.look().data_files] == [101]
+
+
+def test_no_marks_without_partition_directories() -> None:
+    """With enable-partition-separator = false everything is listed: a slow partition writes a low number anew."""
+    bucket = Bucket(partition_separator=False)
+    bucket.schema(V1)
+    bucket.data(f"{V1}", *range(1, 31))
+    bucket.look(full=True)
+    assert bucket.inventory.after == {}
+    bucket.data(f"{V1}", 3)
+    assert names(bucket.look()) == [f"{V1}/CDC00000000000000000003.csv"]
+
+
+def test_no_marks_once_a_file_was_written_anew() -> None:
+    """After one overwritten file, directories of that table without a partition have no mark; others keep theirs."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.schema(V2, 2)
+    bucket.schema(V1, table="shop/u")
+    for folder in (f"shop/t/{V1}", f"shop/t/{V2}", f"shop/t/{V2}/7", f"shop/u/{V1}"):
+        for number in range(1, 31):
+            bucket.put(f"{folder}/CDC{number:020d}.csv", b"rows")
+    bucket.look(full=True)
+    assert len(bucket.inventory.after) == 4
+    bucket.data(f"{V1}", 29)
+    found = bucket.look()
+    assert (found.changed, found.overwritten) == (1, ())
+    assert bucket.inventory.after.keys() == {f"shop/t/{V2}/7", f"shop/u/{V1}"}
+
+
+def test_file_written_anew_below_a_mark() -> None:
+    """A file that was written anew where listings left it out is told apart once a full listing shows it."""
+    bucket = Bucket()
+    bucket.schema(V1)
+    bucket.data(f"{V1}", *range(1, 31))
+    bucket.look(full=True)
+    bucket.data(f"{V1}", 3)
+    assert names(bucket.look()) == []
+    found = bucket.look(full=True)
+    assert [file.number for file in found.data_files] == [file.number for file in found.overwritten] == [3]
+    assert bucket.look(full=True).overwritten == ()
+
+
+def test_file_written_anew_in_a_closed_directory() -> None:
+    """A change in a directory that TiCDC was done with is handed out by the next full listing, with a warning."""
+    bucket = Bucket("day")
+    bucket.schema(V1)
+    for date in ("2024-01-01", "2024-01-02", "2024-01-03"):
+        bucket.data(f"{V1}/{date}", 1)
+    bucket.look(full=True)
+    bucket.data(f"{V1}/2024-01-01", 1)
+    found = bucket.look(full=True)
+    assert (found.changed, found.overwritten) == (1, ())
+    assert "2024-01-01/CDC00000000000000000001.csv turned up" in found.warnings[0]
 
 
 @pytest.mark.parametrize("width", [6, 19])
