@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.model import TableName
-from storage_consumer.planning.naming import NameAt, Namesake, home_of, looked_up, table_names, with_real_names
+from storage_consumer.planning.homes import Namesake, home_of, of_any_database
+from storage_consumer.planning.naming import NameAt, looked_up, with_real_names
 from storage_consumer.planning.renames import in_running_order, renamed
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import Target
@@ -29,20 +31,20 @@ def with_target_names(step: DdlStep, manager: ConsumerManager, target: Target) -
     """
     definition = step.definition
     namesakes = {
-        name.table: [_namesake(table.name, step, manager) for table in manager.namesakes(name.table, step.version)]
-        for name in table_names(definition.query)
-        if name.table and not name.schema and not name.new
+        name: [_namesake(table, step, manager) for table in manager.namesakes(name.table, step)]
+        for name in of_any_database(definition)
     }
     wanted = looked_up(definition) | {n.name for found in namesakes.values() for n in found}
     existing = target.existing(wanted)
 
     def elsewhere(name: NameAt) -> TableName | None:
-        return home_of(name, definition, existing, namesakes[name.table])
+        return home_of(name, definition, existing, namesakes[name]) if name in namesakes else None
 
     return replace(step, definition=with_real_names(definition, existing, elsewhere))
 
 
-def _namesake(name: TableName, step: DdlStep, manager: ConsumerManager) -> Namesake:
-    """What is known of a table right before the step."""
-    found = manager.structure_before(name, step.version)
-    return Namesake(name=name, columns=() if found is None else found.columns)
+def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:
+    """What is known of a table right before the step, and of its fate after it."""
+    found = manager.structure_before(table.name, step.version)
+    columns = () if found is None else found.columns
+    return Namesake(name=table.name, columns=columns, stays=table.stays_after(step.version))

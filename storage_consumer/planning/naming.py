@@ -1,21 +1,20 @@
 """Where a statement names tables and databases, and the same statement with these names as the target has them.
 
 Statements are stored as TiDB ran them: names may be spelled in another case than the table was made with (TiDB compares them
-without case), and a name without a database means the session's, which is not recorded.
+without case), and a name without a database means the session's, which is not recorded; see `homes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
-from storage_consumer.planning.renames import rename_of
+from storage_consumer.model import TableDefinition, TableName, folded_name
 from storage_consumer.sql_text import Token, find_words, quote, replace_spans, tokens
 
 _NAMES = ("quoted", "word")
-_BEFORE_NAMES = frozenset(("TABLE", "VIEW", "REFERENCES", "FROM", "JOIN"))
+_BEFORE_NAMES = frozenset(("TABLE", "VIEW", "REFERENCES"))
+_BEFORE_SOURCES = frozenset(("LIKE", "REFERENCES", "FROM", "JOIN"))
 _SKIPPED = frozenset(("IF", "NOT", "EXISTS", "TO", "AS", "=", "("))
 _NO_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "PARTITION"))
 
@@ -31,6 +30,8 @@ class NameAt:
     end: int
     new: bool = False
     """The statement makes this name."""
+    reads: bool = False
+    """The statement takes something from this table and leaves it as it is: what LIKE copies, a parent, what a view selects."""
 
 
 def table_names(query: str) -> list[NameAt]:
@@ -65,7 +66,8 @@ def _tables(found: list[Token], first: str) -> Iterator[NameAt]:
             continue
         index, name = named
         is_new = new or (creates and token.upper in ("TABLE", "VIEW"))
-        yield replace(name, new=is_new)
+        reads = token.upper in _BEFORE_SOURCES or (token.upper == "," and first == "CREATE")
+        yield replace(name, new=is_new, reads=reads)
         at = index
 
 
@@ -78,10 +80,13 @@ def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
     if word == "TO" and first in ("RENAME", "FLASHBACK"):
         return True, True
     opens = word in _BEFORE_NAMES
-    if word == ",":
+    if word in ("FROM", "JOIN"):
+        opens = first == "CREATE" and find_words(found[:at], "VIEW", depth=0) > 0
+    elif word == ",":
         opens = _in_from(found, at) if first == "CREATE" else first in ("RENAME", "DROP") and token.depth == 0
     elif word == "LIKE":
-        opens = first == "CREATE" and find_words(found[:3], "TABLE") > 0
+        copies = token.depth == 0 or found[at - 1].text == "("  # elsewhere it compares texts
+        opens = first == "CREATE" and find_words(found[:3], "TABLE") > 0 and copies
     elif word == "ON":
         opens = token.depth == 0 and find_words(found[:4], "INDEX") > 0
     elif word == "TRUNCATE":
@@ -180,44 +185,3 @@ def _respelled(
     there = existing.get(TableName(schema=name.schema, table=name.table).folded())
     table = name.table if name.new or there is None else there.table
     return "" if (schema, table) == (name.schema, name.table) else f"{quote(schema)}.{quote(table)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namesake:
-    """A table that a name without a database may mean."""
-
-    name: TableName
-    columns: tuple[TableColumn, ...]
-    """As of the statement's version."""
-
-
-def home_of(
-    name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
-) -> TableName | None:
-    """The table of another database that a name without one means; None for one of the definition's own database.
-
-    The session's database is not recorded. The own one has the first claim, but for the old name of a rename: a statement that
-    was typed elsewhere is stored under the new name's database. There the table with the columns of the renamed one counts.
-    Raises `NotReplicable` where several tables have the same claim to a rename.
-    """
-    own = TableName(schema=definition.name.schema, table=name.table)
-    is_there = own.folded() in existing
-    others = [n for n in namesakes if n.name.folded() in existing and n.name.folded() != own.folded()]
-    rename = rename_of(definition)
-    if rename is None or not rename.from_anywhere or rename.old.table != name.table:
-        return others[0].name if len(others) == 1 and not is_there else None
-    if is_there and (not others or rename.new.folded() == own.folded()):
-        return None  # nobody else can be meant, or only the case of the name changes
-    fitting = [n for n in namesakes if n.columns == definition.columns and n.name.folded() in existing]
-    if len(fitting) == 1:
-        return None if fitting[0].name.folded() == own.folded() else fitting[0].name
-    if is_there or not others:
-        return None
-    if len(others) == 1:
-        return others[0].name
-    names = ", ".join(str(n.name) for n in others)
-    message = (
-        f"the DDL of {definition.path} renames {name.table} without saying its database, and it could be each of {names}. Rename "
-        "the right one by hand, then note the statement as done in the state schema's ddl_journal"
-    )
-    raise NotReplicable(message)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.planning.naming import table_names
-from storage_consumer.planning.renames import RENAME_TABLE, rename_of, renamed, subject
+from storage_consumer.planning.homes import of_any_database
+from storage_consumer.planning.renames import RENAME_TABLE, renamed, subject
 from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.sql_text import Token, has_words, names, tokens
 
@@ -81,19 +81,13 @@ class KnownTables:
 def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
     """The known tables that a DDL is a barrier for. A database statement (empty table name) touches every table in it.
 
-    A name without a database may mean a table of any database: the one that the session was in is not recorded. So all of
-    that name are taken where the definition's own database has none, and always where only the new name of a rename has one.
+    Where a name may be one of any database, all tables of that name are taken.
     """
     if not definition.name.table:
         return set(known.by_schema.get(folded_name(definition.name.schema), ()))
     touched = {key_of(name) for name in (subject(definition), *touched_names(definition))} & known.keys
-    rename = rename_of(definition)
-    for name in table_names(definition.query):
-        if name.schema or name.new:
-            continue
-        own = key_of(TableName(schema=definition.name.schema, table=name.table))
-        if own not in known.keys or (rename is not None and rename.from_anywhere):
-            touched |= known.by_table.get(folded_name(name.table), frozenset())
+    for name in of_any_database(definition):
+        touched |= known.by_table.get(folded_name(name.table), frozenset())
     return touched
 
 

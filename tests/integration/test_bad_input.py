@@ -218,3 +218,25 @@ def test_statement_that_the_target_refuses(two_tables: SmallBucket, mariadb: Dat
     two_tables.schema("d.bad", ts(6), "ALTER TABLE `bad` ADD COLUMN `more` INT", ADD_COLUMN, wider)
     assert not once(two_tables, mariadb).halted
     assert content(mariadb, "d.bad") == [(1, "before", None), (2, "after", 5)]
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("TRUNCATE TABLE `orders`", 11),
+        ("ALTER TABLE `orders` DROP COLUMN `name`", 6),
+        ("CREATE UNIQUE INDEX `i` ON `orders` (`name`)", 7),
+        ("DROP TABLE `orders`", 4),
+    ],
+)
+def test_statement_of_one_tenant_spares_the_other(
+    query: str, kind: int, bucket: SmallBucket, mariadb: DatabaseServer
+) -> None:
+    """A statement never reaches a table of another database, though its own is absent and that one has the same name."""
+    bucket.create("tenant2.orders")
+    bucket.rows("tenant2.orders", 1, row("tenant2.orders", 2, "1", '"one"'))
+    bucket.schema("tenant1", ts(1), "CREATE DATABASE `tenant1`", 1)
+    bucket.schema("tenant1.orders", ts(5), query, kind)
+    bucket.metadata(ts(9))
+    assert [t.table for t in once(bucket, mariadb).halted] == (["tenant1.orders"] if "DROP TABLE" not in query else [])
+    assert content(mariadb, "tenant2.orders") == [(1, "one")]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn, TableName
-from storage_consumer.planning.naming import NameAt, Namesake, home_of, looked_up, table_names, with_real_names
-from tests.unit.building import ALTER, COLUMNS, CREATE, RENAME, definition, named
+from storage_consumer.planning.naming import looked_up, table_names, with_real_names
+from tests.unit.building import ALTER, CREATE, definition, named
 
 
 @pytest.mark.parametrize(
@@ -21,6 +19,7 @@ from tests.unit.building import ALTER, COLUMNS, CREATE, RENAME, definition, name
             "CREATE TABLE t (i INT, FOREIGN KEY (i) REFERENCES p (i), CONSTRAINT x FOREIGN KEY (i) REFERENCES q.r (i))",
             "+t p q.r",
         ),
+        ("CREATE TABLE `t` (`a` TEXT, CHECK (`a` LIKE `b`), `y` INT AS (EXTRACT(YEAR FROM `d`)))", "+t"),
         ("CREATE TABLE `t` (`like` INT, `from` INT, v INT AS (`from`) STORED) COMMENT 'LIKE x'", "+t"),
         ("ALTER TABLE `t` ADD COLUMN `to` INT AFTER `table`", "t"),
         ("ALTER TABLE `t` RENAME TO `u`", "t +u"),
@@ -96,49 +95,6 @@ def test_what_is_looked_up() -> None:
     """Every name is looked up with its database, in the definition's own where none is said."""
     found = looked_up(definition("s/V", 1, "CREATE VIEW `V` AS SELECT 1 FROM `r`.`T`"))
     assert found == {named(name) for name in ("s", "s/v", "r", "r/t")}
-
-
-HERE = NameAt(schema="", table="a", start=13, end=16)
-OTHER = (TableColumn(name="other", type="INT"),)
-
-
-def home(query: str, *namesakes: tuple[str, tuple[TableColumn, ...]], gone: tuple[str, ...] = ()) -> TableName | None:
-    """Which table of another database `a` means in a statement of database s."""
-    found = [Namesake(name=named(name), columns=columns) for name, columns in namesakes]
-    existing = {n.name.folded(): n.name for n in found if n.name not in [named(name) for name in gone]}
-    return home_of(HERE, definition("s/a" if "`s`.`a`" in query else "s/b", 9, query, RENAME), existing, found)
-
-
-@pytest.mark.parametrize("query", ["RENAME TABLE `a` TO `s`.`b`", "RENAME TABLE `a` TO `s`.`a`"])
-def test_rename_from_another_database(query: str) -> None:
-    """The only table of the old name is the one, wherever it is; of several the one with the rows' columns."""
-    assert home(query, ("r/a", COLUMNS)) == named("r/a")
-    assert home(query, ("r/a", COLUMNS), ("q/a", OTHER)) == named("r/a")
-    assert home(query, ("r/a", COLUMNS), ("q/a", COLUMNS), gone=("q/a",)) == named("r/a")
-    assert home(query) is None
-
-
-def test_rename_within_the_database() -> None:
-    """A table of the statement's own database has the first claim, unless its columns say otherwise."""
-    query = "RENAME TABLE `a` TO `s`.`b`"
-    assert home(query, ("s/a", COLUMNS)) is None
-    assert home(query, ("s/a", COLUMNS), ("r/a", COLUMNS)) is None
-    assert home(query, ("s/a", OTHER), ("r/a", COLUMNS)) == named("r/a")
-    assert home("RENAME TABLE `a` TO `s`.`A`", ("s/a", COLUMNS), ("r/a", COLUMNS)) is None
-
-
-def test_rename_that_could_be_of_several() -> None:
-    """Where several tables have the same claim, the statement does not run."""
-    with pytest.raises(NotReplicable, match=r"could be each of r\.a, q\.a"):
-        home("RENAME TABLE `a` TO `s`.`b`", ("r/a", COLUMNS), ("q/a", COLUMNS))
-
-
-def test_source_in_another_database() -> None:
-    """What a statement reads is looked for elsewhere only where its own database has none, and taken if it is the only one."""
-    query = "CREATE TABLE `s`.`b` LIKE `a`"
-    assert home(query, ("r/a", COLUMNS)) == named("r/a")
-    assert home(query, ("r/a", COLUMNS), ("s/a", OTHER)) is None
-    assert home(query, ("r/a", COLUMNS), ("q/a", COLUMNS)) is None
 
 
 def test_put_into_the_statement() -> None:

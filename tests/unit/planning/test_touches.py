@@ -49,11 +49,13 @@ def test_touched(table_dir: str, query: str, touched: set[str]) -> None:
         ("r/x", "RENAME TABLE `a` TO `r`.`x`", {"s/a", "r/a"}),
         ("r/x", "RENAME TABLE `c` TO `r`.`x`", {"s/c"}),
         ("r/x", "CREATE TABLE `r`.`x` LIKE `c`", {"s/c"}),
-        ("r/x", "CREATE TABLE `r`.`x` LIKE `a`", {"r/a"}),
+        ("r/x", "CREATE TABLE `r`.`x` LIKE `a`", {"s/a", "r/a"}),
+        ("r/x", "CREATE TABLE `x` LIKE `c`", set()),
+        ("r/c", "TRUNCATE TABLE `c`", set()),
     ],
 )
 def test_names_without_a_database(table_dir: str, query: str, touched: set[str]) -> None:
-    """A name that may be one of another database is taken for all tables of that name, in a rename even of its own."""
+    """A name that may be one of another database is taken for all tables of that name."""
     assert {place(key) for key in touched_keys(definition(table_dir, 1, query), KNOWN)} == touched
 
 
