@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 
 from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
 from storage_consumer.consumers.catalog import Catalog, Restart
@@ -31,6 +33,8 @@ class ConsumerManager:
         self._dispatched = False
         self._rewound: dict[str, Finished] = {}
         self._created_schemas: dict[str, int] = {}
+        self._ends = defaultdict[str, set[int]](set)
+        """Key of a table or database → versions of the statements that took it away, by a DROP or by another name."""
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
         self._known = KnownTables.of(())
 
@@ -61,6 +65,7 @@ class ConsumerManager:
             table = self._catalog.table(subject(definition))
             if definition.is_ddl:
                 table.statements[definition.version] = definition.ddl_type
+            self._note_end(table, definition)
             self._enlist(table_dir, table, definition)
             if definition.ddl_type == CREATE_SCHEMA:
                 name = definition.name.folded().schema
@@ -82,7 +87,7 @@ class ConsumerManager:
     def _enlist(self, table_dir: str, table: TableConsumer, definition: TableDefinition) -> None:
         """Put a statement (or a first structure without one) on the line, unless it ran."""
         ensure = not definition.is_ddl
-        if ensure and not table.needs_table_before(definition):
+        if ensure and not table.needs_table_before(definition, self._ends_of(table)):
             return
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=ensure)
         if ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
@@ -94,14 +99,29 @@ class ConsumerManager:
                 "(its rows are as the source wrote them), then note it as done in the state schema's ddl_journal",
             )
 
+    def _note_end(self, table: TableConsumer, definition: TableDefinition) -> None:
+        """Remember which table or database a statement takes away."""
+        if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
+            self._ends[table.key].add(definition.version)
+        pair = renamed(definition)
+        if pair is not None and pair[0] != pair[1]:
+            self._ends[key_of(pair[0])].add(definition.version)
+
+    def _ends_of(self, table: TableConsumer) -> set[int]:
+        """Versions of the statements that took the table away, its database's among them."""
+        return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
+
     def _leave_out_structures(self) -> None:
         """Take structures off the line whose table is made by a statement that came later, or by another of its structures."""
-        ensured: set[str] = set()
+        ensured: dict[str, int] = {}
         for step in sorted((s for s in self._pending.values() if s.ensure), key=lambda s: s.version):
             table = self.tables.get(step.table_key)
-            if table is None or step.table_key in ensured or not table.needs_table_before(step.definition):
+            ends = self._ends_of(table) if table is not None else ()
+            before = ensured.get(step.table_key)
+            again = before is not None and not any(before < end < step.version for end in ends)
+            if table is None or again or not table.needs_table_before(step.definition, ends):
                 del self._pending[step.identity]
-            ensured.add(step.table_key)
+            ensured[step.table_key] = step.version
 
     def taken_over(self) -> list[TableConsumer]:
         """Tables whose progress is to be stored now, since a schema file said since the last call which table some files are of."""

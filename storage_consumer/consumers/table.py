@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from storage_consumer.checkpoint import may_hold_rows
 from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
@@ -74,14 +74,16 @@ class TableConsumer:
         streams = {} if version is None else version.streams
         return streams[file.stream].finished if file.stream in streams else self._done.get(file.stream, Finished())
 
-    def needs_table_before(self, definition: TableDefinition) -> bool:
+    def needs_table_before(self, definition: TableDefinition, ended: Iterable[int] = ()) -> bool:
         """Whether a structure without a statement is the first that is known of this table, or of it since a DROP.
 
-        It is not where a statement of the same version leads to the table.
+        It is not where a statement of the same version leads to the table. `ended`: versions of the statements elsewhere that
+        took the table away, by a DROP of its database or by another name.
         """
         known = [
             (n, v.structure.ddl_type) for (n, _), v in self.versions.items() if v.structure and n < definition.version
         ]
+        known += [(n, DROP_TABLE) for n in ended if n < definition.version]
         known += [(n, kind) for n, kind in self.statements.items() if n <= definition.version]
         return max(known, default=(0, DROP_TABLE))[1] in (DROP_TABLE, DROP_SCHEMA)
 

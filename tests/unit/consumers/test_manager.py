@@ -198,6 +198,20 @@ def test_idle_tables_keep_up(driver: Driver) -> None:
     assert driver.manager.checkpoint(30) == 30
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        definition("s/t", 20, "DROP TABLE `s`.`t`", DROP, checksum=2),
+        definition("s", 20, "DROP DATABASE `s`", DROP_DATABASE),
+        rename("t", "u", 20),
+    ],
+)
+def test_structure_only_after_the_end_of_a_table(driver: Driver, end: TableDefinition) -> None:
+    """A structure without a statement makes sure of its table anew after what took the table away, once."""
+    driver.show([definition("s/t", 10), end, definition("s/t", 30, checksum=3), definition("s/t", 40, checksum=4)])
+    assert driver.go(99) == ["ensure s/t@10", f"ddl {end.path.partition('/meta/')[0]}@20", "ensure s/t@30"]
+
+
 def test_structure_only(driver: Driver) -> None:
     """A structure without a statement makes sure of its table once, and is no barrier where the table is known."""
     driver.show([definition("s/c", 20), definition("s/a", 20), definition("s/c", 25)])
