@@ -10,7 +10,7 @@ from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.model import TableName
 
-State = Literal["told", "inferred", "not decidable", "unknown", "contradicts"]
+State = Literal["told", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Setting:
 
     keyword: str
     state: State
-    """``not decidable``: the files leave several values; ``unknown``: no file shows it yet."""
+    """``assumed``: no file shows it, and TiCDC's default is taken; ``not decidable``: the files leave several values; ``unknown``: no file shows it yet."""
     value: object = None
     """None where it is not known."""
     origin: str = ""
@@ -94,5 +94,10 @@ class Bucket:
 
     @property
     def inferred(self) -> Mapping[str, str]:
-        """Keyword → from what it was inferred."""
-        return {each.keyword: each.origin for each in self.settings if each.state == "inferred"}
+        """Keyword → from what it was inferred, or why it was assumed."""
+        return {each.keyword: each.origin for each in self.settings if each.state in ("inferred", "assumed")}
+
+    @property
+    def assumed(self) -> tuple[Setting, ...]:
+        """What was taken to be TiCDC's default although no file shows it."""
+        return tuple(setting for setting in self.settings if setting.state == "assumed")

@@ -37,6 +37,8 @@ class Verdict:
     """Sets of options under which every sample reads; the samples that are set aside excepted."""
     undecided: frozenset[str] = frozenset()
     """Fields of `CsvOptions` that the samples do not settle although their values depend on them."""
+    unseen: frozenset[str] = frozenset()
+    """Fields of `CsvOptions` that no row shows, and that have TiCDC's default therefore."""
     evidence: Mapping[str, str] = field(default_factory=dict)
     """Field of `CsvOptions` → the file and row that settles it."""
     set_aside: tuple[str, ...] = ()
@@ -136,14 +138,15 @@ class _Trial:
 
     def _judged(self, used: list[Sample], alive: list[_Hypothesis], aside: set[str]) -> Verdict:
         undecided: set[str] = set()
+        unseen: set[str] = set()
         evidence: dict[str, str] = {}
         survivors: list[CsvOptions] = []
         for hypothesis in alive:
             nulls = self.nulls(used, hypothesis)
             if len(nulls) > 1:
                 continue
-            if not nulls and not hypothesis.frame.quote and "null" not in self.told:
-                undecided.add("null")
+            if not nulls and "null" not in self.told:
+                (unseen if hypothesis.frame.quote else undecided).add("null")
             for place in nulls.values():
                 evidence["null"] = place
             options = self.options(hypothesis, next(iter(nulls), None))
@@ -160,7 +163,8 @@ class _Trial:
         return Verdict(
             survivors=tuple(survivors),
             undecided=frozenset(undecided - self.told),
-            evidence={**dict.fromkeys(_fields(), f"{used[0].path} row 1"), "null": "rows without NULL", **evidence},
+            unseen=frozenset(unseen),
+            evidence={**dict.fromkeys(_fields(), f"{used[0].path} row 1"), **evidence},
             set_aside=tuple(sorted(aside)),
             commit_ts=self._span(used, survivors[0]),
         )

@@ -20,6 +20,7 @@ from storage_consumer.storage.reader import Storage
 _DAY_MS = 86_400_000
 _SHOWN = 10
 NO_DATA = "no data file yet"
+NO_NULL = "no row looked at holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
 _SEVERAL = "files leave several values"
 
@@ -110,6 +111,9 @@ class _Look:
                 found.append(self._setting(keyword, "not decidable", None, _SEVERAL))
             else:
                 value = getattr(options, name)
+                if name in verdict.unseen:
+                    found.append(self._setting(keyword, "assumed", value, NO_NULL))
+                    continue
                 self.upstream = _with_csv(self.upstream, name, value)
                 origin = verdict.evidence.get(name, "") if value != "" or name != "binary_encoding" else NO_BINARY
                 found.append(self._setting(keyword, "inferred", value, origin))

@@ -123,6 +123,8 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
         yield f"contradicts: --{each.name} was given as {_shown(each)}, but {each.origin}"
     for each in bucket.missing:
         yield f"missing: --{each.name} ({each.origin})"
+    for each in bucket.assumed:
+        yield f"assumed: --{each.name} {_shown(each)} ({each.origin}); give it if the changefeed says another"
     if bucket.missing:
         yield "  The changefeed's TOML file, given by --config, says all of these but --tz and what stands in its sink URI."
     if not bucket.missing and not bucket.contradictions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.inspection.report import as_text, command
 from tests.unit.inspection.building import (
     CREATE,
     ID_NAME,
@@ -72,6 +73,32 @@ def test_a_text_that_looks_like_a_row_changes_nothing() -> None:
     text = f'a""\r\n""I"",""orders"",""shop"",{TS}\r\n'
     bucket = look(csv_bucket(f'"I","orders","shop",{TS},1,"{text}"\r\n', ROW))
     assert (shown(bucket)["terminator"], shown(bucket)["include-commit-ts"]) == ("\r\n", True)
+
+
+@pytest.mark.parametrize(
+    "columns", [ID_NAME, (*ID_NAME, {"ColumnName": "n", "ColumnType": "INT"})], ids=["text", "number"]
+)
+def test_a_null_marker_that_no_row_shows_is_assumed(columns: tuple[dict[str, str], ...]) -> None:
+    """With a quote and without a NULL in the rows, TiCDC's default is taken, and said to be an assumption."""
+    query = CREATE if len(columns) == len(ID_NAME) else CREATE[:-1] + ", `n` INT)"
+    row = ROW if len(columns) == len(ID_NAME) else ROW.replace("\r\n", ",0\r\n")
+    bucket = look(csv_bucket(row, columns=columns, query=query))
+    assert (setting(bucket, "null").state, setting(bucket, "null").value) == ("assumed", "\\N")
+    assert (bucket.missing, bucket.upstream.csv.null, bucket.inferred["null"]) == (
+        (),
+        "\\N",
+        setting(bucket, "null").origin,
+    )
+    assert "assumed: --null \\N (no row looked at holds a NULL" in as_text(bucket)
+    assert "--null" not in command(bucket)
+    told = look(csv_bucket(row, columns=columns, query=query), null="0x")
+    assert (setting(told, "null").state, told.assumed) == ("told", ())
+
+
+def test_a_number_as_null_marker_is_never_inferred() -> None:
+    """A bare number among texts would be the marker; no such option is read, so nothing is inferred from it."""
+    bucket = look(csv_bucket(ROW, NULL_ROW.replace("\\N", "0")))
+    assert "null" in [each.name for each in bucket.missing]
 
 
 def test_a_null_marker_without_quotes_needs_a_proof() -> None:
