@@ -70,6 +70,11 @@ def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
         raise NotReplicable(
             f"{step.name}: its files come from several dispatchers, and nothing tells their order; {remedy}"
         )
+    if protocol == "csv" and step.crossing:
+        raise NotReplicable(
+            f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between partitions under one "
+            f"key, and without commit ts nothing tells which of their files comes first; {remedy}"
+        )
     if protocol == "csv" and step.out_of_turn:
         raise NotReplicable(
             f"{step.out_of_turn} came late or has other content now, and rows of later files are applied: without commit ts its "
@@ -78,11 +83,20 @@ def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
 
 
 def unread_work(index: int, step: RowStep, upstream: Upstream) -> TableWork:
-    """The work for files of a table that does not exist (any more): they may hold repeated deliveries only."""
-    reason = f"the table {step.name} does not exist in the target at this time"
+    """The work for files of a table that does not exist (any more): they may hold repeated deliveries only.
+
+    Rows without commit ts can be nothing else once the table is dropped: what is written after a DROP has a new structure.
+    """
+    repeats = step.dropped and not upstream.has_commit_ts
+    reason = "" if repeats else f"the table {step.name} does not exist in the target at this time"
     versions = {
         place: VersionWork(
-            layout=row_layout(d, frozenset(), upstream), low=_low(d, step.window), written=(), key=(), misfit=reason
+            layout=row_layout(d, frozenset(), upstream),
+            low=_low(d, step.window),
+            written=(),
+            key=(),
+            misfit=reason,
+            repeats=repeats,
         )
         for place, d in step.definitions.items()
     }

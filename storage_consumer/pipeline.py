@@ -131,6 +131,9 @@ def _read_file(
     try:
         blocks = open_blocks(path)
         for change in decoder.rows(blocks, version.layout, window, tally, path):
+            if version.repeats:
+                tally.duplicates += 1
+                continue
             if version.misfit:
                 raise NotReplicable(f"{version.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
             _add(buffer, change, work, path)

@@ -130,6 +130,8 @@ class VersionWork:
     """What the target would not keep of values that these rows may hold."""
     misfit: str = ""
     """Why its rows do not fit the target's table as it is now; empty if they do. No row in the window may be of it then."""
+    repeats: bool = False
+    """All its rows are repeated deliveries, though they do not say their commit ts: the table was dropped after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,6 +236,18 @@ def test_no_table() -> None:
     assert "s.t does not exist" in made.versions[100, "s/t"].misfit
 
 
+@pytest.mark.parametrize(("dropped", "timed"), [(True, True), (False, False), (False, True)])
+def test_rows_of_a_dropped_table_without_commit_ts(*, dropped: bool, timed: bool) -> None:
+    """Rows that do not say their commit ts are repeats once their table is dropped, all others are still told apart."""
+    rows = replace(step(source(col("id", pk=True))), dropped=True)
+    (version,) = unread_work(0, rows, upstream(csv=CsvOptions())).versions.values()
+    assert (version.repeats, version.misfit) == (True, "")
+    rows = replace(rows, dropped=dropped)
+    options = CsvOptions(include_commit_ts=timed)
+    (version,) = unread_work(0, rows, upstream(csv=options)).versions.values()
+    assert (version.repeats, bool(version.misfit)) == (False, True)
+
+
 def test_unknown_type() -> None:
     """A type that has no rule is refused by name before any row is read."""
     with pytest.raises(NotReplicable, match="GEOMETRY"):

@@ -327,6 +327,17 @@ def test_rows_that_no_longer_fit(width: int) -> None:
     assert files.rows() == {}
 
 
+def test_rows_that_can_only_be_repeats() -> None:
+    """Rows of a directory that was dropped with its table are counted as repeats, whatever commit ts they have."""
+    dropped = VersionWork(layout=LAYOUT, low=0, written=(), key=(), repeats=True)
+    files = Files(replace(table(), versions={(1, "shop/orders"): dropped}))
+    files.add(row("I", 10, "a"), row("D", 20, "b"))
+    reports = files.apply()
+    assert errors(reports) == []
+    assert [(r.duplicates, r.applied) for r in reports if isinstance(r, FileReport)] == [(2, 0)]
+    assert files.rows() == {}
+
+
 def test_refused_row_is_reported() -> None:
     """What the target refuses is a report of that table; what makes writing impossible ends the task."""
     files = Files(table(Mode.KEYLESS))
