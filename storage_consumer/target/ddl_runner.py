@@ -13,7 +13,7 @@ from typing import Protocol
 from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
-from storage_consumer.planning.touches import DROP_TABLE, mentioned_names
+from storage_consumer.planning.touches import DROP_TABLE, DROP_VIEW, mentioned_names
 from storage_consumer.ports import DdlContext, TableProgress
 from storage_consumer.sql_text import has_words, quote, tokens
 from storage_consumer.target.connection import escape
@@ -23,7 +23,9 @@ from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STAR
 from storage_consumer.target.parts import names_index
 from storage_consumer.work import TargetTable
 
-_NO_SUCH_TABLE = frozenset((1051,))
+_DROPS = (DROP_TABLE, DROP_VIEW)
+_NO_SUCH_TABLE = frozenset((1051, 4092))
+"""What a DROP of a table or view answers that does not exist; MariaDB has a number of its own for views."""
 
 
 class Structure(Protocol):
@@ -141,7 +143,7 @@ class DdlRunner:
         before = self._database.fingerprint(names)
         for state in (PLANNED, STARTED):
             self._state.journal(step, state, statement=action.statement, structure_before=before)
-        unseen = step.definition.ddl_type == DROP_TABLE and not context.table_was_seen
+        unseen = step.definition.ddl_type in _DROPS and not context.table_was_seen
         ignorable = ALREADY_DONE if interrupted else _NO_SUCH_TABLE if unseen else frozenset[int]()
         try:
             answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)

@@ -25,7 +25,7 @@ from tests.small_bucket import ts
 
 pytestmark = pytest.mark.server
 
-CREATE_DATABASE, CREATE, DROP, ALTER, TRUNCATE, RENAME, EXCHANGE = 1, 3, 4, 5, 11, 14, 42
+CREATE_DATABASE, CREATE, DROP, ALTER, TRUNCATE, RENAME, DROP_VIEW, EXCHANGE = 1, 3, 4, 5, 11, 14, 24, 42
 COLUMNS = (
     TableColumn(name="id", type="INT", is_pk=True, nullable=False),
     TableColumn(name="name", type="VARCHAR", precision=20),
@@ -245,6 +245,15 @@ def test_what_is_there_already_is_no_success(rig: Rig) -> None:
     with pytest.raises(DdlFailed, match="error 1060"):
         rig.run(interrupted)
     assert (rig.journalled(interrupted), rig.moved(interrupted)) == (FAILED, False)
+
+
+def test_drop_of_a_view_never_seen(rig: Rig) -> None:
+    """A DROP of a view that the bucket never showed is done where the target lacks it too; of a known one it is refused."""
+    step = rig.step("DROP VIEW `shop`.`v`", DROP_VIEW, "shop.v")
+    assert "shop.v" in rig.run(step, seen=False)
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    with pytest.raises(DdlFailed, match=r"error (1051|4092)"):
+        rig.run(rig.step("DROP VIEW `shop`.`v`", DROP_VIEW, "shop.v"))
 
 
 def test_drop_of_a_table_never_seen(rig: Rig) -> None:
