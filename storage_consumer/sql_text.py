@@ -19,6 +19,8 @@ _TOKEN = re.compile(
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_HEEDED_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|!\d*)")
+"""How a comment begins whose content TiDB reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ def tokens(sql: str) -> list[Token]:
         if text == "(" and kind == "symbol":
             depth += 1
     return found
+
+
+def makes_global_index(sql: str) -> bool:
+    """Whether a statement speaks of a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
+    return "global" in sql.casefold() and has_words(tokens(_HEEDED_COMMENT.sub(" ", sql)), "GLOBAL")
 
 
 def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:

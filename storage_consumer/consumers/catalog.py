@@ -137,8 +137,8 @@ class Catalog:
     def _move(self, key: VersionKey, new: TableConsumer) -> None:
         """Hand a version directory, with its files and marks, to another table."""
         old = self.tables[self._owners[key]]
-        version = old.versions.pop(key)
-        new.versions[key] = version
+        version = old.give_away(key)
+        new.take_over(key, version)
         if version.pending and old.checkpoint < new.checkpoint:
             self._halt_late(new, f"the files in {key[1]}/{key[0]}")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint import may_hold_rows
 from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
 from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.planning.steps import RowStep, key_of
 from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
+from storage_consumer.sql_text import makes_global_index
 
+_SEVERAL = 2
 RUNNING, WAITING, HALTED, DROPPED, LOST = "running", "waiting", "halted", "dropped", "lost"
 
 
@@ -33,6 +35,8 @@ class TableConsumer:
         self.dropped = False
         self.late = False
         """Files turned out to be of this table, or were written anew, after later rows of it had been applied."""
+        self._open: dict[VersionKey, TableVersionConsumer] = {}
+        self._first = 0
         self._done = done
         self._waiting_since: float | None = None
         self._seen: tuple[tuple[str, ...], float] = ((), 0.0)
@@ -45,13 +49,13 @@ class TableConsumer:
     @property
     def first(self) -> int:
         """Lowest version known of it, with or without a schema file; 0 while none is."""
-        return min((number for number, _ in self.versions), default=0)
+        return self._first
 
     @property
     def lost(self) -> bool:
         """Whether rows of it are missing: a file vanished that had been listed and not been finished, or came too late."""
         return self.late or any(
-            stream.lost for version in self.versions.values() for stream in version.streams.values()
+            stream.lost for _, version in self._open_versions() for stream in version.open_streams()
         )
 
     def is_in_the_way_of(self, version: int) -> bool:
@@ -61,8 +65,27 @@ class TableConsumer:
     def version(self, key: VersionKey) -> TableVersionConsumer:
         """The consumer of one version directory, made at first sight."""
         if key not in self.versions:
-            self.versions[key] = TableVersionConsumer(*key, self._done)
+            self.take_over(key, TableVersionConsumer(*key, self._done))
+        self._open[key] = self.versions[key]
         return self.versions[key]
+
+    def take_over(self, key: VersionKey, version: TableVersionConsumer) -> None:
+        """One version directory is of this table from now on."""
+        self.versions[key] = self._open[key] = version
+        self._first = min(number for number, _ in self.versions)
+
+    def give_away(self, key: VersionKey) -> TableVersionConsumer:
+        """One version directory is of another table from now on."""
+        self._open.pop(key, None)
+        version = self.versions.pop(key)
+        self._first = min((number for number, _ in self.versions), default=0)
+        return version
+
+    def _open_versions(self) -> list[tuple[VersionKey, TableVersionConsumer]]:
+        """The versions without a schema file, and those with an open stream; in order. Not more, however many are known."""
+        for key in [key for key, v in self._open.items() if v.definition is not None and not v.open_streams()]:
+            del self._open[key]
+        return sorted(self._open.items(), key=lambda item: item[0])
 
     def offer(self, file: DataFile, *, again: bool) -> bool:
         """Take a data file; False if an earlier run finished it."""
@@ -109,8 +132,7 @@ class TableConsumer:
             return None
         files: list[DataFile] = []
         definitions: dict[VersionKey, TableDefinition] = {}
-        for key in sorted(self.versions):
-            version = self.versions[key]
+        for key, version in self._open_versions():
             definition = version.definition
             if definition is None or not may_hold_rows(version.version, target, is_ddl=version.is_ddl):
                 continue  # a directory without a schema file yet is younger than the storage checkpoint, or is waited for
@@ -127,8 +149,36 @@ class TableConsumer:
             definitions=definitions,
             files=tuple(files),
             dropped=self.dropped,
-            out_of_turn=next(filter(None, (v.out_of_turn for v in self.versions.values())), ""),
+            out_of_turn=self._out_of_turn(files),
+            crossing=self._crossing(files),
         )
+
+    def _out_of_turn(self, files: Sequence[DataFile]) -> str:
+        """Path of a file that TiCDC writes before one of the same partition that was applied; empty if there is none.
+
+        Over all streams of a partition, by version, date and number. Where a version has no partitions, it goes with any.
+        """
+        oldest = min(file.version for file in files)
+        later = [(n, partition) for (n, _), v in self.versions.items() if n > oldest for partition in v.applied]
+        for file in files:
+            if self.versions[file.version_key].is_behind(file) or any(
+                number > file.version and (partition == file.partition or None in (partition, file.partition))
+                for number, partition in later
+            ):
+                return file.stored.path
+        return ""
+
+    def _crossing(self, files: Sequence[DataFile]) -> str:
+        """Path of a statement by which rows of one key may be in several of the table's partitions; empty if there is none.
+
+        TiDB wants the partition columns in each unique key that is not GLOBAL: without one, a key has its place in one partition.
+        """
+        if all(file.partition is None for file in files):
+            return ""
+        if len(set[int]().union(*(version.partitions for version in self.versions.values()))) < _SEVERAL:
+            return ""
+        known = (version.definition for version in self.versions.values())
+        return next((d.path for d in known if d is not None and makes_global_index(d.query)), "")
 
     def _in_force(self, target: int, definitions: Mapping[VersionKey, TableDefinition]) -> TableDefinition:
         """The structure for rows after the table's checkpoint: the newest that is not after it, else the first of the window."""
@@ -144,22 +194,22 @@ class TableConsumer:
 
     def finish(self, file: DataFile, *, max_ts: int, next_ts: int) -> None:
         """A file was read up to the table's checkpoint; it is finished unless it holds later rows."""
-        stream = self.version(file.version_key).streams[file.stream]
+        version = self.version(file.version_key)
         if max_ts <= self.checkpoint:
-            stream.finish(file)
+            version.finish(file)
         else:
-            stream.defer(file, next_ts)
+            version.streams[file.stream].defer(file, next_ts)
 
     @property
     def pending(self) -> int:
         """How many files are not finished."""
-        return sum(version.pending for version in self.versions.values())
+        return sum(version.pending for _, version in self._open_versions())
 
     @property
     def pending_bytes(self) -> int:
         """Bytes of the files that are not finished."""
         return sum(
-            file.stored.size for v in self.versions.values() for s in v.streams.values() for file in s.pending.values()
+            file.stored.size for _, v in self._open_versions() for s in v.open_streams() for file in s.pending.values()
         )
 
     def wait(self, seen: tuple[str, ...], now: float) -> float:
@@ -186,8 +236,7 @@ class TableConsumer:
 
     def _what_is_missing(self, storage_checkpoint: int) -> str:
         """Which file or schema file is missing, or an empty text."""
-        for number, table_dir in sorted(self.versions):
-            version = self.versions[number, table_dir]
+        for (number, table_dir), version in self._open_versions():
             if version.definition is None and number <= storage_checkpoint:
                 return f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json)"
             if gap := version.gap():

@@ -66,6 +66,8 @@ class RowStep:
     """The table does not exist at this time: the files may only hold rows that were applied before."""
     out_of_turn: str = ""
     """Path of a file of which later ones were applied: it came late or has other content now. Empty if there is none."""
+    crossing: str = ""
+    """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,16 +56,17 @@ def data_file(  # noqa: PLR0913 - the parts of a path
     partition: int | None = None,
     width: int = 20,
     dispatcher: str = "",
+    date: str = "",
 ) -> DataFile:
     """A data file of the directory."""
-    folder = f"{table_dir}/{version}" + ("" if partition is None else f"/{partition}")
+    folder = f"{table_dir}/{version}" + ("" if partition is None else f"/{partition}") + (date and f"/{date}")
     stem = f"CDC_{dispatcher}_{number:0{width}d}" if dispatcher else f"CDC{number:0{width}d}"
     return DataFile(
         stored=StoredObject(path=f"{folder}/{stem}.csv", size=10, tag=tag),
         table_dir=table_dir,
         version=TableVersion(version),
         partition=partition,
-        date="",
+        date=date,
         dispatcher=dispatcher,
         number=number,
         width=width,

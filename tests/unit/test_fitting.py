@@ -288,13 +288,19 @@ def test_rows_without_commit_ts(settings: Upstream) -> None:
 
 
 def test_files_whose_order_nothing_tells() -> None:
-    """CSV without commit ts halts where files come from several dispatchers, or behind later ones; canal-json has a clock."""
+    """CSV without commit ts halts where files come from several dispatchers, behind later ones, or with one key; others do not."""
     several = replace(
         step(source(col("id", pk=True))),
         files=tuple(data_file("s/t", 100, 1, dispatcher=dispatcher) for dispatcher in ("1", "2")),
     )
     late = replace(step(source(col("id", pk=True))), out_of_turn="s/t/100/CDC000001.csv")
-    for rows, words in ((several, "several dispatchers"), (late, "s/t/100/CDC000001.csv")):
+    moving = replace(step(source(col("id", pk=True))), crossing="s/t/meta/schema_100_1.json")
+    told = (
+        (several, "several dispatchers"),
+        (late, "s/t/100/CDC000001.csv"),
+        (moving, "schema_100_1.json.*include-commit-ts"),
+    )
+    for rows, words in told:
         with pytest.raises(NotReplicable, match=words):
             table_work(0, rows, KEYED, UNTIMED_CSV)
         assert table_work(0, rows, KEYED, UNTIMED_JSON).key

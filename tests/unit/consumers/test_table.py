@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import TableDefinition, Window
 from tests.unit.building import CREATE, DROP, data_file, definition, named
 
@@ -149,5 +150,73 @@ def test_halted_is_blocked(table: TableConsumer) -> None:
 
 def test_waits_for_the_same(table: TableConsumer) -> None:
     """The time that a table stands still counts from when it saw the same thing first, and anew for another."""
-    assert [table.wait(("torn", tag), now) for tag, now in (("1", 10), ("1", 40), ("2", 50), ("2", 55))] == [0, 30, 0, 5]
+    assert [table.wait(("torn", tag), now) for tag, now in (("1", 10), ("1", 40), ("2", 50), ("2", 55))] == [
+        0,
+        30,
+        0,
+        5,
+    ]
     assert (table.state, table.error) == (WAITING, "torn")
+
+
+Place = tuple[int, int | None, str, int]
+"""Version, partition, date and number of a file."""
+
+
+@pytest.mark.parametrize(
+    ("applied", "late", "out_of_turn"),
+    [
+        ((5, None, "2026-11-22", 1), (5, None, "2026-11-21", 2), True),
+        ((5, None, "2026-11-21", 1), (5, None, "2026-11-22", 1), False),
+        ((5, None, "2026-11-21", 2), (5, None, "2026-11-21", 1), True),
+        ((5, None, "2026-11-21", 1), (5, None, "2026-11-21", 2), False),
+        ((5, 7, "2026-11-22", 1), (5, 8, "2026-11-21", 2), False),
+        ((5, 7, "2026-11-22", 1), (5, 7, "2026-11-21", 2), True),
+        ((9, None, "2026-11-21", 1), (5, None, "2026-11-21", 2), True),
+        ((9, 7, "2026-11-21", 1), (5, None, "2026-11-21", 2), True),
+        ((9, 7, "2026-11-21", 1), (5, 8, "2026-11-21", 2), False),
+        ((5, None, "2026-11-22", 1), (9, None, "2026-11-21", 1), False),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_out_of_turn(applied: Place, late: Place, *, out_of_turn: bool, restarted: bool) -> None:
+    """A file is out of turn where one of its partition was applied that has a higher version, date or number."""
+    first, second = (
+        data_file("s/t", version, number, partition=partition, date=date)
+        for version, partition, date, number in (applied, late)
+    )
+    table = TableConsumer(named("s/t"), 0, {first.stream: Finished(upto=first.number)} if restarted else {})
+    for version in (5, 9):
+        define(table, definition("s/t", version))
+    table.offer(first, again=False)
+    if not restarted:
+        step = table.row_step(20)
+        assert step is not None
+        assert step.out_of_turn == ""
+        table.advance(20)
+        table.finish(first, max_ts=0, next_ts=0)
+    table.offer(second, again=True)
+    step = table.row_step(30)
+    assert step is not None
+    assert step.out_of_turn == (second.stored.path if out_of_turn else "")
+
+
+@pytest.mark.parametrize(
+    ("query", "partitions", "crossing"),
+    [
+        ("CREATE TABLE `t` (`id` INT, UNIQUE KEY (`id`) GLOBAL) PARTITION BY HASH (`p`)", (7, 8), True),
+        ("CREATE TABLE `t` (`id` INT, UNIQUE KEY (`id`) /*T![global_index] GLOBAL */)", (7, 8), True),
+        ("CREATE TABLE `t` (`id` INT, UNIQUE KEY (`id`) GLOBAL) PARTITION BY HASH (`p`)", (7, 7), False),
+        ("CREATE TABLE `t` (`id` INT, UNIQUE KEY (`id`) GLOBAL) PARTITION BY HASH (`p`)", (None, None), False),
+        ("CREATE TABLE `t` (`global` INT COMMENT 'GLOBAL') /* GLOBAL */", (7, 8), False),
+    ],
+)
+def test_rows_that_may_move_between_partitions(query: str, partitions: tuple[int, ...], *, crossing: bool) -> None:
+    """A statement with a GLOBAL index is told where the table has several partition directories."""
+    table = TableConsumer(named("s/t"), 5, {})
+    define(table, definition("s/t", 5, query, CREATE))
+    for number, partition in enumerate(partitions, 1):
+        table.offer(data_file("s/t", 5, number, partition=partition), again=False)
+    step = table.row_step(9)
+    assert step is not None
+    assert bool(step.crossing) is crossing

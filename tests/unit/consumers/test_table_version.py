@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storage_consumer.consumers.table_version import FileStream, TableVersionConsumer
+from storage_consumer.consumers.table_version import FileStream, Finished, TableVersionConsumer
 from tests.unit.building import changed, data_file
 
 ONE, TWO, THREE, FOUR = (data_file("s/t", 100, number) for number in range(1, 5))
@@ -38,15 +40,14 @@ def test_readable_is_inclusive(stream: FileStream) -> None:
     assert [[f.number for f in stream.readable(high)] for high in (19, 20)] == [[1, 3], [1, 2, 3]]
 
 
-def test_out_of_turn(stream: FileStream) -> None:
-    """A file that changes after later ones were finished is out of turn, the last finished one is not."""
-    for file in (ONE, TWO, THREE):
-        stream.finish(file)
-    stream.offer(changed(THREE, "2"), again=True)
-    assert not stream.out_of_turn
-    stream.finish(changed(THREE, "2"))
-    stream.offer(changed(ONE, "2"), again=True)
-    assert stream.out_of_turn == ONE.stored.path
+def test_old_number_far_below_the_mark() -> None:
+    """New content of the first of a million finished files costs no more than that of the last."""
+    stream = FileStream(done_upto=10**12, tag="1")
+    assert stream.offer(changed(ONE, "2"), again=True)
+    assert (stream.done_upto, stream.known) == (0, [(2, 10**12), (1, 1)])
+    stream.finish(changed(ONE, "2"))
+    assert stream.finished == Finished(upto=10**12, tag="1")
+    assert not stream.is_open
 
 
 def test_changed_while_read(stream: FileStream) -> None:
@@ -80,6 +81,24 @@ def test_changed_beyond_the_mark(stream: FileStream) -> None:
     stream.offer(changed(TWO, "2"), again=True)
     stream.finish(ONE)
     assert stream.done_upto == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["offer", "finish"]), st.integers(1, 9)), max_size=60))
+def test_finished_runs(acts: list[tuple[str, int]]) -> None:
+    """Whatever is offered again and finished, the mark is the number below the first that is not finished."""
+    stream, done = FileStream(), set[int]()
+    for turn, (act, number) in enumerate(acts):
+        if act == "offer":
+            stream.offer(data_file("s/t", 100, number, tag=str(turn)), again=True)
+            done.discard(number)
+        else:
+            for file in [file for file in stream.pending.values() if file.number == number]:
+                stream.finish(file)
+                done.add(number)
+        upto = next(n for n in range(11) if n + 1 not in done)
+        known = {n for first, last in stream.known for n in range(first, last + 1)}
+        assert stream.done_upto == upto
+        assert known - {file.number for file in stream.pending.values()} == {n for n in done if n > upto}
 
 
 @pytest.fixture
@@ -143,3 +162,16 @@ def test_vanished(version: TableVersionConsumer) -> None:
     version.offer(TWO, again=False)
     version.streams[ONE.stream].finish(ONE)
     assert [version.forget(file) for file in (ONE, TWO, THREE)] == [False, True, False]
+
+
+def test_streams_that_are_done_are_not_walked(version: TableVersionConsumer) -> None:
+    """Only streams with something pending, finished out of turn or lost are looked at again."""
+    files = [data_file("s/t", 100, 1, partition=number) for number in range(5)]
+    for file in files:
+        version.offer(file, again=False)
+    for file in files[1:]:
+        version.finish(file)
+    assert version.open_streams() == [version.streams[files[0].stream]]
+    assert version.forget(files[0])
+    assert version.open_streams() == [version.streams[files[0].stream]]
+    assert version.gap() == "file number 1 in s/t/100/0"
