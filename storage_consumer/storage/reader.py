@@ -10,6 +10,7 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import FilesMissing, StorageUnavailable
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition
+from storage_consumer.storage.holding import Holding
 from storage_consumer.storage.inventory import Findings, Inventory
 from storage_consumer.storage.metadata import Metadata
 from storage_consumer.storage.schema_file import parse_schema_file
@@ -98,6 +99,8 @@ class StorageReader:
             partition_separator=upstream.partition_separator,
             extension="csv" if upstream.protocol == "csv" else "json",
         )
+        self._holding = None if upstream.protocol != "csv" or upstream.has_commit_ts else Holding()
+        self._looks: list[Findings] = []
         self._last_full: float | None = None
         self._returned = 0
         self._says_ids = True
@@ -110,7 +113,8 @@ class StorageReader:
         """
         warnings = self._metadata.update(self._read_metadata())
         checkpoint = self._metadata.checkpoint
-        looks, full = self._read_files(checkpoint)
+        judged, full = self._read_files(checkpoint)
+        looks, self._looks = self._looks, []
         poll = Poll(
             checkpoint=checkpoint,
             checkpoint_is_new=checkpoint > self._returned,
@@ -119,10 +123,10 @@ class StorageReader:
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
             overwritten=tuple(file for look in looks for file in look.overwritten),
-            ignored=looks[-1].ignored,
-            warnings=(*warnings, *(text for look in looks for text in look.warnings), *self._advice(looks[-1])),
+            ignored=judged.ignored,
+            warnings=(*warnings, *(text for look in looks for text in look.warnings), *self._advice(judged)),
             full=full,
-            contradictions=looks[-1].contradictions,
+            contradictions=judged.contradictions,
             unreadable_metadata=self._metadata.unreadable,
         )
         self._returned = checkpoint
@@ -163,18 +167,31 @@ class StorageReader:
         except FileNotFoundError:
             return None
 
-    def _read_files(self, checkpoint: int) -> tuple[list[Findings], bool]:
-        """List until every file stands under its table: once, and again only where a schema file moved files."""
+    def _read_files(self, checkpoint: int) -> tuple[Findings, bool]:
+        """List until every file stands under its table and no file is held back that the checkpoint may cover.
+
+        That is once, and again only where a schema file moved files or where order matters in a directory that is new. What the
+        last listing by all rules showed, and whether that was everything; what they found is in `_looks`.
+        """
         began = self._clock.monotonic()
         full = self._last_full is None or began - self._last_full >= self._interval
-        looks: list[Findings] = []
-        while not looks or (looks[-1].moved and len(looks) < _LISTINGS):
-            inventory = self._inventory
-            listing = self._storage.listing(*((frozenset[str](), {}) if full else (inventory.closed, inventory.after)))
-            looks.append(inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint))
+        judged = self._look(checkpoint, full=full)
+        for _ in range(_LISTINGS - 1):
+            judged = self._look(checkpoint, full=full) if judged.moved else judged
+        if self._holding:
+            self._look(checkpoint, full=False)
         if full:
             self._last_full = began
-        return looks, full
+        return judged, full
+
+    def _look(self, checkpoint: int, *, full: bool) -> Findings:
+        """List once; what that shows is kept until a poll ends well."""
+        inventory, holding = self._inventory, self._holding
+        listing = self._storage.listing(*((frozenset[str](), {}) if full else (inventory.closed, inventory.after)))
+        look = inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint)
+        ready = look.data_files if holding is None else holding.take(look.data_files, moved=look.moved)
+        self._looks.append(replace(look, data_files=ready))
+        return look
 
     def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
         """The listing; a storage that shows nothing where there were files is taken for absent, not for emptied."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import Upstream
+from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.errors import FilesMissing, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.metadata import parse_metadata
@@ -277,3 +277,74 @@ def test_definition() -> None:
     storage.delete(SCHEMA)
     with pytest.raises(FilesMissing, match=SCHEMA):
         polls.definition(file)
+
+
+class Midnight(MemoryStorage):
+    """A day ends while it is listed: its last file and the next day's first are written, only the latter is shown."""
+
+    last = f"shop/t/{V}/2024-01-01/CDC00000000000000000002.csv"
+    first = f"shop/t/{V}/2024-01-02/CDC00000000000000000001.csv"
+    comes = False
+    listings = 0
+
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """List what is there, and of what is written meanwhile the next day's file."""
+        self.listings += 1
+        if not self.comes:
+            return super().listing(closed, after)
+        self.comes = False
+        self.put(self.first, b"rows")
+        shown = list(super().listing(closed, after))
+        self.put(self.last, b"rows")
+        return iter(shown)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_midnight_during_a_listing(*, timed: bool) -> None:
+    """Rows without commit ts are handed out with what was written before them, by a second listing; others at once."""
+    storage = Midnight({"metadata": metadata(V), SCHEMA: b"{}", DATA: b"rows"})
+    polls = reader(storage, csv=CsvOptions(include_commit_ts=timed))
+    assert [file.stored.path for file in polls.poll().data_files] == [DATA]
+    before, storage.comes = storage.listings, True
+    found = {file.stored.path for file in polls.poll().data_files}
+    assert found == ({storage.first} if timed else {storage.first, storage.last})
+    assert storage.listings == before + (1 if timed else 2)
+    polls.poll()
+    assert storage.listings == before + (2 if timed else 3)
+
+
+def test_midnight_during_the_second_listing() -> None:
+    """A directory that only the second listing of a poll shows waits for the next poll."""
+    storage = Midnight({"metadata": metadata(V), SCHEMA: b"{}", DATA: b"rows"})
+    polls = reader(storage)
+    polls.poll()
+    other = f"shop/t/{V}/2023-12-31/CDC00000000000000000001.csv"
+    storage.put(other, b"rows")
+    shown = storage.listing
+
+    def again(closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        storage.comes = storage.listings == 3
+        return shown(closed, after)
+
+    storage.listing = again  # type: ignore[method-assign] # the day ends in the poll's second listing
+    assert [file.stored.path for file in polls.poll().data_files] == [other]
+    assert {file.stored.path for file in polls.poll().data_files} == {storage.first, storage.last}
+
+
+def test_second_listing_that_fails_loses_nothing() -> None:
+    """What the first listing of a poll showed is returned by the next poll where the second one fails."""
+    storage = Midnight({"metadata": metadata(V), SCHEMA: b"{}", DATA: b"rows"})
+    polls = reader(storage)
+    shown = storage.listing
+
+    def broken(closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        storage.available = storage.listings == 0
+        return shown(closed, after)
+
+    storage.listing = broken  # type: ignore[method-assign] # it breaks between two listings
+    with pytest.raises(StorageUnavailable):
+        polls.poll()
+    storage.listing, storage.available = shown, True  # type: ignore[method-assign] # it is back
+    poll = polls.poll()
+    assert [file.stored.path for file in poll.data_files] == [DATA]
+    assert [file.stored.path for file in poll.schema_files] == [SCHEMA]
