@@ -59,7 +59,7 @@ class Consumer:
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
-        for secret in self._loaded.secrets.texts():
+        for secret in self._loaded.hidden:
             register_secret(secret)
 
     @property

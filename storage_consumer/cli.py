@@ -197,7 +197,7 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
 
 
 def _secrets(loaded: Loaded) -> tuple[str, ...]:
-    return loaded.secrets.texts()
+    return loaded.hidden
 
 
 def _misconfigured(error: ConfigError) -> int:

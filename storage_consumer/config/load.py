@@ -13,6 +13,7 @@ from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Config, Downstream, Secrets, Tuning, Upstream
 from storage_consumer.config.sources import Sources, known_options
+from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.upstream import (
     refuse_lost_keys,
     require_commit_ts,
@@ -50,6 +51,8 @@ class Loaded:
     """What was accepted but has no effect, or was assumed: to be logged once at the start."""
     told: Mapping[str, str] = field(default_factory=dict)
     """Keyword of a format option → who told it; what is not in it has to be found out before a file is read."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Every text that must not be shown: the secrets, and those that the environment holds for the stores' own clients."""
     raw_updates: str = ""
     """Who said that TiCDC does not split updates that change a key; empty: nobody."""
 
@@ -99,6 +102,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         notices=(*notices, *_notices(sources)),
         told=told,
         raw_updates=raw_updates,
+        hidden=(*secrets.texts(), *environment_secrets(environ)),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Literal
+
+from storage_consumer.config.stores import credential_parts, signatures
 
 Protocol = Literal["csv", "canal-json"]
 DateSeparator = Literal["none", "year", "month", "day"]
@@ -155,9 +156,9 @@ class Secrets:
     def texts(self) -> tuple[str, ...]:
         """Every text that must not be shown; of a credentials file each of its secret parts."""
         texts = [getattr(self, name) for name in self.__slots__]
+        texts += signatures(self.sas_token)
         if self.gcs_credentials:
-            content = json.loads(self.gcs_credentials)
-            texts += [str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")]
+            texts += credential_parts(self.gcs_credentials)
         return tuple(text for text in texts if text)
 
     def __repr__(self) -> str:

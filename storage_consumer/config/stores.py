@@ -7,8 +7,10 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 Store = Literal["file", "s3", "gcs", "azure"]
 
@@ -124,6 +126,41 @@ def path_style(parameters: Mapping[str, str]) -> bool:
     """Whether a bucket of S3 stands in the path where ``force-path-style`` does not say it."""
     provider = parameters.get("provider", "").lower()
     return provider not in _BY_HOST and parameters.get("use-accelerate-endpoint", "").lower() != "true"
+
+
+_IN_ENVIRONMENT = (
+    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
+    *("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING"),
+    *("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD", "GOOGLE_API_KEY"),
+)
+"""Variables from which the stores' own clients take secrets."""
+_IN_CONNECTION = re.compile(r"(?i)(?:^|;)\s*(?:AccountKey|SharedAccessSignature)\s*=\s*([^;]+)")
+_SIGNATURE = re.compile(r"(?:^|[?&])sig=([^&]+)")
+
+
+def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets that the stores' clients may take from the environment, with the secret parts of each.
+
+    A Google credentials file that is named there counts, if it can be read.
+    """
+    texts = [environ[name].strip() for name in _IN_ENVIRONMENT if environ.get(name, "").strip()]
+    texts += _IN_CONNECTION.findall(environ.get("AZURE_STORAGE_CONNECTION_STRING", ""))
+    if file := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        with suppress(ValueError):
+            texts += credential_parts(_read_credentials(file))
+    return tuple(part for text in texts for part in (text, *signatures(text)))
+
+
+def credential_parts(credentials: str) -> list[str]:
+    """The secret parts of a Google credentials file's JSON text."""
+    content = json.loads(credentials)
+    found = [str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")]
+    return [text for text in found if text]
+
+
+def signatures(token: str) -> list[str]:
+    """The signature in a token of Azure, as it is written and as it is meant."""
+    return [text for found in _SIGNATURE.findall(token) for text in (found, unquote(found))]
 
 
 def secrets(store: Store, parameters: Mapping[str, str]) -> dict[str, str]:

@@ -13,8 +13,10 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
 _SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "credential", "pwd")
+_SIGNATURES = frozenset({"sig", "signature"})
+"""Parts of a token that was not percent-encoded as it should be."""
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
-_PARAMETER = re.compile(r"([?&;])([^=&;#?]*)=([^&;#]*)")
+_PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)(?:=([^&;#]*))?")
 _USER_AND_PASSWORD = re.compile(r"(?s)^(\s*[A-Za-z][A-Za-z0-9+.-]*://[^:/?#]*):.*@")
 
 _SOURCE_SIDE = frozenset(
@@ -93,17 +95,32 @@ def mask_uri(uri: str) -> str:
     """The URI with ``***`` for its password and for each parameter that may be a secret; any text is fit.
 
     A password is taken to reach to the last ``@`` of the text: one that was not percent-encoded as it should be is
-    hidden too, even if that hides more than the password.
+    hidden too, even if that hides more than the password. So is what stands behind a secret and is no known parameter: it
+    may belong to a secret that holds a ``&``.
     """
+    behind_secret = False
 
     def hide(match: re.Match[str]) -> str:
+        nonlocal behind_secret
         lead, name, value = match.groups()
-        plain = unquote(name).lower().replace("_", "-")
-        secret = plain not in _NOT_SECRET and any(word in plain for word in _SECRET_WORDS)
-        secret = secret or "@" in unquote(value)
-        return f"{lead}{name}=***" if secret else match.group(0)
+        if behind_secret and name and _plain(name) not in UPSTREAM_PARAMETERS | DOWNSTREAM_PARAMETERS:
+            return f"{lead}***"
+        if value is not None and (_is_secret(name) or "@" in unquote(value)):
+            behind_secret = True
+            return f"{lead}{name}=***"
+        return match.group(0)
 
     return _PARAMETER.sub(hide, _USER_AND_PASSWORD.sub(r"\1:***@", uri))
+
+
+def _plain(name: str) -> str:
+    """A parameter's name as it is known."""
+    return unquote(name).lower().replace("_", "-")
+
+
+def _is_secret(name: str) -> bool:
+    plain = _plain(name)
+    return plain not in _NOT_SECRET and (plain in _SIGNATURES or any(word in plain for word in _SECRET_WORDS))
 
 
 def parse_upstream(text: str) -> Uri:
@@ -242,6 +259,15 @@ def _split(side: str, text: str) -> SplitResult:
     return split
 
 
+def _behind_secret(name: str) -> str:
+    """What is wrong behind a secret; it is not shown, since it may be part of it."""
+    what = "token" if name == "sas-token" else "value"
+    return (
+        f"what stands behind `{name}` and begins with a `&` is no known parameter; if it belongs to the {what}, "
+        f"percent-encode the {what}: a `&` inside is written %26"
+    )
+
+
 def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Mapping[str, str]:
     """Names and values of a query; ``+`` stays a plus, as it is in AWS keys and time zones, and ``_`` in a name is ``-``."""
     parameters: dict[str, str] = {}
@@ -249,8 +275,10 @@ def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Ma
         if not item:
             continue
         raw, equals, value = item.partition("=")
-        name = unquote(raw).lower().replace("_", "-")
+        name = _plain(raw)
         if name not in known or not equals:
+            if secret := next((each for each in reversed(parameters) if _is_secret(each)), ""):
+                raise _error(side, masked, _behind_secret(secret))
             shown = name if equals else "(without a `=`)"
             hint = did_you_mean(name, sorted(known)) if equals else "; a `&` inside a value is written %26"
             raise _error(side, masked, f"unknown parameter `{shown}`{hint}")

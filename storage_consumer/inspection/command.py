@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 
-from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.inspection.inspector import inspect
@@ -27,7 +27,8 @@ def inspected(
     as_json = bool(given.pop("json", None))
     given = with_files_read(given, environ)
     loaded = load(given, environ, target=False)
-    _register(loaded)
+    for secret in loaded.hidden:
+        register_secret(secret)
     upstream = loaded.config.upstream
     storage = open_storage(upstream, loaded.secrets)
     storage.check()
@@ -38,12 +39,6 @@ def inspected(
     else:
         text = as_text(bucket, configs)
     return text, not bucket.missing and not bucket.contradictions
-
-
-def _register(loaded: Loaded) -> None:
-    secrets = loaded.secrets
-    for secret in (secrets.access_key, secrets.secret_access_key, secrets.session_token):
-        register_secret(secret)
 
 
 def _sources(config: object) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.config.stores import environment_secrets
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
 from storage_consumer.model import StoredObject
 
@@ -154,7 +155,7 @@ class Bucket(ABC):
 
     def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
         text = str(error)
-        for secret in self._secrets.texts():
+        for secret in (*self._secrets.texts(), *environment_secrets(os.environ)):
             text = text.replace(secret, "…")
         return StorageUnavailable(f"{self._where(path)} did not answer as it should ({code}): {text}")
 

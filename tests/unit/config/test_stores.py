@@ -96,6 +96,31 @@ def test_a_bucket_in_google_is_understood(tmp_path: Path) -> None:
     assert not any("BEGIN" in text or str(file) in text for text in (repr(found.config), repr(found.secrets)))
 
 
+def test_secrets_of_the_environment_are_hidden_too(tmp_path: Path) -> None:
+    """What the stores' own clients take from the environment counts, with signatures, account keys and private keys."""
+    file = tmp_path / "key.json"
+    file.write_text(json.dumps({"type": "service_account", "private_key": "-----BEGIN"}), encoding="utf-8")
+    environ = {
+        "AWS_SECRET_ACCESS_KEY": "aws1",
+        "AWS_SESSION_TOKEN": "aws2",
+        "AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=ab%2B&se=2",
+        "AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=abcd==;SharedAccessSignature=sv=2&sig=xyz",
+        "GOOGLE_APPLICATION_CREDENTIALS": str(file),
+        "AWS_REGION": "here",
+    }
+    found = load({"upstream_uri": "file:///d"}, environ, target=False)
+    assert {"aws1", "aws2", "ab%2B", "ab+", "abcd==", "sv=2&sig=xyz", "xyz", "-----BEGIN"} <= set(found.hidden)
+    assert "here" not in found.hidden
+    assert "aws1" not in repr(found)
+    gone = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none")}
+    assert load({"upstream_uri": "file:///d"}, gone, target=False).hidden == ()
+
+
+def test_the_signature_of_a_token_is_hidden_alone() -> None:
+    """A token's signature is a secret in whatever text it stands."""
+    assert {"ab%2B", "ab+"} <= set(loaded("azure://c/p?account-name=a&sas-token=sv%3D1%26sig%3Dab%252B").hidden)
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", "\udcff"])
 def test_a_file_that_holds_no_credentials_is_refused(tmp_path: Path, content: str) -> None:
     """A ConfigError names the file."""

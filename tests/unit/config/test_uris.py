@@ -39,6 +39,12 @@ from storage_consumer.errors import ConfigError
         ("s3://b/p?Secret%2DAccess%2DKey=t", "s3://b/p?Secret%2DAccess%2DKey=***"),
         ("s3://b/p?endpoint=http://u:p@h:9000", "s3://b/p?endpoint=***"),
         ("s3://b/p?endpoint=http%3A%2F%2Fu%3Ap%40h", "s3://b/p?endpoint=***"),
+        (
+            "azure://c/p?account-name=a&sas-token=sv=2022&ss=b&sig=SECRET%3D&endpoint=https://h",
+            "azure://c/p?account-name=a&sas-token=***&***&***&endpoint=https://h",
+        ),
+        ("azure://c/p?sv=2022&sig=SECRET", "azure://c/p?sv=2022&sig=***"),
+        ("s3://b/p?secret-access-key=a&SECRET&region=r#SECRET", "s3://b/p?secret-access-key=***&***&region=r#***"),
         ("mysql://h/?ssl-key=/etc/k.pem", "mysql://h/?ssl-key=/etc/k.pem"),
         ("file:///a:b/c@d", "file:///a:b/c@d"),
         ("no uri", "no uri"),
@@ -47,6 +53,22 @@ from storage_consumer.errors import ConfigError
 def test_masked_uris_show_everything_but_secrets(uri: str, masked: str) -> None:
     """Passwords, keys and tokens become ``***``, however they are spelt or left unencoded; the rest stays."""
     assert mask_uri(uri) == masked
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("azure://c/p?account-name=a&sas-token=sv=2022&ss=b&sig=SECRET", "percent-encode the token"),
+        ("azure://c/p?account-name=a&sas-token=sv=2022&SECRET", "percent-encode the token"),
+        ("s3://b/p?access-key=k&secret-access-key=a&SECRET=&region=r", "`secret-access-key`.*percent-encode"),
+        ("s3://b/p?access-key=k&secret-access-key=a#SECRET", "`#`"),
+    ],
+)
+def test_secrets_that_are_not_percent_encoded_are_not_shown(uri: str, message: str) -> None:
+    """A secret that holds a `&` is hidden whole, and the error says how to write it."""
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse_upstream(uri)
+    assert "SECRET" not in str(caught.value)
 
 
 @given(st.text(max_size=60))

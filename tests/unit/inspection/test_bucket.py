@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from storage_consumer import telemetry
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
+from storage_consumer.inspection.command import inspected
 from storage_consumer.inspection.completing import completed
 from storage_consumer.inspection.report import as_document, as_text, command, human
 from storage_consumer.testing import MemoryStorage
@@ -184,3 +186,13 @@ def test_untold_settings_are_completed_or_named() -> None:
 def test_sizes_are_for_people() -> None:
     """Bytes get the unit that fits."""
     assert [human(size) for size in (0, 640, 1536, 5 << 30)] == ["0 B", "640 B", "1.5 KiB", "5.0 GiB"]
+
+
+def test_secrets_of_uri_and_environment_are_blanked() -> None:
+    """Looking at a bucket blanks the secrets of its URI, and those that its store's client takes from the environment."""
+    uri = "azure://c/p?account-name=a&sas-token=sv%3D1%26sig%3Dsigned"
+    try:
+        inspected({"upstream_uri": uri}, {"AWS_SECRET_ACCESS_KEY": "from-outside"}, lambda *_: bucket_of(schema_file()))
+        assert telemetry.redact("sig is signed, key is from-outside") == "sig is ***, key is ***"
+    finally:
+        telemetry.forget_secrets()
