@@ -156,7 +156,14 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
     declared = {c.name.casefold() for c in newest.columns if c.is_pk}
     certain = {c.name.casefold() for c in newest.columns if not c.nullable or c.is_pk}
     certain |= {c.name.casefold() for c in target.columns if not c.nullable}
-    carried = {c.name.casefold() for c in row_layout(newest, target.virtual, upstream).columns}
+    layout = row_layout(newest, target.virtual, upstream)
+    carried = {c.name.casefold() for c in layout.columns}
+    if dropped := sorted(declared & layout.unselected):
+        message = (
+            f"{newest.name}: a [[sink.column-selectors]] of the changefeed keeps {', '.join(dropped)} out of the rows, which the "
+            "primary key needs to tell rows apart: select the primary key's columns, and start a new changefeed"
+        )
+        raise NotReplicable(message)
     for unique in target.unique_keys:
         columns = {name.casefold() for name in unique.columns}
         if declared and columns != declared:

@@ -260,6 +260,18 @@ def test_travels() -> None:
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - made here
 
 
+def test_a_selector_that_drops_the_primary_key_is_named() -> None:
+    """Where a column selector keeps the primary key out of the rows, the error blames it and not the target."""
+    selecting = upstream(column_selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!id")),))
+    columns = [col("id", pk=True), col("code", nullable=False), col("v")]
+    keys = (unique("id"), unique("code", name="code"))
+    target = table(there("id"), there("code", nullable=False), there("v"), keys=keys)
+    with pytest.raises(
+        NotReplicable, match=r"\[\[sink.column-selectors\]\] of the changefeed keeps id out of the rows"
+    ):
+        table_work(0, step(source(*columns)), target, selecting)
+
+
 def test_unselected_columns_may_be_the_target_s_alone() -> None:
     """Columns that a column selector keeps out of the rows are written to nowhere and no misfit; others still are."""
     selecting = upstream(column_selectors=(ColumnSelector(matcher=("*.*",), columns=("*", "!secret")),))
