@@ -13,6 +13,7 @@ Query = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
 _DATABASES = "SELECT schema_name FROM information_schema.schemata"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
+_NOT_ASCII = "LENGTH(table_name) <> CHAR_LENGTH(table_name)"
 _CHUNK = 500
 _FAR = re.compile("[\U00010000-\U0010ffff]")
 
@@ -45,7 +46,11 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
 
 
 def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]:
-    """Table → its own spelling. The server finds exact names at once, while a search without case goes through all."""
+    """Table → its own spelling. The server finds exact names at once, while a search without case goes through all.
+
+    That search is left to the server, which is several times as fast as to fetch every name of a large database. Its rules for
+    case may not be the source's beyond ASCII, so that all names of other signs come along.
+    """
     exact: set[str] = set()
     near = [table for table in tables if not is_far(table)]
     for first in range(0, len(near), _CHUNK):
@@ -54,8 +59,12 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
     there = {table: table for table in tables if table in exact}
     if len(there) < len(tables):
         alike: dict[str, str] = {}
-        for own in sorted(_texts(query(_TABLES, (schema,)))):
-            alike.setdefault(folded_name(own), own)
+        missing = [folded_name(table) for table in near if table not in there]
+        for first in range(0, max(len(missing), 1), _CHUNK):
+            some = missing[first : first + _CHUNK] or [""]
+            alike_there = f"{_TABLES} AND (LOWER(table_name) IN ({', '.join(['%s'] * len(some))}) OR {_NOT_ASCII})"
+            for own in sorted(_texts(query(alike_there, (schema, *some)))):
+                alike.setdefault(folded_name(own), own)
         there |= {t: alike[folded_name(t)] for t in tables if t not in there and folded_name(t) in alike}
     return there
 
