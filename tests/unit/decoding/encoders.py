@@ -90,6 +90,11 @@ def csv_row(kinds: Sequence[str], row: Row, options: CsvOptions = OPTIONS) -> st
     return options.delimiter.join([*head, str(row.ts), *fields]) + options.terminator
 
 
+def written_row(*values: str, ts: int = TS, op: str = "I", names: str = '"orders","shop"', end: str = "\r\n") -> str:
+    """A CSV row with these fields, as written, behind its commit ts."""
+    return ",".join((f'"{op}"', names, str(ts), *values)) + end
+
+
 def canal_text(kind: str, value: object) -> str | None:
     """One value in a canal-json row."""
     if value is None:
