@@ -329,13 +329,10 @@ def test_rows_that_no_longer_fit(width: int) -> None:
 
 def test_rows_that_can_only_be_repeats() -> None:
     """Rows of a directory that was dropped with its table are counted as repeats, whatever commit ts they have."""
-    dropped = VersionWork(layout=LAYOUT, low=0, written=(), key=(), repeats=True)
-    files = Files(replace(table(), versions={(1, "shop/orders"): dropped}))
-    files.add(row("I", 10, "a"), row("D", 20, "b"))
-    reports = files.apply()
-    assert errors(reports) == []
-    assert [(r.duplicates, r.applied) for r in reports if isinstance(r, FileReport)] == [(2, 0)]
-    assert files.rows() == {}
+    dropped = {(1, "shop/orders"): VersionWork(layout=LAYOUT, low=0, written=(), key=(), repeats=True)}
+    (files := Files(replace(table(), versions=dropped))).add(row("I", 10, "a"), row("D", 20, "b"))
+    told = [(r.duplicates, r.applied, r.error) for r in files.apply() if isinstance(r, FileReport)]
+    assert (told, files.rows()) == ([(2, 0, "")], {})
 
 
 def test_refused_row_is_reported() -> None:
