@@ -39,7 +39,8 @@ def may_hold_rows(version: int, high: int, *, is_ddl: bool) -> bool:
     """Whether the directory of this version can hold rows of a window that ends at `high` (inclusive).
 
     Rows with commit ts <= V in the directory of a DDL are repeated deliveries. A directory that only records a structure
-    has no such border.
+    has no such border; where rows do not say when they committed it is taken to have it too, since TiCDC opens such a directory
+    for rows after V.
     """
     return version < high or not is_ddl
 

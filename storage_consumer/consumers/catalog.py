@@ -48,8 +48,9 @@ class Catalog:
     names, and where there is none, to a stand-in that is named after the path.
     """
 
-    def __init__(self, restart: Restart) -> None:
-        """With what an earlier run left."""
+    def __init__(self, restart: Restart, *, timed: bool = True) -> None:
+        """With what an earlier run left; `timed`: see `TableConsumer`."""
+        self._timed = timed
         self.tables: dict[str, TableConsumer] = {}
         self.stored_checkpoint = restart.checkpoint
         self.to_be_stored: list[TableConsumer] = []
@@ -65,7 +66,7 @@ class Catalog:
         if key not in self.tables:
             restart = self._restart
             follows = 0 if key in restart.behind else self.stored_checkpoint
-            table = TableConsumer(name, max(restart.tables.get(key, 0), follows), self._done)
+            table = TableConsumer(name, max(restart.tables.get(key, 0), follows), self._done, timed=self._timed)
             table.dropped = key in restart.dropped
             if key in restart.lost:
                 table.state, table.error = HALTED, _LOST

@@ -21,10 +21,10 @@ from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_T
 class ConsumerManager:
     """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table."""
 
-    def __init__(self, restart: Restart, gap_timeout: float) -> None:
-        """`gap_timeout`: seconds for which a missing file is waited for."""
+    def __init__(self, restart: Restart, gap_timeout: float, *, timed: bool = True) -> None:
+        """`gap_timeout`: seconds for which a missing file is waited for; `timed`: see `TableConsumer`."""
         self.finished_files = 0
-        self._catalog = Catalog(restart)
+        self._catalog = Catalog(restart, timed=timed)
         self._gap_timeout = gap_timeout
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)

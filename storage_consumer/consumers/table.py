@@ -22,8 +22,9 @@ class TableConsumer:
     the table's own where an earlier run stored one.
     """
 
-    def __init__(self, name: TableName, checkpoint: int, done: Mapping[str, Finished]) -> None:
-        """`done`: per stream how far an earlier run finished it."""
+    def __init__(self, name: TableName, checkpoint: int, done: Mapping[str, Finished], *, timed: bool = True) -> None:
+        """`done`: per stream how far an earlier run finished it; `timed`: rows say when they committed, if only to the millisecond."""
+        self._timed = timed
         self.key = key_of(name)
         self.name = name
         self.checkpoint = checkpoint
@@ -134,7 +135,9 @@ class TableConsumer:
         definitions: dict[VersionKey, TableDefinition] = {}
         for key, version in self._open_versions():
             definition = version.definition
-            if definition is None or not may_hold_rows(version.version, target, is_ddl=version.is_ddl):
+            if definition is None or not may_hold_rows(
+                version.version, target, is_ddl=version.is_ddl or not self._timed
+            ):
                 continue  # a directory without a schema file yet is younger than the storage checkpoint, or is waited for
             if found := version.readable(target):
                 files.extend(found)

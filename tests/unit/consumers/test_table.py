@@ -220,3 +220,13 @@ def test_rows_that_may_move_between_partitions(query: str, partitions: tuple[int
     step = table.row_step(9)
     assert step is not None
     assert bool(step.crossing) is crossing
+
+
+@pytest.mark.parametrize(("timed", "read"), [(True, [(5, 1), (20, 1)]), (False, [(5, 1)])])
+def test_structures_beyond_the_window(timed: bool, read: list[tuple[int, int]]) -> None:  # noqa: FBT001 - a column of the table
+    """Where rows do not say when they committed, those below a later structure wait for it to be reached."""
+    table = TableConsumer(named("s/t"), 5, {}, timed=timed)
+    for version in (5, 20):
+        define(table, definition("s/t", version))
+        table.offer(data_file("s/t", version, 1), again=False)
+    assert files_at(table, 10) == read
