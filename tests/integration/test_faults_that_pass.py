@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -80,6 +81,14 @@ def test_lock_that_stays(one_row: SmallBucket, mariadb: DatabaseServer) -> None:
     assert content(mariadb, "d.t") == [(1, "new")]
 
 
+def ended(cursor: pymysql.cursors.Cursor, number: int) -> bool:
+    """End one connection; False if it has ended by itself."""
+    with suppress(pymysql.err.OperationalError):
+        cursor.execute(f"KILL {number}")
+        return True
+    return False
+
+
 class Killer(threading.Thread):
     """Ends connections of the program while they write rows, so many times."""
 
@@ -97,9 +106,7 @@ class Killer(threading.Thread):
                     "(info LIKE 'LOAD DATA%' OR info LIKE 'INSERT INTO `d`%')"
                 )
                 for (number,) in cursor.fetchall()[: self.left]:
-                    with suppress(pymysql.err.OperationalError):  # it ended by itself
-                        cursor.execute(f"KILL {number}")
-                        self.left -= 1
+                    self.left -= ended(cursor, number)
                 time.sleep(0.002)
 
 
@@ -130,7 +137,10 @@ def test_store_that_does_not_answer(
     s3.upload(one_row.root, name)
     with FaultyProxy(s3.endpoint, fault) as proxy:
         uri = s3.uri(name, "", s3.reader, endpoint=proxy.endpoint) + "&" + one_row.uri.partition("?")[2]
-        options = {"config": {"sink": {"csv": {"include-commit-ts": True}}}, "downstream_uri": mariadb.uri}
+        options: dict[str, Any] = {
+            "config": {"sink": {"csv": {"include-commit-ts": True}}},
+            "downstream_uri": mariadb.uri,
+        }
         proxy.faults = 3
         with Consumer(upstream_uri=uri, **options) as running:
             assert running.run_once().checkpoint == ts(9)
