@@ -11,7 +11,6 @@ from storage_consumer.model import TableName
 from storage_consumer.target.database import TargetDatabase
 from tests.servers import DatabaseServer
 
-
 pytestmark = pytest.mark.server
 
 
