@@ -44,12 +44,14 @@ def small(tmp_path: Path) -> SmallBucket:
     bucket.create("d.t")
     bucket.rows("d.t", 1, row("d.t", 5, "1", '"one"'))
     bucket.metadata(ts(9))
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
     return bucket
 
 
 def of_small(bucket: SmallBucket, downstream: str) -> list[str]:
     """Arguments for one round over a small bucket."""
-    return ["--upstream-uri", bucket.uri, "--include-commit-ts", "--downstream-uri", downstream, "--once"]
+    config = str(bucket.root.with_name("changefeed.toml"))
+    return ["--upstream-uri", bucket.uri, "--config", config, "--downstream-uri", downstream, "--once"]
 
 
 def without_secret(running: Program) -> bool:
@@ -72,7 +74,7 @@ def test_continuous(protected: DatabaseServer, tmp_path: Path) -> None:
     bucket, config = tmp_path / "bucket", SHOP.write_config(tmp_path)
     bucket.mkdir()
     upstream = ["--upstream-uri", SHOP.sink_uri(bucket), "--config", str(config), "--flush-interval", "200ms"]
-    upstream += ["--ddl-at-checkpoint-wait", "1s", "--log-level", "debug"]
+    upstream += ["--tz", "UTC", "--ddl-at-checkpoint-wait", "1s", "--log-level", "debug"]
     where = f"127.0.0.1:{protected.port}/"
     with program([*upstream, "--downstream-uri", f"mysql://app:{IN_URI}@{where}"], tmp_path / "first") as running:
         for cut in SHOP.cuts[:4]:
@@ -99,8 +101,7 @@ def test_continuous(protected: DatabaseServer, tmp_path: Path) -> None:
 
 def test_signals_in_the_middle_of_a_write(mariadb: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:
     """Where a write does not end, one SIGTERM ends the program in time with 0, a second one at once with 1; nothing is lost."""
-    arguments = ["--upstream-uri", small.uri, "--include-commit-ts", "--downstream-uri", mariadb.uri]
-    arguments += ["--flush-interval", "200ms"]
+    arguments = [*of_small(small, mariadb.uri)[:-1], "--flush-interval", "200ms"]
     with program(arguments, tmp_path / "first") as running:
         running.wait_for("round_finished", checkpoint=ts(9))
         with lock(mariadb, "d.t", 2):
@@ -136,7 +137,7 @@ def wait_for_a_blocked_write(server: DatabaseServer) -> None:
     deadline = time.monotonic() + PATIENCE
     while not server.query("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"):
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.2)  # InnoDB shows what it showed before to who asks again within 0.1 s
 
 
 # exit codes

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from tests.integration.rounds import of, once
-from tests.servers import DatabaseServer
+from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
-
-SERVERS = ["mariadb", "mysql", "tidb"]
 
 
 def encoded(data: bytes) -> str:
@@ -51,7 +49,7 @@ HELD_BY_TIDB = frozenset(("latin", "place"))
 """TiDB's latin1 holds every character; it knows no spatial types, so there is no such table."""
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_the_target_cannot_hold(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
     """Each value that the target would refuse or change stops its table, named by row and column; the others go on."""
     server: DatabaseServer = request.getfixturevalue(kind)
@@ -150,7 +148,7 @@ KEPT: dict[str, tuple[str, dict[str, str], str, list[str], str, list[Any]]] = {
 """Table → the source's type, its attributes, the target's type, values, how they are asked for, and what comes back."""
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_arrives(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
     """Floats to the last bit, characters of every charset, fixed binaries, zero dates and long decimals arrive as they were."""
     server: DatabaseServer = request.getfixturevalue(kind)
