@@ -45,6 +45,7 @@ def main() -> None:
             upstream_uri=f"{bucket.resolve().as_uri()}?protocol=csv",
             downstream_uri=f"mysql://root@localhost/?unix-socket={quote(asked.socket)}",
             config=str(config),
+            tz="UTC",
         ) as consumer:
             for number, cut in enumerate(facts["cuts"], 1):
                 arrived = deliver(asked.corpus / "tree", bucket, cut)

@@ -69,7 +69,7 @@ echo
 "$venv/bin/python" "$here/conf/demo.py" --corpus "$corpus" --work "$work" --socket "$socket"
 
 command=("$venv/bin/storage-consumer" run --upstream-uri "file://$work/bucket?protocol=csv" --config "$work/changefeed.toml"
-  --downstream-uri "mysql://root@localhost/?unix-socket=$socket" --once)
+  --downstream-uri "mysql://root@localhost/?unix-socket=$socket" --tz UTC --once)
 echo
 echo "The same from the shell; everything is applied already, so there is nothing left to do:"
 echo
@@ -77,10 +77,11 @@ printf ' %q' "${command[@]}" && echo && echo
 "${command[@]}"
 cat <<EOF
 
-Your own bucket: take --sink-uri and the changefeed.toml of your changefeed as they are, and leave out --once to follow it.
+Your own bucket: take --sink-uri and the changefeed.toml of your changefeed as they are, give the zone of TiCDC's servers
+by --tz, and leave out --once to follow it.
 
   $venv/bin/storage-consumer run --upstream-uri "s3://bucket/prefix?protocol=csv" --config changefeed.toml \\
-      --downstream-uri "mysql://user@host:3306/" --downstream-password-file FILE
+      --downstream-uri "mysql://user@host:3306/" --downstream-password-file FILE --tz UTC
 
 Look around:  mariadb --socket=$socket -u root shop
 Clean up:     bash conf/quickstart.sh --clean
