@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _inspect(options)
         options = with_files_read(options, os.environ)
         loaded = load(options, os.environ)
-        for secret in _secrets(loaded):
+        for secret in loaded.hidden:
             telemetry.register_secret(secret)
         program = loaded.program
         telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
@@ -194,10 +194,6 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
     from storage_consumer.api import Consumer  # noqa: PLC0415 - help and wrong settings need not wait for Spark's import
 
     return Consumer(**options)
-
-
-def _secrets(loaded: Loaded) -> tuple[str, ...]:
-    return loaded.hidden
 
 
 def _misconfigured(error: ConfigError) -> int:

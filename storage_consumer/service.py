@@ -67,7 +67,7 @@ class ConsumerService:
             self._renewal = Renewal(self._state, tuning.lease_ttl, self._clock)
         self._state.open_window(0, 0)  # what late tasks of an earlier owner or round wrote is done, nothing more comes
         restart, self._storage_floor = self._state.load()
-        timed = self._config.upstream.has_commit_ts or self._config.upstream.protocol != "csv"
+        timed = self._config.upstream.tells_time
         self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout, timed=timed))
         self._parts.reader.resume(self._storage_floor)
         return self._parts

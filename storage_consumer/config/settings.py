@@ -76,6 +76,11 @@ class Upstream:
         return self.csv.include_commit_ts if self.protocol == "csv" else self.enable_tidb_extension
 
     @property
+    def tells_time(self) -> bool:
+        """Whether every row says when it committed, if only to the millisecond, as canal-json always does."""
+        return self.has_commit_ts or self.protocol != "csv"
+
+    @property
     def identity(self) -> str:
         """The bucket as the state remembers it: scheme and root, no credentials, no options."""
         return f"{self.scheme}://{self.root}"

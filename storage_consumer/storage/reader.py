@@ -99,7 +99,7 @@ class StorageReader:
             partition_separator=upstream.partition_separator,
             extension="csv" if upstream.protocol == "csv" else "json",
         )
-        self._holding = None if upstream.protocol != "csv" or upstream.has_commit_ts else Holding()
+        self._holding = None if upstream.tells_time else Holding()
         self._looks: list[Findings] = []
         self._last_full: float | None = None
         self._returned = 0
