@@ -26,6 +26,8 @@ from storage_consumer.inspection.trying import decoded_rows
 
 _FEW = 4
 """One sample in so many may be damaged."""
+_WITNESSES = 2
+"""Fields that must show a marker for NULL which is not TiCDC's default: a single one may be a broken row."""
 _LINE_END = re.compile(rb"[\r\n]")
 
 
@@ -147,8 +149,10 @@ class _Trial:
                 continue
             if not nulls and "null" not in self.told:
                 (unseen if hypothesis.frame.quote else undecided).add("null")
-            for place in nulls.values():
-                evidence["null"] = place
+            for text, places in nulls.items():
+                evidence["null"] = places[0]
+                if len(places) < _WITNESSES and text != CsvOptions().null.encode():
+                    undecided.add("null")
             options = self.options(hypothesis, next(iter(nulls), None))
             encodings, damaged = self.encodings(used, options)
             if len(encodings) > 1 and not self.has_binary(used, options):
@@ -226,14 +230,14 @@ class _Trial:
         """Whether the sample may hold rows of an older structure: such that committed no later than the DDL of its directory."""
         return sample.definition.is_ddl and all(row and DIGITS.fullmatch(row[0].text) for row in rows)
 
-    def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, str]:
+    def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
         """What stands for NULL → file and row where it does: what is no value of its column, and not quoted."""
-        seen: dict[bytes, str] = {}
+        seen: dict[bytes, list[str]] = {}
         for sample in used:
             for number, text in self._nulls_of(sample, hypothesis):
-                seen.setdefault(text, f"{sample.path} row {number}")
+                seen.setdefault(text, []).append(f"{sample.path} row {number}")
         if "null" in self.told:
-            return {text: path for text, path in seen.items() if text == self.upstream.csv.null.encode()}
+            return {text: places for text, places in seen.items() if text == self.upstream.csv.null.encode()}
         return seen
 
     def _nulls_of(self, sample: Sample, hypothesis: _Hypothesis) -> Iterator[tuple[int, bytes]]:

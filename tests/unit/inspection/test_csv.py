@@ -46,7 +46,7 @@ def test_ticdcs_defaults_are_found() -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ((f"'I'|+|'orders'|+|'shop'|+|{TS}|+|1|+|'one'\n", f"'D'|+|'orders'|+|'shop'|+|{TS}|+|7|+|null\n"), {"delimiter": "|+|", "quote": "'", "terminator": "\n", "null": "null"}),
+        ((f"'I'|+|'orders'|+|'shop'|+|{TS}|+|1|+|'one'\n", f"'D'|+|'orders'|+|'shop'|+|{TS}|+|7|+|null\n", f"'D'|+|'orders'|+|'shop'|+|{TS}|+|8|+|null\n"), {"delimiter": "|+|", "quote": "'", "terminator": "\n", "null": "null"}),
         ((f'"D","orders","shop",{TS},true,1,"one"\r\n', f'"I","orders","shop",{TS},true,1,"x"\r\n'), {"output-old-value": True, "include-commit-ts": True}),
         ((f'"I","orders","shop",{TS},"1",1,"one"\r\n', f'"I","orders","shop",{TS},"22",22,"x"\r\n'), {"output-handle-key": True, "output-old-value": False}),
         (('"I","orders","shop",1,"one"\r\n', '"I","orders","shop",22,"x"\r\n'), {"include-commit-ts": False}),
@@ -108,8 +108,16 @@ def test_a_null_marker_without_quotes_needs_a_proof() -> None:
     open_rows = [f"I\torders\tshop\t{TS}\t1\tNULL\t5\n", f"U\torders\tshop\t{TS}\t1\tone\t6\n"]
     bucket = look(csv_bucket(*open_rows, columns=columns, query=query))
     assert [each.name for each in bucket.missing] == ["null"]
-    bucket = look(csv_bucket(*open_rows, f"U\torders\tshop\t{TS}\t1\tone\tNULL\n", columns=columns, query=query))
+    proofs = [f"U\torders\tshop\t{TS}\t{number}\tone\tNULL\n" for number in (1, 2)]
+    bucket = look(csv_bucket(*open_rows, *proofs, columns=columns, query=query))
     assert shown(bucket)["null"] == "NULL"
+
+
+@pytest.mark.parametrize("rows", [(ROW, NULL_ROW.replace("\\N", "broken")), (NULL_ROW.replace("\\N", "null"),)])
+def test_a_single_field_proves_no_marker_but_ticdcs_own(rows: tuple[str, ...]) -> None:
+    """One bare text may be a row that was damaged; TiCDC's default marker may stand alone, any other needs a second field."""
+    assert [each.name for each in look(csv_bucket(*rows)).missing] == ["null"]
+    assert look(csv_bucket(ROW, NULL_ROW)).missing == ()
 
 
 @pytest.mark.parametrize(
