@@ -18,7 +18,8 @@ from storage_consumer.errors import TransientError
 from storage_consumer.inspection.bucket import Bucket
 from storage_consumer.inspection.completing import completed
 from storage_consumer.inspection.inspector import inspect
-from storage_consumer.round import Parts
+from storage_consumer.lanes import Lanes
+from storage_consumer.parts import Parts
 from storage_consumer.service import ConsumerService, StopSignal
 from storage_consumer.signals import Stop
 from storage_consumer.spark.job import SparkPipeline
@@ -59,6 +60,7 @@ class Consumer:
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
+        self._lanes: Lanes | None = None
         for secret in self._loaded.hidden:
             register_secret(secret)
 
@@ -96,6 +98,9 @@ class Consumer:
 
     def close(self) -> None:
         """Give the lease back, close connections, stop the Spark session if it is ours. Safe to call again."""
+        if self._lanes is not None:
+            self._lanes.close()
+            self._lanes = None
         if self._service is not None:
             self._service.close()
             self._service = None
@@ -161,6 +166,11 @@ class Consumer:
         facts = target.facts()
         if self._pipeline is None:
             self._pipeline = SparkPipeline.open(config.tuning)
+        if self._lanes is None:
+            self._lanes = Lanes(
+                lambda lane: DdlRunner(TargetDatabase(config.downstream, secrets.password, lane), state, facts.flavor),
+                self._clock,
+            )
         storage = open_storage(config.upstream, secrets)
         return Parts(
             config=config,
@@ -170,7 +180,7 @@ class Consumer:
             manager=manager,
             state=state,
             target=target,
-            ddl=DdlRunner(target, state, facts.flavor),
+            lanes=self._lanes,
             pipeline=self._pipeline,
             facts=facts,
             progress=self._progress,

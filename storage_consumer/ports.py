@@ -112,11 +112,17 @@ class Target(Protocol):
 
 
 class Ddl(Protocol):
-    """Runs one statement once; see target/ddl_runner.py."""
+    """Runs one statement after another, each once; see target/ddl_runner.py."""
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Run, or find out that it ran; `moved` is stored in the transaction that says so. Returns a note, or ``""``."""
         ...
+
+    def fence(self) -> None:
+        """End what a former owner may still be about to run in this lane."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

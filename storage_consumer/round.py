@@ -6,22 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.clock import Clock
-from storage_consumer.config.settings import Config
-from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.consumers.table import HALTED, LOST, TableConsumer
+from storage_consumer.consumers.table import HALTED
 from storage_consumer.consumers.table_version import Finished
+from storage_consumer.ddls import RoundDdls
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.fitting import table_work, unread_work
 from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.parts import Parts, progress_of
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
 from storage_consumer.planning.touches import touched_names
-from storage_consumer.ports import Ddl, DdlContext, RowPipeline, ServerFacts, State, TableProgress, Target
-from storage_consumer.preparing import in_order, with_target_names
+from storage_consumer.ports import TableProgress
 from storage_consumer.reports import file_works, told
-from storage_consumer.storage.reader import Poll, StorageReader
-from storage_consumer.summary import Progress, RoundSummary, TableSummary
+from storage_consumer.storage.reader import Poll
+from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
 from storage_consumer.work import JobSpec, TableWork, TargetTable
 
@@ -29,23 +27,10 @@ _log = Log("round")
 BUCKET_BYTES = {"csv": 24 << 20, "canal-json": 96 << 20}
 """File bytes that go through one write partition: about the same rows, since a canal-json message repeats all names."""
 MOST_PARTITIONS = 2_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Everything a round works with; put together in api.py."""
-
-    config: Config
-    reader: StorageReader
-    manager: ConsumerManager
-    state: State
-    target: Target
-    ddl: Ddl
-    pipeline: RowPipeline
-    facts: ServerFacts
-    progress: Progress
-    clock: Clock
-    secrets_file: str
+_LOOK_UP = 0.5
+"""Seconds between two looks at whether the round is to end while statements run."""
+_PATIENCE = 1.0
+"""Seconds that a round waits for statements where there is nothing else to do; those that take longer run on beside the next."""
 
 
 @dataclass(slots=True)
@@ -75,6 +60,7 @@ class Round:
     counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
     streams: dict[str, Finished] = field(default_factory=dict)
     known: dict[TableName, TargetTable] = field(default_factory=dict)
+    ddls: RoundDdls = field(init=False)
     storage_checkpoint: int = 0
     ended_early: bool = False
 
@@ -84,20 +70,25 @@ class Round:
         poll = parts.reader.poll()
         self.storage_checkpoint = max(poll.checkpoint, self.storage_floor)
         self._take(poll)
+        self.ddls = RoundDdls(
+            parts=parts,
+            storage_checkpoint=self.storage_checkpoint,
+            halt=self._halt,
+            goes_on=self._goes_on,
+            done=self._ddl_done,
+        )
         files = parts.manager.pending_files
         parts.progress.round_started(
             files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint
         )
         settled = self.take_last_ddl or self.settled_at == self.storage_checkpoint
-        while self._goes_on() and (wave := parts.manager.next_wave(self.storage_checkpoint, settled=settled)):
+        while self._goes_on():
+            self.ddls.collect(0)
+            wave = parts.manager.next_wave(self.storage_checkpoint, settled=settled)
             if wave.rows:
                 self._write_rows(wave.rows)
-            elif wave.ddls:
-                parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
-            for step in (step for group in wave.ddls for step in in_order(group, parts.manager, parts.target)):
-                self._run_ddl(step)
-                if self.ended_early:
-                    break
+            elif not self._run_ddls(wave.ddls):
+                break
         checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
         if checkpoint > parts.manager.stored_checkpoint or self.streams:
             parts.state.save(
@@ -140,7 +131,7 @@ class Round:
         moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)
         self.streams |= parts.manager.rewound()
         if moved or self.streams:
-            stored = [self._progress_of(table) for table in moved]
+            stored = [progress_of(table, parts.manager) for table in moved]
             parts.state.save(tables=stored, streams=self.streams, checkpoint=0, storage_checkpoint=0)
             self.streams = {}
         missing = parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic())
@@ -224,12 +215,12 @@ class Round:
                 seen = (errors[0], *(r.tag for r in reports if isinstance(r, FileReport)))
                 if self.parts.manager.wait(step.table_key, seen, self.parts.clock.monotonic()):
                     self._halt(step.table_key, f"{errors[0]}. The file has not changed for a while", save=False)
-                    return self._progress_of(table)
+                    return progress_of(table, self.parts.manager)
                 if any(isinstance(r, FileReport) and r.gone for r in reports):
                     self.parts.reader.list_everything()
                 return None
             self._halt(step.table_key, errors[0], save=False)
-            return self._progress_of(table)
+            return progress_of(table, self.parts.manager)
         unread = [file.stored.path for file in step.files if file.stored.path not in files]
         if unread:
             message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
@@ -241,60 +232,28 @@ class Round:
             table.finish(listed, max_ts=report.max_ts, next_ts=report.next_ts)
             stream = table.version(listed.version_key).streams[listed.stream]
             self.streams[listed.stream] = stream.finished
-        return self._progress_of(table)
-
-    def _progress_of(self, table: TableConsumer) -> TableProgress:
-        """What is to be stored of a table."""
-        return TableProgress(
-            table_key=table.key,
-            schema=table.name.schema,
-            table=table.name.table,
-            checkpoint=table.checkpoint,
-            state=LOST if table.lost else self.parts.manager.state_of(table),
-            follows=table.state != HALTED and table.checkpoint >= self.parts.manager.stored_checkpoint,
-            error=table.error,
-        )
+        return progress_of(table, self.parts.manager)
 
     # DDL
 
-    def _run_ddl(self, step: DdlStep) -> None:
-        """One statement, and the tables that it moves."""
-        manager = self.parts.manager
-        touched = manager.touched(step)
-        if any(manager.tables[key].is_in_the_way_of(step.version) for key in touched):
-            return  # an earlier statement of the same version stopped one of its tables
-        if late := manager.beyond(step):
-            self._halt(
-                step.table_key,
-                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it could not "
-                "be read; settle both by hand, then note it as done in the state schema's ddl_journal",
-            )
-            return
-        try:
-            step = with_target_names(step, manager, self.parts.target)
-        except TableError as fault:
-            self._halt(step.table_key, str(fault))
-            return
-        if not self._goes_on():
-            return
-        self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
-        context = DdlContext(
-            database_is_ours=manager.creates_database(step),
-            table_was_seen=manager.has_earlier(step),
-        )
-        moved = manager.moved_by(step)
-        try:
-            note = self.parts.ddl.run(step, context, [self._progress_of(table) for table in moved])
-        except TableError as fault:
-            self._halt(step.table_key, str(fault))
-            return
-        manager.ddl_done(step)
+    def _run_ddls(self, groups: Sequence[Sequence[DdlStep]]) -> bool:
+        """Begin statements, or see how those that run are doing; False where nothing more comes of it in this round."""
+        if self.ddls.begin(groups):
+            return True
+        waited = 0.0
+        while self.ddls.is_running and (self.take_last_ddl or waited < _PATIENCE) and self._goes_on():
+            if self.ddls.collect(_LOOK_UP):
+                return True
+            waited += _LOOK_UP
+        return False
+
+    def _ddl_done(self, step: DdlStep) -> None:
+        """A statement took effect."""
         self.counts[step.table_key].ddls += not step.ensure
         for name in touched_names(step.definition):
             self.known.pop(name, None)
         if not step.name.table:
             self.known.clear()
-        _log.info("ddl_finished", table=str(step.name), version=step.version, query=step.definition.query, note=note)
 
     def _halt(self, key: str, error: str, *, save: bool = True) -> None:
         """Stop one table and store why."""
@@ -303,7 +262,7 @@ class Round:
         table = manager.tables[key]
         _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=error)
         if save:
-            stopped = self._progress_of(table)
+            stopped = progress_of(table, manager)
             self.parts.state.save(tables=[stopped], streams={}, checkpoint=0, storage_checkpoint=0)
 
     # summary
@@ -311,7 +270,7 @@ class Round:
     def _summary(self, checkpoint: int, seconds: float) -> RoundSummary:
         """What happened."""
         manager = self.parts.manager
-        stuck = {} if self.ended_early else manager.stuck(self.storage_checkpoint)
+        stuck = {} if self.ended_early else manager.stuck(self.storage_checkpoint) | self.ddls.still_running()
         tables = []
         for table in manager.tables.values():
             counts = self.counts.get(table.key, _Counts())

@@ -16,8 +16,9 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.errors import LeaseLost, TransientError
+from storage_consumer.parts import Parts
 from storage_consumer.ports import State
-from storage_consumer.round import Parts, Round
+from storage_consumer.round import Round
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log
 

@@ -98,6 +98,10 @@ EVENTS: dict[str, Event] = {
     ),
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
     "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
+    "ddl_waits": Event(
+        meaning="Others hold a lock that a statement needs; its tables wait, the others go on.",
+        fields=("table", "version", "error"),
+    ),
     "ddl_settled": Event(
         meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
     ),

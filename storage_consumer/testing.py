@@ -48,6 +48,11 @@ class FakeClock:
         self._passed += seconds
 
 
+def in_place(work: Callable[[], None]) -> None:
+    """Run `work` at once in this thread: lanes without any concurrency."""
+    work()
+
+
 class MemoryStorage:
     """A `Storage` in memory. It leaves out of a listing all that may be left out, and nothing else."""
 

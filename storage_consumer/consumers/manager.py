@@ -221,6 +221,10 @@ class ConsumerManager:
             moved.append(table)
         return moved
 
+    def is_pending(self, step: DdlStep) -> bool:
+        """Whether a statement, which may have been begun before the last fault, is still on the line."""
+        return step.inferred or step.identity in self._pending
+
     def ddl_done(self, step: DdlStep) -> None:
         """A statement took effect, or was found to have done so, or is not needed."""
         for moved in self.moved_by(step):

@@ -39,10 +39,11 @@ _LOCK_TRIES = 10
 class TargetDatabase:
     """One connection of the driver to the target, opened at first use and again after a loss."""
 
-    def __init__(self, downstream: Downstream, password: str) -> None:
-        """Nothing is connected yet."""
+    def __init__(self, downstream: Downstream, password: str, lane: int = 0) -> None:
+        """Nothing is connected yet. `lane`: whose lock it takes to run DDL; see `storage_consumer.lanes`."""
         self._downstream = downstream
         self._password = password
+        self._lane = f":{lane}" if lane else ""
         self._connection: Connection | None = None
         self._no_pad: frozenset[str] | None = None
 
@@ -235,12 +236,14 @@ class TargetDatabase:
         return self.facts().flavor == "tidb"
 
     def fence_ddl(self) -> None:
-        """Make this connection the only one of this state schema that may run a DDL.
+        """Make this connection the only one of this state schema and lane that may run a DDL.
 
         The lock lives as long as the connection. A paused former owner still has one, and could wake with its statement: so
         the connection that holds the lock is ended first. Raises `TargetUnavailable` where that does not succeed.
         """
-        name = "storage_consumer:" + hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32]
+        name = (
+            "storage_consumer:" + hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32] + self._lane
+        )
         tidb = self._is_tidb()
         if tidb:
             with suppress(TableError, TransientError):  # before TiDB 7.4 there is no such name

@@ -58,6 +58,9 @@ class Structure(Protocol):
         """Run one statement."""
         ...
 
+    def close(self) -> None:
+        """Close the connection."""
+
 
 class Journal(Protocol):
     """What is asked of the state; see `state.StateStore`."""
@@ -106,6 +109,14 @@ class DdlRunner:
         note = "; ".join(filter(None, (*action.notes, note)))
         self._state.journal(step, DONE, note=note, tables=moved)
         return note
+
+    def fence(self) -> None:
+        """End what a former owner may still be about to run over this runner's lane."""
+        self._database.fence_ddl()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
 
     def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
         """What to run; a database that the source had before its changefeed is made first."""

@@ -10,13 +10,14 @@ from typing import Any
 
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
 from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.lanes import Lanes
 from storage_consumer.model import TableName
-from storage_consumer.round import Parts
+from storage_consumer.parts import Parts
 from storage_consumer.service import ConsumerService
 from storage_consumer.storage.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.testing import FakeClock, MemoryPipeline, MemoryStorage
+from storage_consumer.testing import FakeClock, MemoryPipeline, MemoryStorage, in_place
 from storage_consumer.testing_state import (
     FACTS,
     FencedWriter,
@@ -105,6 +106,9 @@ class World:
         self.stop = Stop()
         self.tick: Callable[[str], object] = str
         """Told of each call of a part; may raise."""
+        self.spawn: Callable[[Callable[[], None]], None] = in_place
+        """Runs a statement: at once, unless a test says otherwise."""
+        self.lanes: Lanes | None = None
 
     def watched(self, part: object) -> Any:
         """A part whose calls tick."""
@@ -113,12 +117,21 @@ class World:
     def _told(self, where: str) -> None:
         self.tick(where)
 
+    def _begin(self, work: Callable[[], None]) -> None:
+        self.spawn(work)
+
     def service(self) -> ConsumerService:
         """A process: a new service with parts of its own."""
         state = self.watched(MemoryState(self.records, self.clock))
+        self.lanes = Lanes(
+            lambda _: self.watched(DdlRunner(self.watched(MemoryTarget(self.records)), state, FACTS.flavor)),
+            self.clock,
+            self._begin,
+        )
         return ConsumerService(self.config, state, lambda manager: self._parts(manager, state), self.clock)
 
     def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
+        assert self.lanes is not None
         target = self.watched(MemoryTarget(self.records))
         storage = self.bucket.storage
         pipeline = MemoryPipeline(storage, UPSTREAM, lambda spec: self.watched(FencedWriter(self.records, spec)))
@@ -128,7 +141,7 @@ class World:
             manager=manager,
             state=state,
             target=target,
-            ddl=self.watched(DdlRunner(target, state, FACTS.flavor)),
+            lanes=self.lanes,
             pipeline=self.watched(pipeline),
             facts=FACTS,
             progress=Silent(),

@@ -1,0 +1,150 @@
+"""The DDL of a round: what begins, in which order, and what becomes of it.
+
+Statements of one version that are ready together are a *group*: they run one after another, since each may need what the one
+before it made. Groups touch different tables, so they run side by side, and the rows of all other tables go on meanwhile, over
+rounds if need be. Everything is decided here, in the round's own thread; `lanes.py` only runs statements.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from storage_consumer.errors import TableError, TargetBusy
+from storage_consumer.lanes import Identity, Outcome
+from storage_consumer.parts import Parts, progress_of
+from storage_consumer.planning.steps import DdlStep
+from storage_consumer.ports import DdlContext
+from storage_consumer.preparing import in_order, with_target_names
+from storage_consumer.telemetry import Log
+
+_log = Log("ddl")
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundDdls:
+    """The DDL side of one round. What still runs at its end is collected by the next one."""
+
+    parts: Parts
+    storage_checkpoint: int
+    halt: Callable[[str, str], None]
+    """Stop a table, by key, with an error."""
+    goes_on: Callable[[], bool]
+    """Asked right before a statement begins; False ends the round early."""
+    done: Callable[[DdlStep], None]
+    """Told of each statement that took effect."""
+    _groups: list[deque[DdlStep]] = field(default_factory=list)
+    _begun: set[Identity] = field(default_factory=set)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a statement is running."""
+        return bool(self.parts.lanes.running)
+
+    def still_running(self) -> dict[str, str]:
+        """Table key → which statement it stands still for, and since when."""
+        texts = {
+            step: f"the DDL of {step.name} with version {step.version} has been running for {seconds:.0f} s"
+            for step, seconds in self.parts.lanes.running
+        }
+        return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step)}
+
+    def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
+        """Begin what can begin of these groups and of those that wait; whether anything was begun or settled."""
+        running = {step.identity for step, _ in self.parts.lanes.running}
+        for group in groups:
+            identities = {step.identity for step in group}
+            if not identities & (self._begun | running):
+                self._groups.append(deque(in_order(group, self.parts.manager, self.parts.target)))
+                self._begun |= identities
+        return self._go_on()
+
+    def collect(self, seconds: float) -> bool:
+        """Take in what has ended, waiting up to `seconds` for it, and begin what waited for that; whether anything did.
+
+        Raises what stops the whole run: `LeaseLost`, `TransientError`.
+        """
+        ended = self.parts.lanes.collect(seconds)
+        for outcome in ended:
+            self._judge(outcome)
+        return self._go_on() or bool(ended)
+
+    def _go_on(self) -> bool:
+        """Begin the next statement of each group whose statement before it has ended."""
+        anything = False
+        for group in self._groups:
+            while group and self.parts.lanes.is_free and not self._is_busy(group[0].version):
+                anything = True
+                self._start(group.popleft())
+        return anything
+
+    def _is_busy(self, version: int) -> bool:
+        """Whether a statement of this version is running."""
+        return any(step.version == version for step, _ in self.parts.lanes.running)
+
+    def _start(self, step: DdlStep) -> None:
+        """Begin one statement, unless it can't be: then its table stops."""
+        manager = self.parts.manager
+        if late := manager.beyond(step):
+            self._stop(
+                step,
+                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it could not "
+                "be read; settle both by hand, then note it as done in the state schema's ddl_journal",
+            )
+            return
+        try:
+            step = with_target_names(step, manager, self.parts.target)
+        except TableError as fault:
+            self._stop(step, str(fault))
+            return
+        context = DdlContext(
+            database_is_ours=manager.creates_database(step),
+            table_was_seen=manager.has_earlier(step),
+        )
+        moved = [progress_of(table, manager) for table in manager.moved_by(step)]
+        if not self.goes_on():
+            return
+        self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
+        self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
+        _log.info("ddl_started", table=str(step.name), version=step.version, query=step.definition.query)
+        self.parts.lanes.start(step, context, moved, self.parts.state.epoch)
+
+    def _judge(self, outcome: Outcome) -> None:
+        """What becomes of the tables of a statement that ended."""
+        step, fault = outcome.step, outcome.fault
+        if isinstance(fault, TargetBusy):
+            self.parts.manager.wait(step.table_key, (str(fault),), self.parts.clock.monotonic())
+            self._let_go(step)
+            _log.warning("ddl_waits", table=str(step.name), version=step.version, error=str(fault))
+        elif isinstance(fault, TableError):
+            self._stop(step, str(fault))
+        elif fault is not None:
+            raise fault
+        elif self.parts.manager.is_pending(step):
+            self.parts.manager.ddl_done(step)
+            self.done(step)
+            _log.info(
+                "ddl_finished",
+                table=str(step.name),
+                version=step.version,
+                query=step.definition.query,
+                note=outcome.note,
+                seconds=round(outcome.seconds, 3),
+            )
+
+    def _stop(self, step: DdlStep, error: str) -> None:
+        """Halt the table of a statement."""
+        self.halt(step.table_key, error)
+        self._let_go(step)
+
+    def _let_go(self, step: DdlStep) -> None:
+        """A statement did not take effect: those of its group that may need it are not begun in this round."""
+        stopped = set(self.parts.manager.touched(step))
+        self._begun.discard(step.identity)
+        for group in self._groups:
+            while mates := [mate for mate in group if self.parts.manager.touched(mate) & stopped]:
+                for mate in mates:
+                    group.remove(mate)
+                    self._begun.discard(mate.identity)
+                    stopped |= self.parts.manager.touched(mate)

@@ -1,0 +1,45 @@
+"""Everything a round works with, and what it stores of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Config
+from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.consumers.table import HALTED, LOST, TableConsumer
+from storage_consumer.lanes import Lanes
+from storage_consumer.ports import RowPipeline, ServerFacts, State, TableProgress, Target
+from storage_consumer.storage.reader import StorageReader
+from storage_consumer.summary import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything a round works with; put together in api.py."""
+
+    config: Config
+    reader: StorageReader
+    manager: ConsumerManager
+    state: State
+    target: Target
+    lanes: Lanes
+    """Where statements run; it outlives the other parts."""
+    pipeline: RowPipeline
+    facts: ServerFacts
+    progress: Progress
+    clock: Clock
+    secrets_file: str
+
+
+def progress_of(table: TableConsumer, manager: ConsumerManager) -> TableProgress:
+    """What is to be stored of a table."""
+    return TableProgress(
+        table_key=table.key,
+        schema=table.name.schema,
+        table=table.name.table,
+        checkpoint=table.checkpoint,
+        state=LOST if table.lost else manager.state_of(table),
+        follows=table.state != HALTED and table.checkpoint >= manager.stored_checkpoint,
+        error=table.error,
+    )

@@ -1,0 +1,228 @@
+"""Statements side by side: what one that takes long holds up, and what it does not."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
+from storage_consumer.lanes import LANES
+from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.unit.driving import World, of, running
+
+WIDER = (*ID_NAME, column("more", "INT"))
+ALTER, RENAME = 5, 14
+Works = deque[Callable[[], None]]
+
+
+@pytest.fixture
+def world() -> World:
+    """Two tables with a row each; one of them gets a column at tick 4, and both have a row after it."""
+    world = World()
+    bucket = world.bucket
+    bucket.create("shop.a", "shop.b")
+    for name in ("shop.a", "shop.b"):
+        bucket.rows(name, 1, row(name, 2, "1", '"one"'))
+    bucket.metadata(ts(3))
+    world.once()
+    bucket.schema("shop.a", ts(4), "ALTER TABLE `a` ADD COLUMN `more` INT", ALTER, WIDER)
+    bucket.rows("shop.a", 1, row("shop.a", 6, "2", '"two"', "2"), version=ts(4))
+    bucket.rows("shop.b", 2, row("shop.b", 6, "2", '"two"'))
+    bucket.metadata(ts(7))
+    return world
+
+
+def held(world: World, count: int = 1_000) -> Works:
+    """Hold the next `count` statements back until they are taken out and called; later ones run at once."""
+    works: Works = deque()
+    left = [count]
+
+    def spawn(work: Callable[[], None]) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            works.append(work)
+        else:
+            work()
+
+    world.spawn = spawn
+    return works
+
+
+def numbers(world: World, table: str) -> list[str | None]:
+    """The keys in a table."""
+    return [row["id"] for row in world.rows(table)]
+
+
+def test_other_tables_go_on_beside_a_long_statement(world: World) -> None:
+    """While one table's statement runs, rounds end, and rows of other tables of this and later rounds are applied."""
+    works = held(world)
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            assert (numbers(world, "shop.a"), numbers(world, "shop.b")) == (["1"], ["1", "2"])
+            world.bucket.rows("shop.b", 3, row("shop.b", 8, "3", '"three"'))
+            world.bucket.metadata(ts(9))
+        elif rounds == 2:
+            assert numbers(world, "shop.b") == ["1", "2", "3"]
+            assert len(works) == 1, "it was begun once"
+            assert world.records.checkpoint == ts(4), "the whole's checkpoint waits for it"
+            works.popleft()()
+        else:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    assert numbers(world, "shop.a") == ["1", "2"]
+    assert (summary.checkpoint, works) == (ts(9), deque())
+
+
+def test_a_round_tells_what_it_stands_still_for(world: World) -> None:
+    """The table of a running statement waits, and the summary says for what and since when."""
+    held(world)
+    summary = running(world, lambda _: world.stop.requested.set())
+    assert of(summary, "shop.a").state == "waiting"
+    assert "shop.a with version" in of(summary, "shop.a").error
+    assert "running for" in of(summary, "shop.a").error
+
+
+def test_a_single_round_waits_for_its_statements(world: World) -> None:
+    """`run_once` promises the bucket's checkpoint, so it waits however long a statement takes."""
+    works = held(world)
+    clock, looks = world.clock, []
+    monotonic = clock.monotonic
+
+    def look() -> float:
+        looks.append(1)
+        if works and len(looks) > 20:
+            works.popleft()()
+        return monotonic()
+
+    clock.monotonic = look  # type: ignore[method-assign] # time passes, and the statement ends
+    summary = world.once()
+    assert (summary.checkpoint, numbers(world, "shop.a")) == (ts(7), ["1", "2"])
+
+
+def test_a_statement_survives_a_fault_of_the_round(world: World) -> None:
+    """After a fault everything is read anew from the state; what is running then is not begun a second time."""
+    works = held(world)
+    failed: list[str] = []
+
+    def tick(where: str) -> None:
+        if works and where == "before MemoryState.save" and not failed:
+            failed.append(where)
+            message = "the target went away"
+            raise TargetUnavailable(message)
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.bucket.rows("shop.b", 3, row("shop.b", 8, "3", '"three"'))
+            world.bucket.metadata(ts(9))
+            world.tick = tick
+        elif rounds == 3:
+            assert failed
+            assert len(works) == 1
+            works.popleft()()
+        elif rounds == 5:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    assert (summary.checkpoint, works) == (ts(9), deque())
+    assert [entry.state for entry in world.records.journal.values()].count("done") == 4
+
+
+def test_a_lock_held_by_others_stops_only_that_table(world: World) -> None:
+    """A statement that could not get its lock is tried again in the next round; the other tables reach the checkpoint."""
+    busy = [True]
+
+    def tick(where: str) -> None:
+        if where == "before MemoryTarget.execute_ddl" and busy and busy.pop():
+            message = "somebody holds a lock"
+            raise TargetBusy(message)
+
+    world.tick = tick
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            assert numbers(world, "shop.b") == ["1", "2"]
+            assert world.records.checkpoint < ts(7)
+        else:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    assert (summary.checkpoint, numbers(world, "shop.a")) == (ts(7), ["1", "2"])
+
+
+@pytest.mark.parametrize("fault", [DdlFailed, TargetBusy])
+def test_what_needs_a_failed_statement_is_not_begun(fault: type[Exception]) -> None:
+    """Renames of one statement: where the first one fails the next ones, which need its name, do not run."""
+    world = World()
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
+    world.bucket.rows("shop.b", 1, row("shop.b", 2, "2", '"two"'))
+    for old, new in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
+        world.bucket.schema(f"shop.{new}", ts(4), f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", RENAME)
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.bucket.metadata(ts(5))
+    sent: list[str] = []
+
+    def tick(where: str) -> None:
+        if where == "before MemoryTarget.execute_ddl":
+            sent.append(where)
+            message = "no"
+            raise fault(message)
+
+    world.tick = tick
+    assert world.once().checkpoint <= ts(4)
+    assert len(sent) == 1
+    world.tick = str
+    world.once()
+    assert (numbers(world, "shop.a"), numbers(world, "shop.b")) == (["2"], ["1"])
+
+
+def test_no_more_statements_at_once_than_lanes() -> None:
+    """What is ready beyond that begins when one of those that run has ended."""
+    world = World()
+    names = [f"shop.t{number}" for number in range(LANES + 2)]
+    world.bucket.create(*names)
+    world.bucket.metadata(ts(3))
+    world.once()
+    for tick, name in enumerate(names, start=4):
+        world.bucket.schema(name, ts(tick), f"ALTER TABLE `{name[5:]}` ADD COLUMN `more` INT", ALTER, WIDER)
+    world.bucket.metadata(ts(20))
+    works = held(world)
+    most: list[int] = []
+
+    def act(rounds: int) -> None:
+        most.append(len(works))
+        for work in list(works):
+            works.remove(work)
+            work()
+        if rounds == 4:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    assert (most[:2], summary.checkpoint) == ([LANES, 2], ts(20))
+
+
+def test_a_create_of_one_version_begins_once_its_database_is_there() -> None:
+    """Statements of one version run one after another even where lanes are free."""
+    world = World()
+    world.bucket.schema("late", ts(4), "CREATE DATABASE `late`", 1, ())
+    world.bucket.schema("late.t", ts(4), "CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
+    world.bucket.metadata(ts(5))
+    works = held(world)
+
+    at_once: list[int] = []
+
+    def act(rounds: int) -> None:
+        at_once.append(len(works))
+        if works:
+            works.popleft()()
+        if rounds == 6:
+            world.stop.requested.set()
+
+    assert running(world, act).checkpoint == ts(5)
+    assert max(at_once) == 1
+    assert sum(at_once) == 2
