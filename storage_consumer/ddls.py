@@ -103,12 +103,13 @@ class RoundDdls:
             table_was_seen=manager.has_earlier(step),
         )
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
+        self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
+        self.parts.lanes.fence(self.parts.state.epoch)
         if not self.goes_on():
             return
-        self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
         self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
         _log.info("ddl_started", table=str(step.name), version=step.version, query=step.definition.query)
-        self.parts.lanes.start(step, context, moved, self.parts.state.epoch)
+        self.parts.lanes.start(step, context, moved)
 
     def _judge(self, outcome: Outcome) -> None:
         """What becomes of the tables of a statement that ended."""

@@ -75,18 +75,20 @@ class Lanes:
         """Whether one more statement may begin."""
         return len(self._jobs) < LANES
 
-    def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress], epoch: int) -> None:
-        """Run a statement beside all that follows; `moved` is stored in the transaction that says that it is done.
-
-        `epoch`: the owner's. Raises `TargetUnavailable` where a former owner's connections can't be ended.
-        """
-        busy = {job.lane for job in self._jobs.values()}
-        idle = [number for number in range(LANES) if number not in busy]
+    def fence(self, epoch: int) -> None:
+        """End what a former owner may still be about to run; `epoch`: this owner's. Raises `TargetUnavailable` where it can't."""
         if self._fenced_for != epoch:
-            for number in idle:
+            for number in self._idle():
                 self._runners[number].fence()
             self._fenced_for = epoch
-        job = _Job(step, idle[0], self._clock.monotonic())
+
+    def _idle(self) -> list[int]:
+        busy = {job.lane for job in self._jobs.values()}
+        return [number for number in range(LANES) if number not in busy]
+
+    def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> None:
+        """Run a statement beside all that follows; `moved` is stored in the transaction that says that it is done."""
+        job = _Job(step, self._idle()[0], self._clock.monotonic())
         self._jobs[step.identity] = job
         self._spawn(lambda: self._run(job, context, moved))
 
@@ -121,10 +123,8 @@ class Lanes:
         deadline = self._clock.monotonic() + _LAST_WAIT
         while self._jobs and (left := deadline - self._clock.monotonic()) > 0:
             self.collect(left)
-        busy = {job.lane for job in self._jobs.values()}
-        for number, runner in enumerate(self._runners):
-            if number not in busy:
-                runner.close()
+        for number in self._idle():
+            self._runners[number].close()
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:

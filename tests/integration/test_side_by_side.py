@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -60,6 +61,10 @@ def following(bucket: SmallBucket, server: DatabaseServer) -> Iterator[None]:
 
 def test_rows_and_statements_of_other_tables_go_on(bucket: SmallBucket, server: DatabaseServer) -> None:
     """While an ALTER of one table waits for a lock, another table gets rows of several rounds and a statement of its own."""
+
+    def holds(rows: int) -> bool:
+        return len(content(server, "d.b")) == rows
+
     bucket.create("d.a", "d.b")
     bucket.rows("d.a", 1, row("d.a", 2, "1", '"one"'))
     bucket.rows("d.b", 1, row("d.b", 2, "1", '"one"'))
@@ -75,7 +80,7 @@ def test_rows_and_statements_of_other_tables_go_on(bucket: SmallBucket, server: 
             for number in (2, 3):
                 bucket.rows("d.b", number, row("d.b", 4 + 2 * number, str(number), '"b"'))
                 bucket.metadata(ts(5 + 2 * number))
-                eventually(lambda n=number: len(content(server, "d.b")) == n, f"row {number} of the other table")
+                eventually(partial(holds, number), f"row {number} of the other table")
             bucket.schema("d.b", ts(12), "ALTER TABLE `b` ADD COLUMN `more` INT", 5, WIDER)
             bucket.rows("d.b", 1, row("d.b", 13, "4", '"b"', "4"), version=ts(12))
             bucket.metadata(ts(14))
