@@ -290,7 +290,7 @@ def tidb(*, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
 
 
 def learn_zone(server: DatabaseServer, zone: str) -> None:
-    """Have a server know a time zone by name; a new MySQL or MariaDB knows none."""
+    """Have a server know a time zone by name; a new MySQL or MariaDB knows none. The tool is MySQL's: its SQL suits both."""
     with (
         server.connect(client_flag=CLIENT.MULTI_STATEMENTS, database="mysql") as connection,
         connection.cursor() as cursor,
@@ -299,11 +299,7 @@ def learn_zone(server: DatabaseServer, zone: str) -> None:
             cursor.execute("SET time_zone = %s", (zone,))
         except pymysql.err.MySQLError:
             source = ["/usr/share/zoneinfo/" + zone, zone]
-            if server.kind == "mysql":
-                sql = run([*Jail().command, "/usr/bin/mysql_tzinfo_to_sql", *source])
-            else:
-                sql = run([program("mariadb-tzinfo-to-sql"), *source])
-            cursor.execute(sql)
+            cursor.execute(run([*Jail().command, "/usr/bin/mysql_tzinfo_to_sql", *source]))
             while cursor.nextset():
                 pass
 
