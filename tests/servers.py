@@ -299,7 +299,8 @@ def learn_zone(server: DatabaseServer, zone: str) -> None:
             cursor.execute("SET time_zone = %s", (zone,))
         except pymysql.err.MySQLError:
             source = ["/usr/share/zoneinfo/" + zone, zone]
-            cursor.execute(run([*Jail().command, "/usr/bin/mysql_tzinfo_to_sql", *source]))
+            sql = run([*Jail().command, "/usr/bin/mysql_tzinfo_to_sql", *source])
+            cursor.execute(sql.replace(" Offset,", " `Offset`,"))  # a reserved word in MariaDB
             while cursor.nextset():
                 pass
 
