@@ -106,6 +106,12 @@ def overwritten_files(corpus: Corpus) -> tuple[str, ...]:
     return tuple(sorted(p for p, seen in sizes.items() if len(seen) > 1 and not p.endswith((".index", METADATA))))
 
 
+def replicated(corpus: Corpus) -> frozenset[str]:
+    """Folded ``schema.table`` of everything that a schema file speaks of; ``schema.`` of the databases."""
+    found = {f"{schema['Schema']}.{schema['Table']}".casefold() for schema in _schemas(corpus)}
+    return frozenset(found | {f"{name.partition('.')[0]}." for name in found})
+
+
 def _schemas(corpus: Corpus) -> Iterator[Mapping[str, Any]]:
     """The content of every schema file."""
     for path in corpus.cuts[-1].files:
