@@ -119,7 +119,7 @@ def _tables(rows: Rows, _kind: str) -> Facts:
             yield Fact(name, "", "engine"), engine
 
 
-def _columns(rows: Rows, _kind: str) -> Facts:
+def _columns(rows: Rows, kind: str) -> Facts:
     order: dict[str, list[str]] = {}
     for schema, table, column, *values in rows(
         f"SELECT table_schema, table_name, column_name, {', '.join(_COLUMNS.values())}"
@@ -128,8 +128,13 @@ def _columns(rows: Rows, _kind: str) -> Facts:
         name = f"{schema}.{table}"
         order.setdefault(name, []).append(column)
         for what, value in zip(_COLUMNS, values, strict=True):
-            # What tells no expression: an empty text or NULL, by server.
-            yield Fact(name, f"column {column}", what), "" if what == "expression" and value == "NULL" else value
+            fact = Fact(name, f"column {column}", what)
+            if what == "expression" and value == "NULL":  # on some servers; an empty text on others
+                yield fact, ""
+            elif kind == "mysql" and what == "default" and values[0].startswith("timestamp") and value[:1].isdigit():
+                yield fact, "in the zone of the session that made it; see the definition"
+            else:
+                yield fact, value
     for name, columns in order.items():
         yield Fact(name, "", "columns"), ", ".join(columns)
 
