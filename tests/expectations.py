@@ -108,8 +108,9 @@ def overwritten_files(corpus: Corpus) -> tuple[str, ...]:
 
 def replicated(corpus: Corpus) -> frozenset[str]:
     """Folded ``schema.table`` of everything that a schema file speaks of; ``schema.`` of the databases."""
-    found = {f"{schema['Schema']}.{schema['Table']}".casefold() for schema in _schemas(corpus)}
-    return frozenset(found | {f"{name.partition('.')[0]}." for name in found})
+    schemas = tuple(_schemas(corpus))
+    tables = {f"{schema['Schema']}.{schema['Table']}".casefold() for schema in schemas}
+    return frozenset(tables | {f"{schema['Schema']}.".casefold() for schema in schemas})
 
 
 def _schemas(corpus: Corpus) -> Iterator[Mapping[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.comparing import STATE_SCHEMA
 from tests.corpora import Corpus, Cut
 from tests.expectations import replicated, stays_though_dropped
 from tests.reference import Moment, moments
@@ -52,8 +51,6 @@ class StructureCheck:
         told = replicated(corpus)
         reasons: dict[str, str] = {}
         for table in tables:
-            if table.partition(".")[0].casefold() == STATE_SCHEMA:
-                continue
             if table.casefold() not in told:
                 reasons[table] = "no file of the bucket speaks of it"
             elif stays_though_dropped(corpus, table):

@@ -73,13 +73,20 @@ def structure_of(server: DatabaseServer, state_schema: str = STATE_SCHEMA) -> St
             cursor.execute(sql)
             return [tuple(map(_text, row)) for row in cursor.fetchall()]
 
-        for read in (_databases, _tables, _columns, _indexes, _partitions, _checks, _foreign_keys, _views):
-            facts |= {fact: value for fact, value in read(rows, server.kind) if fact.table.partition(".")[0] in schemas}
-        if server.kind == "tidb":
-            facts |= {fact: value for fact, value in _only_tidb(rows) if fact.table.partition(".")[0] in schemas}
+        for read in (_databases, _tables, _columns, _indexes, _partitions, _checks, _foreign_keys, _views, _only_tidb):
+            facts |= {fact: value for fact, value in read(rows, server.kind) if _schema(fact.table, schemas)}
         for name in sorted({fact.table for fact in facts if not fact.table.endswith(".")}):
-            facts[Fact(name, "", "definition")] = _definition(rows, name)
+            schema = _schema(name, schemas)
+            table = name.removeprefix(f"{schema}.")
+            facts[Fact(name, "", "definition")] = _definition(rows, schema, table)
+            if server.kind == "tidb" and facts[Fact(name, "", "kind")] == "BASE TABLE":
+                facts |= _shown_types(rows, schema, table)
     return facts
+
+
+def _schema(name: str, schemas: Sequence[str]) -> str:
+    """Which of the databases a name is in, empty if in none; both parts of a name may have points in them."""
+    return max((schema for schema in schemas if name.startswith(f"{schema}.")), key=len, default="")
 
 
 def tables_of(structure: Structure) -> frozenset[str]:
@@ -209,7 +216,9 @@ def _views(rows: Rows, _kind: str) -> Facts:
         yield Fact(name, "", "collation of strings"), collation
 
 
-def _only_tidb(rows: Rows) -> Facts:
+def _only_tidb(rows: Rows, kind: str) -> Facts:
+    if kind != "tidb":
+        return
     for schema, table, sharding in rows(
         "SELECT table_schema, table_name, tidb_row_id_sharding_info FROM information_schema.tables"
     ):
@@ -221,9 +230,14 @@ def _only_tidb(rows: Rows) -> Facts:
         yield Fact(f"{schema}.{table}", f"index {index}", "global"), is_global
 
 
-def _definition(rows: Rows, name: str) -> str:
+def _shown_types(rows: Rows, schema: str, table: str) -> Structure:
+    """TiDB's information_schema leaves ZEROFILL out of a type, SHOW COLUMNS does not."""
+    shown = rows(f"SHOW COLUMNS FROM {quoted(schema)}.{quoted(table)}")
+    return {Fact(f"{schema}.{table}", f"column {column}", "type"): kind for column, kind, *_ in shown}
+
+
+def _definition(rows: Rows, schema: str, table: str) -> str:
     """What SHOW CREATE says, without what is no part of a structure; it holds whatever the other facts do not."""
-    schema, _, table = name.partition(".")
     try:
         found: Sequence[Sequence[str]] = rows(f"SHOW CREATE TABLE {quoted(schema)}.{quoted(table)}")
     except pymysql.err.MySQLError as error:  # a view over what is gone
