@@ -128,25 +128,29 @@ def timestamps(statement: Statement) -> list[Edit]:
     edits: list[Edit] = []
     for name, part in _column_parts(statement):
         column = known.get(name.casefold())
-        string = _default(part)
-        if column is None or column.type != "TIMESTAMP" or column.default is None or string is None:
+        literal = _default(part)
+        if column is None or column.type != "TIMESTAMP" or column.default is None or literal is None:
             continue
         try:
             right = from_utc(statement.zone, column.default)
         except ValueError:
             continue
-        if right != string.text[1:-1]:
-            edits.append((string.start, string.end, f"'{right}'"))
+        if right != literal.text.strip("'"):
+            edits.append((literal.start, literal.end, f"'{right}'"))
     return edits
 
 
 def _default(part: Sequence[Token]) -> Token | None:
-    """The string behind DEFAULT, with or without an introducer between them."""
+    """The moment behind DEFAULT, a string or a number, with or without an introducer before it."""
     for at, token in enumerate(part):
         if token.upper == "DEFAULT":
-            following = [t for t in part[at + 1 : at + 3] if not t.upper.startswith("_")]
-            return following[0] if following and following[0].kind == "string" else None
+            following = [t for t in part[at + 1 : at + 3] if not t.upper.startswith("_") and t.upper != "TIMESTAMP"]
+            return following[0] if following and _is_literal(following[0]) else None
     return None
+
+
+def _is_literal(token: Token) -> bool:
+    return token.kind == "string" or token.text.isdecimal()
 
 
 def _column_parts(statement: Statement) -> Iterator[tuple[str, Sequence[Token]]]:

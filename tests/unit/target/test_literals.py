@@ -98,7 +98,16 @@ def test_backslash_is_noted(flavor: str) -> None:
             "ALTER TABLE `t` ALTER COLUMN `at` SET DEFAULT 'x'",
             "ALTER TABLE `t` ALTER COLUMN `at` SET DEFAULT '2024-01-01 01:30:00'",
         ),
+        (
+            "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT 20240101",
+            "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT '2024-01-01 01:30:00'",
+        ),
+        (
+            "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT TIMESTAMP '2024-01-01 00:00:00'",
+            "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT TIMESTAMP '2024-01-01 01:30:00'",
+        ),
         ("ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT CURRENT_TIMESTAMP()", ""),
+        ("ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT NULL", ""),
         ("ALTER TABLE `t` ADD INDEX `at`(`at`)", ""),
     ],
 )
