@@ -168,12 +168,7 @@ class Consumer:
             self._pipeline = SparkPipeline.open(config.tuning)
         if self._lanes is None:
             self._lanes = Lanes(
-                lambda lane: DdlRunner(
-                    TargetDatabase(config.downstream, secrets.password, lane),
-                    state,
-                    facts.flavor,
-                    zone=config.downstream.time_zone,
-                ),
+                lambda lane: DdlRunner(TargetDatabase(config.downstream, secrets.password, lane), state, facts.flavor),
                 self._clock,
             )
         storage = open_storage(config.upstream, secrets)

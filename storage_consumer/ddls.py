@@ -16,7 +16,7 @@ from storage_consumer.lanes import Identity, Outcome
 from storage_consumer.parts import Parts, progress_of
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import DdlContext
-from storage_consumer.preparing import in_order, with_target_names
+from storage_consumer.preparing import in_order, prepared, with_homes_of_names
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
@@ -33,7 +33,7 @@ class RoundDdls:
     goes_on: Callable[[], bool]
     """Asked right before a statement begins; False ends the round early."""
     done: Callable[[DdlStep], None]
-    """Told of each statement that took effect."""
+    """Told of each statement that took effect or was skipped, as it ran on the target."""
     _groups: list[deque[DdlStep]] = field(default_factory=list)
     _begun: set[Identity] = field(default_factory=set)
 
@@ -48,7 +48,7 @@ class RoundDdls:
             step: f"the DDL of {step.name} with version {step.version} has been running for {seconds:.0f} s"
             for step, seconds in self.parts.lanes.running
         }
-        return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step)}
+        return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step.origin)}
 
     def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
         """Begin what can begin of these groups and of those that wait; whether anything was begun or settled."""
@@ -94,7 +94,8 @@ class RoundDdls:
             )
             return
         try:
-            step = with_target_names(step, manager, self.parts.target)
+            step = with_homes_of_names(step, manager, self.parts.target)
+            ready = prepared(step, manager, self.parts.target)
         except TableError as fault:
             self._stop(step, str(fault))
             return
@@ -107,13 +108,13 @@ class RoundDdls:
         self.parts.lanes.fence(self.parts.state.epoch)
         if not self.goes_on():
             return
-        self.parts.progress.ddl(table=str(step.name), query=step.definition.query)
-        _log.info("ddl_started", table=str(step.name), version=step.version, query=step.definition.query)
-        self.parts.lanes.start(step, context, moved)
+        self.parts.progress.ddl(table=str(ready.name), query=ready.definition.query)
+        _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
+        self.parts.lanes.start(ready, context, moved)
 
     def _judge(self, outcome: Outcome) -> None:
         """What becomes of the tables of a statement that ended."""
-        step, fault = outcome.step, outcome.fault
+        step, fault = outcome.step.origin, outcome.fault
         if isinstance(fault, TargetBusy):
             self.parts.manager.wait(step.table_key, (str(fault),), self.parts.clock.monotonic())
             self._let_go(step)
@@ -124,7 +125,7 @@ class RoundDdls:
             raise fault
         elif self.parts.manager.is_pending(step):
             self.parts.manager.ddl_done(step)
-            self.done(step)
+            self.done(outcome.step)
             _log.info(
                 "ddl_finished",
                 table=str(step.name),

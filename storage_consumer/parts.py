@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.consumers.table import HALTED, LOST, TableConsumer
+from storage_consumer.consumers.selected import place_of
+from storage_consumer.consumers.table import HALTED, TableConsumer
 from storage_consumer.lanes import Lanes
 from storage_consumer.ports import RowPipeline, ServerFacts, State, TableProgress, Target
 from storage_consumer.storage.reader import StorageReader
@@ -39,7 +40,8 @@ def progress_of(table: TableConsumer, manager: ConsumerManager) -> TableProgress
         schema=table.name.schema,
         table=table.name.table,
         checkpoint=table.checkpoint,
-        state=LOST if table.lost else manager.state_of(table),
+        state=table.stored_state,
         follows=table.state != HALTED and table.checkpoint >= manager.stored_checkpoint,
         error=table.error,
+        target=place_of(table, manager.selection.routes),
     )

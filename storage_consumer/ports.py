@@ -33,6 +33,8 @@ class TableProgress:
     follows: bool = True
     """Its checkpoint is not behind the whole's, which it follows while it is idle."""
     error: str = ""
+    target: TableName | None = None
+    """Where its rows are, if there are routes (`selected.NOWHERE`: not in the target yet); None: under its own name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,31 +1,64 @@
-"""Before a group of DDL runs: the order that the target's tables allow, and each name as the target has it."""
+"""Before a group of DDL runs: the order that the target's tables allow, what filter and routes make of it, and each name as the target has it.
+
+The bucket's names hold everywhere but in the target: `described` and `prepared` are where they become the target's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.model import TableName
 from storage_consumer.planning.homes import Namesake, home_of, of_any_database
-from storage_consumer.planning.naming import NameAt, looked_up, with_real_names
-from storage_consumer.planning.renames import in_running_order, renamed
+from storage_consumer.planning.naming import NameAt, looked_up, with_homes, with_real_names
+from storage_consumer.planning.renames import in_running_order, rename_of, renamed
+from storage_consumer.planning.routes import routed
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import Target
+from storage_consumer.work import TargetTable
+
+
+def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
+    """The tables that the target has, by their folded names in the bucket."""
+    routes = manager.selection.routes
+    targets = {name.folded(): routes.target(name).folded() for name in names}
+    there = target.describe(targets.values())
+    return {name: there[found] for name, found in targets.items() if found in there}
+
+
+def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TableName]:
+    """As `Target.existing`, for names in the bucket; where a route leads elsewhere, the name in the bucket is given."""
+    routes = manager.selection.routes
+    if not routes:
+        return target.existing(names)
+    targets = {name.folded(): routes.target(name).folded() for name in names}
+    there = target.existing(targets.values())
+    return {name: there[found] if name == found else name for name, found in targets.items() if found in there}
 
 
 def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
-    """The statements of one version in the order that they can run in, with renames put in that no file holds."""
-    pairs = [pair for step in group if (pair := renamed(step.definition)) is not None]
+    """The statements of one version in the order that they can run in, with renames put in that no file holds.
+
+    Renames of which the filter leaves out both names come first: they are not run.
+    """
+    out = [step for step in group if _is_left_out(step, manager)]
+    rest = [step for step in group if step not in out]
+    pairs = [pair for step in rest if (pair := renamed(step.definition)) is not None]
     if len(pairs) <= 1:
-        return tuple(group)
-    spelled = target.existing(name for pair in pairs for name in pair)
-    return in_running_order(group, frozenset(spelled), manager.started)
+        return (*out, *rest)
+    spelled = _existing((name for pair in pairs for name in pair), manager, target)
+    return (*out, *in_running_order(rest, frozenset(spelled), manager.started))
 
 
-def with_target_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
-    """The step with every name as the target spells it, and the database of a name that the statement leaves open.
+def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
+    rename, leaves_out = rename_of(step.definition), manager.selection.filter.leaves_out
+    return rename is not None and leaves_out(rename.old) and leaves_out(rename.new)
+
+
+def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
+    """The step with the database of each name that the statement leaves open; all names as the bucket has them.
 
     Raises `NotReplicable` where a rename may mean several tables.
     """
@@ -34,13 +67,33 @@ def with_target_names(step: DdlStep, manager: ConsumerManager, target: Target) -
         name: [_namesake(table, step, manager) for table in manager.namesakes(name.table, step)]
         for name in of_any_database(definition)
     }
+    if not namesakes:
+        return step
     wanted = looked_up(definition) | {n.name for found in namesakes.values() for n in found}
-    existing = target.existing(wanted)
+    existing = _existing(wanted, manager, target)
 
     def elsewhere(name: NameAt) -> TableName | None:
         return home_of(name, definition, existing, namesakes[name]) if name in namesakes else None
 
-    return replace(step, definition=with_real_names(definition, existing, elsewhere))
+    return replace(step, definition=with_homes(definition, existing, elsewhere))
+
+
+def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
+    """The step as it is to be run on the target: judged by the filter, with the names of the routes, as the target spells them.
+
+    `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does not allow it.
+    """
+    selection, definition = manager.selection, step.definition
+    judgement = selection.judged(definition)
+    skip = judgement.skip
+    there = _existing(judgement.needs, manager, target) if judgement.needs else {}
+    if lacking := sorted(name for name in judgement.needs if name.folded() not in there):
+        skip = f"it reads {', '.join(map(str, lacking))}, which the filter leaves out and the target does not have"
+    if skip:
+        return replace(step, skip=skip, source=step)
+    spelled = routed(definition, selection.routes, manager.databases)
+    real = with_real_names(spelled, target.existing(looked_up(spelled)))
+    return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
 
 
 def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from storage_consumer.consumers.selected import collisions
 from storage_consumer.consumers.table import HALTED
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.ddls import RoundDdls
@@ -17,6 +18,7 @@ from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import TableProgress
+from storage_consumer.preparing import described
 from storage_consumer.reports import file_works, told
 from storage_consumer.storage.reader import Poll
 from storage_consumer.summary import RoundSummary, TableSummary
@@ -128,6 +130,7 @@ class Round:
         for warning in (warning for definition in definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
         parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
+        self._pass_over()
         moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)
         self.streams |= parts.manager.rewound()
         if moved or self.streams:
@@ -137,6 +140,15 @@ class Round:
         missing = parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic())
         for key, error in (missing | parts.manager.overwritten(poll.overwritten)).items():
             self._halt(key, error)
+
+    def _pass_over(self) -> None:
+        """Leave alone what the filter leaves out, and tables whose name in the target is another's."""
+        manager = self.parts.manager
+        if left_out := manager.left_out_files:
+            self.skipped["object: data file of a table that the filter leaves out"] += left_out
+            self.parts.reader.leave_out(manager.left_out_directories())
+        for key, error in collisions(manager.tables, manager.selection.routes, manager.lifetimes).items():
+            self._halt(key, error, save=False)  # nothing of it is in the target, so another route may be given
 
     # rows
 
@@ -176,7 +188,7 @@ class Round:
         """What tasks need to know of each table; tables whose rows do not fit the target halt here."""
         wanted = {step.name.folded(): step.name for step in steps}
         missing = [name for folded, name in wanted.items() if folded not in self.known]
-        self.known |= self.parts.target.describe(missing)
+        self.known |= described(missing, self.parts.manager, self.parts.target)
         works: list[tuple[RowStep, TableWork]] = []
         for step in steps:
             there = self.known.get(step.name.folded())
@@ -248,8 +260,11 @@ class Round:
         return False
 
     def _ddl_done(self, step: DdlStep) -> None:
-        """A statement took effect."""
-        self.counts[step.table_key].ddls += not step.ensure
+        """A statement took effect, or was skipped."""
+        if step.skip:
+            self.skipped[f"ddl: {step.skip}"] += 1
+        self.counts[step.table_key].ddls += not (step.ensure or step.skip)
+        step = step.origin
         for name in touched_names(step.definition):
             self.known.pop(name, None)
         if not step.name.table:
@@ -260,7 +275,7 @@ class Round:
         manager = self.parts.manager
         manager.halt(key, error)
         table = manager.tables[key]
-        _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=error)
+        _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=table.error)
         if save:
             stopped = progress_of(table, manager)
             self.parts.state.save(tables=[stopped], streams={}, checkpoint=0, storage_checkpoint=0)
@@ -274,7 +289,7 @@ class Round:
         tables = []
         for table in manager.tables.values():
             counts = self.counts.get(table.key, _Counts())
-            state, error = manager.state_of(table), table.error
+            state, error = table.shown_state, table.error
             if not table.blocked and table.key in stuck:
                 state, error = "waiting", stuck[table.key]
             if counts.rows or counts.files or counts.ddls or state in (HALTED, "waiting"):

@@ -15,8 +15,10 @@ from typing import Protocol
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.consumers.selected import refuse_other_places
 from storage_consumer.errors import LeaseLost, TransientError
 from storage_consumer.parts import Parts
+from storage_consumer.planning.selection import Selection
 from storage_consumer.ports import State
 from storage_consumer.round import Round
 from storage_consumer.summary import RoundSummary
@@ -69,7 +71,9 @@ class ConsumerService:
         self._state.open_window(0, 0)  # what late tasks of an earlier owner or round wrote is done, nothing more comes
         restart, self._storage_floor = self._state.load()
         timed = self._config.upstream.tells_time
-        self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout, timed=timed))
+        selection = Selection.of(self._config.selecting)
+        refuse_other_places(restart, selection.routes)
+        self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout, timed=timed, selection=selection))
         self._parts.reader.resume(self._storage_floor)
         return self._parts
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table import LOST
+from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost, RowRefused
@@ -90,8 +90,14 @@ class MemoryState:
             checkpoint=records.checkpoint,
             tables={table_key: table.checkpoint for table_key, table in records.tables.items()},
             behind=frozenset(table_key for table_key, table in records.tables.items() if not table.follows),
-            dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == "dropped"),
+            dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == DROPPED),
             lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == LOST),
+            excluded=frozenset(table_key for table_key, table in records.tables.items() if table.state == EXCLUDED),
+            targets={
+                key: (name := TableName(schema=table.schema, table=table.table), table.target or name)
+                for key, table in records.tables.items()
+                if table.table and table.state not in (DROPPED, EXCLUDED)
+            },
             done=dict(records.streams),
             journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
             started=frozenset(i for i, entry in records.journal.items() if entry.state == STARTED),

@@ -92,9 +92,11 @@ KNOWN: dict[str, object] = {
     ),
     "integrity": _keys("integrity-check-level", "corruption-handle-level"),
     "synced-status": _keys("synced-check-interval", "checkpoint-interval"),
-    OWN_TABLE: _keys(
-        *(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"), "sink-uri"
-    ),
+    OWN_TABLE: {
+        **_keys(*(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"), "sink-uri"),
+        "filter": {**_keys("rules"), "event-filters": _keys("matcher", "ignore-event", "ignore-sql")},
+        "routes": _keys("matcher", "target-schema", "target-table"),
+    },
 }
 
 
@@ -145,12 +147,17 @@ def read_document(config: object) -> Document:
 
 
 def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted key and value of all that is no table; tables in an array give the key of the array."""
+    """Dotted key and value of all that is no table; tables in an array give the key of the array. Arrays of our own stay whole."""
     for key, value in table.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping):
             yield from leaves(value, f"{dotted}.")
-        elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        elif (
+            isinstance(value, list)
+            and value
+            and all(isinstance(item, Mapping) for item in value)
+            and not dotted.startswith(f"{OWN_TABLE}.")
+        ):
             for item in value:
                 yield from leaves(item, f"{dotted}.")
         else:
@@ -218,14 +225,22 @@ def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
             raise ConfigError(f"{shown} is not supported; only {toml_text(refusal.expected)} is")
 
 
-def refuse_routing(document: Document) -> None:
-    """Raise `ConfigError` where tables get other names on the way into the bucket."""
-    for key, value in leaves(document.content):
-        table, _, name = key.rpartition(".")
-        if table == "sink.dispatchers" and name in {"target-schema", "target-table"} and value:
-            raise ConfigError(
-                f"{document.source}: `{name} = {toml_text(value)}` in [[sink.dispatchers]] is not supported; tables keep their names"
-            )
+def refuse_routed_selectors(document: Document) -> None:
+    """Raise `ConfigError` where TiCDC gave tables other names and left columns out, since the selectors' matchers mean the old names."""
+    content = dict(leaves(document.content))
+    if routed_by_ticdc(document) and "sink.column-selectors.matcher" in content:
+        raise ConfigError(
+            f"{document.source}: [[sink.column-selectors]] beside `target-schema` or `target-table` in [[sink.dispatchers]] is not "
+            "supported: the bucket has the new names only, the selectors' matchers mean the old ones"
+        )
+
+
+def routed_by_ticdc(document: Document) -> bool:
+    """Whether the changefeed gives tables other names when it writes."""
+    return any(
+        key in ("sink.dispatchers.target-schema", "sink.dispatchers.target-table") and value
+        for key, value in leaves(document.content)
+    )
 
 
 def toml_text(value: object) -> str:

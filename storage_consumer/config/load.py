@@ -11,7 +11,7 @@ from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.config.settings import Config, Downstream, Secrets, Tuning, Upstream
+from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
 from storage_consumer.config.sources import Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.upstream import (
@@ -96,7 +96,12 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         **store_secrets(sources.upstream),
     )
     return Loaded(
-        config=Config(upstream=upstream, downstream=downstream, tuning=tuning),
+        config=Config(
+            upstream=upstream,
+            downstream=downstream,
+            tuning=tuning,
+            selecting=_selecting(sources, downstream.state_schema),
+        ),
         secrets=secrets,
         program=program,
         notices=(*notices, *_notices(sources)),
@@ -153,6 +158,22 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         ssl=uri.ssl or bool(given["ssl_ca"] or given["ssl_cert"]),
         time_zone=time_zone or Downstream().time_zone,
         **given,
+    )
+
+
+def _selecting(sources: Sources, state_schema: str) -> Selecting:
+    """Our own filter and routes; raises `ConfigError` for a route into the program's own schema or the server's."""
+    routed = sources.find(BY_KEYWORD["route"])
+    for route in routed.value:
+        if route.target_schema.lower() in {*parsers.SYSTEM_SCHEMAS, state_schema.lower()}:
+            whose = "the program's own" if route.target_schema.lower() == state_schema.lower() else "the server's own"
+            raise ConfigError(
+                f"{routed.origin}: the route of {', '.join(route.matcher)} leads into {route.target_schema}, {whose}"
+            )
+    return Selecting(
+        rules=sources.find(BY_KEYWORD["filter"]).value,
+        event_filters=sources.find(BY_KEYWORD["event_filter"]).value,
+        routes=routed.value,
     )
 
 
@@ -220,6 +241,10 @@ def _file_notices(sources: Sources) -> list[str]:
         if filters:
             notices.append(
                 f"{document.source}: {', '.join(filters)}: TiCDC applied them when it wrote; not applied again"
+            )
+        if changefeed.routed_by_ticdc(document):
+            notices.append(
+                f"{document.source}: target-schema, target-table of [[sink.dispatchers]]: the bucket has the new names; not applied again"
             )
         idle = sorted(key for key in keys if key not in used and key not in filters and not key.startswith(OWN_TABLE))
         if idle:

@@ -15,7 +15,13 @@ OWN_TABLE = "consumer"
 PRECEDENCE = "flag or keyword, then URI parameter, then environment variable, then TOML file, then default"
 
 Group = Literal[
-    "what is copied", "how TiCDC wrote the files", "the target", "pace and patience", "Spark", "the program"
+    "what is copied",
+    "which tables, and under which names",
+    "how TiCDC wrote the files",
+    "the target",
+    "pace and patience",
+    "Spark",
+    "the program",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
 

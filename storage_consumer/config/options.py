@@ -7,6 +7,7 @@ from typing import Literal
 from storage_consumer.config import parsers
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import Option, switch
+from storage_consumer.config.selecting_options import SELECTING
 from storage_consumer.config.settings import Downstream, Tuning
 
 _TUNING = Tuning()
@@ -196,6 +197,6 @@ _PROGRAM = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
+OPTIONS: tuple[Option, ...] = (*_WHAT, *SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

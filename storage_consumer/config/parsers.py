@@ -24,7 +24,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
 _SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
 _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
-_SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
+SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
 _MAX_OFFSET_MINUTES = 14 * 60
 
 
@@ -144,7 +144,7 @@ def choice(*words: str) -> Parser:
 def schema_name(value: object) -> str:
     """The name of a schema of our own: letters, digits, ``_`` and ``$``, and none of the server's schemas."""
     given = text(value)
-    if not _IDENTIFIER.fullmatch(given) or given.lower() in _SYSTEM_SCHEMAS:
+    if not _IDENTIFIER.fullmatch(given) or given.lower() in SYSTEM_SCHEMAS:
         raise ValueError(
             f"a schema name of 1 to 64 letters, digits, _ or $ that is not the server's own is expected, not {given!r}"
         )

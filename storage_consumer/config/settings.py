@@ -135,12 +135,48 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """One ``[[consumer.filter.event-filters]]``: statements that are not run, of the tables that the matcher takes in."""
+
+    matcher: tuple[str, ...]
+    """Rules of TiCDC's table filter."""
+    ignore_event: tuple[str, ...] = ()
+    """Kinds of statements, such as ``drop table`` and ``all ddl``."""
+    ignore_sql: tuple[str, ...] = ()
+    """Regular expressions, without case, for any part of the statement's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One ``[[consumer.routes]]``: under which names the tables that the matcher takes in stand in the target."""
+
+    matcher: tuple[str, ...]
+    """Rules of TiCDC's table filter, for the names in the bucket."""
+    target_schema: str = ""
+    """May hold ``{schema}`` and ``{table}``; empty: as in the bucket."""
+    target_table: str = ""
+    """Likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selecting:
+    """Which tables of the bucket are taken, and under which names."""
+
+    rules: tuple[str, ...] = ()
+    """Rules of TiCDC's table filter; empty: every table."""
+    event_filters: tuple[EventFilter, ...] = ()
+    routes: tuple[Route, ...] = ()
+    """The first one whose matcher takes a table in is the table's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything the program needs to know, but for the secrets."""
 
     upstream: Upstream
     downstream: Downstream
     tuning: Tuning = field(default_factory=Tuning)
+    selecting: Selecting = field(default_factory=Selecting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

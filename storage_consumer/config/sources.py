@@ -39,7 +39,7 @@ class Sources:
         self.documents = tuple(changefeed.read_document(item) for item in self._config())
         for document in self.documents:
             changefeed.check_keys(document)
-            changefeed.refuse_routing(document)
+            changefeed.refuse_routed_selectors(document)
         self.settings = changefeed.merged(self.documents)
         if f"{OWN_TABLE}.sink-uri" in self.settings:
             self.settings.setdefault(f"{OWN_TABLE}.upstream-uri", self.settings[f"{OWN_TABLE}.sink-uri"])

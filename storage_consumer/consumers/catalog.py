@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_consumer.consumers.table import HALTED, RUNNING, TableConsumer
 from storage_consumer.consumers.table_version import Finished
-from storage_consumer.model import TableDefinition, TableName, VersionKey
+from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey
 from storage_consumer.planning.renames import is_astray, renamed
 from storage_consumer.planning.steps import key_of
 
+_WAS_LEFT_OUT = (
+    "the filter left this table out until now, so that its rows from before are missing. Give the table a fresh copy, then set its "
+    "row in the state schema's table_progress to state 'running' and to the checkpoint (commit ts) of that copy, and start again; or leave it out as before"
+)
 _LOST = (
     "a data file of this table vanished or was written anew before it was read, or could not be told to be of this table in "
     "time: rows are missing. "
@@ -35,6 +39,10 @@ class Restart:
     """Tables of which a file vanished before it was read: only an operator can let them go on."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Stream → how far it is finished."""
+    excluded: frozenset[str] = frozenset()
+    """Tables that the filter left out."""
+    targets: Mapping[str, tuple[TableName, TableName]] = field(default_factory=dict)
+    """Table → its name in the bucket and the one in the target, of those that are there."""
     journalled: frozenset[tuple[str, int, int]] = frozenset()
     """Identities of the DDL that are done, or skipped by decision."""
     started: frozenset[tuple[str, int, int]] = frozenset()
@@ -48,8 +56,13 @@ class Catalog:
     names, and where there is none, to a stand-in that is named after the path.
     """
 
-    def __init__(self, restart: Restart, *, timed: bool = True) -> None:
-        """With what an earlier run left; `timed`: see `TableConsumer`."""
+    def __init__(
+        self, restart: Restart, *, timed: bool = True, leaves_out: Callable[[TableName], bool] = lambda _: False
+    ) -> None:
+        """With what an earlier run left; `timed`: see `TableConsumer`; `leaves_out`: whether the filter leaves a table out."""
+        self._leaves_out = leaves_out
+        self.discarded: set[VersionKey] = set()
+        """Version directories of which files were passed over, since their table is left out."""
         self._timed = timed
         self.tables: dict[str, TableConsumer] = {}
         self.stored_checkpoint = restart.checkpoint
@@ -68,8 +81,10 @@ class Catalog:
             follows = 0 if key in restart.behind else self.stored_checkpoint
             table = TableConsumer(name, max(restart.tables.get(key, 0), follows), self._done, timed=self._timed)
             table.dropped = key in restart.dropped
-            if key in restart.lost:
-                table.state, table.error = HALTED, _LOST
+            table.left_out = bool(name.table) and self._leaves_out(name)
+            table.lacks_past = bool(name.table) and key in restart.excluded and not table.left_out
+            if table.lacks_past or key in restart.lost:
+                table.state, table.error = HALTED, _LOST if key in restart.lost else _WAS_LEFT_OUT
             self.tables[key] = table
         return self.tables[key]
 
@@ -107,9 +122,42 @@ class Catalog:
             self._move(key, table)
         self._owners[key] = table.key
         table.version(key).definition = definition
+        self._note_exclusion(table)
         if not is_astray(definition) and definition.version >= max(number for number, _ in table.versions):
             table.name = definition.name
         return table
+
+    def _note_exclusion(self, table: TableConsumer) -> None:
+        """Remember a table that is left out, so that it is not taken one day without its past; or that this day has come."""
+        new = table.left_out and table.key not in self._restart.excluded
+        if not table.named and (new or table.lacks_past):
+            self.to_be_stored.append(table)
+        table.named = True
+
+    def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
+        """Files that are no longer stored; a table waits for those that were not finished. The tables that lost one now."""
+        lost = {}
+        for file in files:
+            table = self.owner(file.version_key) if file.version_key in self else None
+            if table is not None and not table.excluded and table.version(file.version_key).forget(file):
+                lost[table.key] = table
+        return list(lost.values())
+
+    def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
+        """Files that were written anew unseen, so that rows in them may pass for repeats; table key → why it can't go on."""
+        halted: dict[str, str] = {}
+        for file in files:
+            table = self.owner(file.version_key)
+            if table.excluded:
+                continue
+            table.late = True
+            halted.setdefault(
+                table.key,
+                f"{file.stored.path} was written anew after the files beyond it, and rows up to checkpoint {table.checkpoint} "
+                "were applied by then: rows are missing. With enable-partition-separator = false the partitions of a table "
+                "overwrite one another's files; set it to true in the changefeed, start that anew, and give the table a fresh copy",
+            )
+        return halted
 
     def _replace_stand_in(self, table_dir: str, name: TableName) -> None:
         """Give what stood under the path alone to the table that it turns out to be."""
@@ -140,7 +188,8 @@ class Catalog:
         old = self.tables[self._owners[key]]
         version = old.give_away(key)
         new.take_over(key, version)
-        if version.pending and old.checkpoint < new.checkpoint:
+        unread = key in self.discarded and not new.left_out
+        if unread or (version.pending and old.checkpoint < new.checkpoint):
             self._halt_late(new, f"the files in {key[1]}/{key[0]}")
 
     def _halt_late(self, table: TableConsumer, what: str, also: str = "") -> None:

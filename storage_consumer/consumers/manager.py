@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import replace
 
 from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
 from storage_consumer.consumers.catalog import Catalog, Restart
-from storage_consumer.consumers.table import DROPPED, HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.consumers.lifetimes import Lifetimes
+from storage_consumer.consumers.selected import note_ignored, sharing_a_name
+from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import DataFile, TableDefinition, TableName, folded_name
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.planning.renames import renamed, subject
+from storage_consumer.planning.selection import Selection
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave, key_of
 from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, KnownTables, touched_keys
 
@@ -21,10 +22,14 @@ from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_T
 class ConsumerManager:
     """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table."""
 
-    def __init__(self, restart: Restart, gap_timeout: float, *, timed: bool = True) -> None:
+    def __init__(
+        self, restart: Restart, gap_timeout: float, *, timed: bool = True, selection: Selection | None = None
+    ) -> None:
         """`gap_timeout`: seconds for which a missing file is waited for; `timed`: see `TableConsumer`."""
         self.finished_files = 0
-        self._catalog = Catalog(restart, timed=timed)
+        self.left_out_files = 0
+        self.selection = selection or Selection()
+        self._catalog = Catalog(restart, timed=timed, leaves_out=self.selection.filter.leaves_out)
         self._gap_timeout = gap_timeout
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)
@@ -32,11 +37,10 @@ class ConsumerManager:
         """Identities of the DDL that an earlier run was interrupted in."""
         self._dispatched = False
         self._rewound: dict[str, Finished] = {}
-        self._created_schemas: dict[str, int] = {}
-        self._ends = defaultdict[str, set[int]](set)
-        """Key of a table or database → versions of the statements that took it away, by a DROP or by another name."""
+        self.lifetimes = Lifetimes()
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
         self._known = KnownTables.of(())
+        self._namesakes: Mapping[str, frozenset[str]] = {}
 
     @property
     def tables(self) -> Mapping[str, TableConsumer]:
@@ -65,16 +69,18 @@ class ConsumerManager:
             table = self._catalog.table(subject(definition))
             if definition.is_ddl:
                 table.statements[definition.version] = definition.ddl_type
-            self._note_end(table, definition)
+                note_ignored(table, definition, self.selection)
+            self.lifetimes.ends(table.key, definition)
             self._enlist(table_dir, table, definition)
-            if definition.ddl_type == CREATE_SCHEMA:
-                name = definition.name.folded().schema
-                self._created_schemas[name] = min(
-                    definition.version, self._created_schemas.get(name, definition.version)
-                )
+            if definition.ddl_type == CREATE_SCHEMA and not self.selection.judged_away(definition):
+                self.lifetimes.creates(definition.name.schema, definition.version)
         self._leave_out_structures()
         for file in files:
             table = self._catalog.owner(file.version_key)
+            if table.excluded:
+                self._catalog.discarded.add(file.version_key)
+                self.left_out_files += 1
+                continue
             finished = table.finished(file)
             if not table.offer(file, again=self._dispatched):
                 self.finished_files += 1
@@ -87,36 +93,24 @@ class ConsumerManager:
     def _enlist(self, table_dir: str, table: TableConsumer, definition: TableDefinition) -> None:
         """Put a statement (or a first structure without one) on the line, unless it ran."""
         ensure = not definition.is_ddl
-        if ensure and not table.needs_table_before(definition, self._ends_of(table)):
+        if ensure and (table.excluded or not table.needs_table_before(definition, self.lifetimes.ends_of(table))):
             return
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=ensure)
         if ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
             self._pending[step.identity] = step
-        elif not ensure and step.version < table.checkpoint and step.identity not in self._ran:
+        elif not (ensure or table.excluded) and step.version < table.checkpoint and step.identity not in self._ran:
             self.halt(
                 table.key,
                 f"the DDL of {definition.path} turned up after rows beyond it had been applied; run it by hand if it is due "
                 "(its rows are as the source wrote them), then note it as done in the state schema's ddl_journal",
             )
 
-    def _note_end(self, table: TableConsumer, definition: TableDefinition) -> None:
-        """Remember which table or database a statement takes away."""
-        if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
-            self._ends[table.key].add(definition.version)
-        pair = renamed(definition)
-        if pair is not None and pair[0] != pair[1]:
-            self._ends[key_of(pair[0])].add(definition.version)
-
-    def _ends_of(self, table: TableConsumer) -> set[int]:
-        """Versions of the statements that took the table away, its database's among them."""
-        return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
-
     def _leave_out_structures(self) -> None:
         """Take structures off the line whose table is made by a statement that came later, or by another of its structures."""
         ensured: dict[str, int] = {}
         for step in sorted((s for s in self._pending.values() if s.ensure), key=lambda s: s.version):
             table = self.tables.get(step.table_key)
-            ends = self._ends_of(table) if table is not None else ()
+            ends = self.lifetimes.ends_of(table) if table is not None else ()
             before = ensured.get(step.table_key)
             again = before is not None and not any(before < end < step.version for end in ends)
             if table is None or again or not table.needs_table_before(step.definition, ends):
@@ -170,12 +164,14 @@ class ConsumerManager:
         """The DDL that have not run, each with the tables that it touches."""
         if self._pending and not self._touches:
             self._known = KnownTables.of(table.name for table in self.tables.values())
+            self._namesakes = sharing_a_name(self.tables.values(), self.selection.routes)
             for identity, step in self._pending.items():
                 self._touches[identity] = self._touched_by(step)
         return [PendingDdl(step=step, touches=self._touches[identity]) for identity, step in self._pending.items()]
 
     def _touched_by(self, step: DdlStep) -> frozenset[str]:
-        return frozenset(touched_keys(step.definition, self._known) | {step.table_key})
+        touched = touched_keys(step.definition, self._known) | {step.table_key}
+        return frozenset(touched.union(*(self._namesakes.get(key, ()) for key in touched)))
 
     def touched(self, step: DdlStep) -> frozenset[str]:
         """The tables, by key, that a DDL of the last wave, or one inferred from it, is a barrier for."""
@@ -251,7 +247,7 @@ class ConsumerManager:
 
     def halt(self, key: str, error: str) -> None:
         """Stop one table; the others go on."""
-        self.tables[key].state, self.tables[key].error = HALTED, error
+        self.tables[key].halt(error)
 
     def wait(self, key: str, seen: tuple[str, ...], now: float) -> bool:
         """Leave one table where it is for this round; whether it waited too long for the same. `now` in seconds.
@@ -262,32 +258,18 @@ class ConsumerManager:
 
     def new_round(self) -> None:
         """Tables that waited may try again."""
+        self.left_out_files = 0
         for table in self.tables.values():
             if table.state == WAITING:
                 table.state, table.error = RUNNING, ""
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
         """Files that are no longer stored; a table waits for those that were not finished. The tables that lost one now."""
-        lost = {}
-        for file in files:
-            table = self._catalog.owner(file.version_key) if file.version_key in self._catalog else None
-            if table is not None and table.version(file.version_key).forget(file):
-                lost[table.key] = table
-        return list(lost.values())
+        return self._catalog.vanished(files)
 
     def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
         """Files that were written anew unseen, so that rows in them may pass for repeats; table key → why it can't go on."""
-        halted: dict[str, str] = {}
-        for file in files:
-            table = self._catalog.owner(file.version_key)
-            table.late = True
-            halted.setdefault(
-                table.key,
-                f"{file.stored.path} was written anew after the files beyond it, and rows up to checkpoint {table.checkpoint} "
-                "were applied by then: rows are missing. With enable-partition-separator = false the partitions of a table "
-                "overwrite one another's files; set it to true in the changefeed, start that anew, and give the table a fresh copy",
-            )
-        return halted
+        return self._catalog.overwritten(files)
 
     # what is known
 
@@ -321,8 +303,15 @@ class ConsumerManager:
         return stuck
 
     def creates_database(self, step: DdlStep) -> bool:
-        """Whether the bucket has a statement that made the step's database before it."""
-        return self._created_schemas.get(folded_name(step.name.schema), step.version + 1) <= step.version
+        """Whether the bucket has a statement that made the step's database before it, and no other table is in that database."""
+        schema = self.tables[step.table_key].name.schema
+        made = self.lifetimes.is_created(schema, step.version)
+        return made and self.selection.owns_database(schema, self.databases)
+
+    @property
+    def databases(self) -> frozenset[str]:
+        """The databases of all tables that are taken."""
+        return frozenset(table.name.schema for table in self.tables.values() if not table.left_out)
 
     def has_earlier(self, step: DdlStep) -> bool:
         """Whether the bucket has an earlier structure of the statement's table."""
@@ -341,6 +330,6 @@ class ConsumerManager:
         """How many listed files are not finished."""
         return sum(table.pending for table in self.tables.values())
 
-    def state_of(self, table: TableConsumer) -> str:
-        """``running``, ``waiting``, ``halted`` or ``dropped``, as it is stored and shown."""
-        return DROPPED if table.dropped and table.state == RUNNING else table.state
+    def left_out_directories(self) -> frozenset[str]:
+        """Version directories that need not be listed: of tables that the filter leaves out."""
+        return frozenset(f"{table_dir}/{version}" for version, table_dir in self._catalog.discarded)

@@ -13,6 +13,8 @@ from storage_consumer.sql_text import makes_global_index
 
 _SEVERAL = 2
 RUNNING, WAITING, HALTED, DROPPED, LOST = "running", "waiting", "halted", "dropped", "lost"
+EXCLUDED = "excluded"
+"""The filter leaves the table out, or did until now and it lacks what was written meanwhile; only stored, never shown."""
 
 
 class TableConsumer:
@@ -36,6 +38,16 @@ class TableConsumer:
         self.dropped = False
         self.late = False
         """Files turned out to be of this table, or were written anew, after later rows of it had been applied."""
+        self.left_out = False
+        """The filter leaves a table of this name out."""
+        self.named = False
+        """A schema file gave it its name; else the path did."""
+        self.lacks_past = False
+        """The filter left it out until this start."""
+        self.misplaced = False
+        """By the routes it has the name of another table that is there at the same time."""
+        self.ignored: dict[int, str] = {}
+        """Version → statement that the filter kept from being run."""
         self._open: dict[VersionKey, TableVersionConsumer] = {}
         self._first = 0
         self._done = done
@@ -58,6 +70,32 @@ class TableConsumer:
         return self.late or any(
             stream.lost for _, version in self._open_versions() for stream in version.open_streams()
         )
+
+    @property
+    def excluded(self) -> bool:
+        """Whether none of its files is read since the filter leaves it out; a path alone does not tell which table a file is of."""
+        return self.left_out and self.named
+
+    @property
+    def stored_state(self) -> str:
+        """The state as the target remembers it."""
+        if self.lost:
+            return LOST
+        return EXCLUDED if self.excluded or self.lacks_past else self.shown_state
+
+    @property
+    def shown_state(self) -> str:
+        """``running``, ``waiting``, ``halted`` or ``dropped``."""
+        return DROPPED if self.dropped and self.state == RUNNING else self.state
+
+    def halt(self, error: str) -> None:
+        """Stand still; statements that were not run are named, since what does not fit may be their fault."""
+        self.state, self.error = HALTED, error
+        if self.ignored:
+            version = max(self.ignored)
+            self.error += (
+                f". The filter kept this statement of version {version} from being run: {self.ignored[version]}"
+            )
 
     def is_in_the_way_of(self, version: int) -> bool:
         """Whether a DDL with this version has to wait since this table stands still before it."""
@@ -84,6 +122,8 @@ class TableConsumer:
 
     def _open_versions(self) -> list[tuple[VersionKey, TableVersionConsumer]]:
         """The versions without a schema file, and those with an open stream; in order. Not more, however many are known."""
+        if self.excluded:
+            return []
         for key in [key for key, v in self._open.items() if v.definition is not None and not v.open_streams()]:
             del self._open[key]
         return sorted(self._open.items(), key=lambda item: item[0])

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from storage_consumer.model import TableDefinition, TableName, folded_name
+from storage_consumer.planning.selects import sources
 from storage_consumer.sql_text import Token, find_words, quote, replace_spans, tokens
 
 _NAMES = ("quoted", "word")
 _BEFORE_NAMES = frozenset(("TABLE", "VIEW", "REFERENCES"))
-_BEFORE_SOURCES = frozenset(("LIKE", "REFERENCES", "FROM", "JOIN"))
+_BEFORE_SOURCES = frozenset(("LIKE", "REFERENCES"))
 _SKIPPED = frozenset(("IF", "NOT", "EXISTS", "TO", "AS", "=", "("))
 _NO_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "PARTITION"))
 
@@ -32,17 +33,54 @@ class NameAt:
     """The statement makes this name."""
     reads: bool = False
     """The statement takes something from this table and leaves it as it is: what LIKE copies, a parent, what a view selects."""
+    alias_at: int = -1
+    """Where a view may give the table an alias, if it gives none; else -1."""
+    qualifies: bool = False
+    """It stands before a column of a view."""
 
 
 def table_names(query: str) -> list[NameAt]:
-    """Every table, view or database that the statement names, in its order; columns, indexes and aliases are left out."""
+    """Every table, view or database that the statement names, in its order; columns, indexes and aliases are left out.
+
+    Where a view names a column with table and database, that is a name too.
+    """
     found = tokens(query)
     if not found:
         return []
     first, second = found[0].upper, found[1].upper if len(found) > 1 else ""
     if second in ("DATABASE", "SCHEMA"):
         return list(_database(found, new=first == "CREATE"))
-    return list(_tables(found, first))
+    body = _view_body(found, first)
+    named = list(_tables(found[:body], first))
+    return [*named, *sorted(_selected(found, body), key=lambda name: name.start)] if body < len(found) else named
+
+
+def _view_body(found: list[Token], first: str) -> int:
+    """Index of the first token of a view's SELECT; the number of tokens where there is none."""
+    view = find_words(found, "VIEW", depth=0) if first == "CREATE" else -1
+    body = find_words(found, "AS", depth=0, start=view) if view > 0 else -1
+    return body + 1 if body > 0 else len(found)
+
+
+def _selected(found: list[Token], body: int) -> Iterator[NameAt]:
+    """The tables that a view selects from, and where its columns name them with their database."""
+    taken = set()
+    for source in sources(found, body):
+        first, last = found[source.at], found[source.at + source.length - 1]
+        taken.add(source.at)
+        yield NameAt(
+            schema=first.name if source.length > 1 else "",
+            table=last.name,
+            start=first.start,
+            end=last.end,
+            reads=True,
+            alias_at=-1 if source.aliased else found[source.end - 1].end,
+        )
+    for at in range(body, len(found) - 4):
+        one, dot, two, point, column = found[at : at + 5]
+        named = one.kind in _NAMES and two.kind in _NAMES and (column.kind in _NAMES or column.text == "*")
+        if named and dot.text == point.text == "." and at not in taken:
+            yield NameAt(schema=one.name, table=two.name, start=one.start, end=two.end, reads=True, qualifies=True)
 
 
 def _database(found: list[Token], *, new: bool) -> Iterator[NameAt]:
@@ -66,8 +104,7 @@ def _tables(found: list[Token], first: str) -> Iterator[NameAt]:
             continue
         index, name = named
         is_new = new or (creates and token.upper in ("TABLE", "VIEW"))
-        reads = token.upper in _BEFORE_SOURCES or (token.upper == "," and first == "CREATE")
-        yield replace(name, new=is_new, reads=reads)
+        yield replace(name, new=is_new, reads=token.upper in _BEFORE_SOURCES)
         at = index
 
 
@@ -80,10 +117,8 @@ def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
     if word == "TO" and first in ("RENAME", "FLASHBACK"):
         return True, True
     opens = word in _BEFORE_NAMES
-    if word in ("FROM", "JOIN"):
-        opens = first == "CREATE" and find_words(found[:at], "VIEW", depth=0) > 0
-    elif word == ",":
-        opens = _in_from(found, at) if first == "CREATE" else first in ("RENAME", "DROP") and token.depth == 0
+    if word == ",":
+        opens = first in ("RENAME", "DROP") and token.depth == 0
     elif word == "LIKE":
         copies = token.depth == 0 or found[at - 1].text == "("  # elsewhere it compares texts
         opens = first == "CREATE" and find_words(found[:3], "TABLE") > 0 and copies
@@ -92,19 +127,6 @@ def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
     elif word == "TRUNCATE":
         opens = at == 0 and following != "TABLE"
     return opens, False
-
-
-def _in_from(found: list[Token], comma: int) -> bool:
-    """Whether a comma stands between the tables of a FROM clause, without parentheses of its own."""
-    for token in reversed(found[:comma]):
-        if token.depth < found[comma].depth:
-            return False
-        if token.depth == found[comma].depth and token.upper:
-            if token.upper in ("FROM", "JOIN"):
-                return True
-            if token.upper in ("SELECT", "WHERE", "ON", "USING", "BY", "HAVING", "LIMIT"):
-                return False
-    return False
 
 
 def _skip(found: list[Token], at: int) -> int:
@@ -141,18 +163,30 @@ def looked_up(definition: TableDefinition) -> set[TableName]:
     return wanted
 
 
-def with_real_names(
+def with_homes(
     definition: TableDefinition, existing: Existing, elsewhere: Callable[[NameAt], TableName | None]
 ) -> TableDefinition:
+    """The definition whose names without a database say the one that they mean, where that is not the definition's own.
+
+    `elsewhere` is asked for each: the table that it means, or None to leave it.
+    """
+    edits = []
+    for name in table_names(definition.query):
+        if name.table and not name.schema and not name.new and (home := elsewhere(name)) is not None:
+            real = existing.get(home.folded(), home)
+            edits.append((name.start, name.end, f"{quote(real.schema)}.{quote(real.table)}"))
+    return replace(definition, query=replace_spans(definition.query, edits)) if edits else definition
+
+
+def with_real_names(definition: TableDefinition, existing: Existing) -> TableDefinition:
     """The definition with its names as the target spells them, in the query too.
 
-    `elsewhere` is asked for each name without a database that a table of the definition's own database may not be: the table
-    that it means, or None to leave it. Names that the statement makes keep the spelling they are given.
+    Names that the statement makes keep the spelling they are given.
     """
     own = definition.name
     schema = _schema(own.schema, existing)
     named = table_names(definition.query)
-    edits = [(n.start, n.end, text) for n in named if (text := _respelled(n, own, existing, elsewhere))]
+    edits = [(n.start, n.end, text) for n in named if (text := _respelled(n, own, existing))]
     real = existing.get(own.folded())
     creates = any(name.new and folded_name(name.table) == folded_name(own.table) for name in named)
     table = real.table if real is not None and own.table and not creates else own.table
@@ -168,17 +202,12 @@ def _schema(schema: str, existing: Existing) -> str:
     return schema if real is None else real.schema
 
 
-def _respelled(
-    name: NameAt, own: TableName, existing: Existing, elsewhere: Callable[[NameAt], TableName | None]
-) -> str:
+def _respelled(name: NameAt, own: TableName, existing: Existing) -> str:
     """What is to stand in the place of a name; empty where it may stay."""
     if not name.table:
         schema = _schema(name.schema, existing)
         return "" if name.new or schema == name.schema else quote(schema)
     if not name.schema:
-        if not name.new and (home := elsewhere(name)) is not None:
-            real = existing.get(home.folded(), home)
-            return f"{quote(real.schema)}.{quote(real.table)}"
         real = existing.get(TableName(schema=own.schema, table=name.table).folded(), own)
         return quote(real.table) if not name.new and real is not own and real.table != name.table else ""
     schema = _schema(name.schema, existing)

@@ -28,6 +28,15 @@ class DdlStep:
     """No statement is known: create the table from its columns if the target lacks it."""
     inferred: bool = False
     """No file holds it: the other statements of its version tell that it was lost."""
+    skip: str = ""
+    """Why the filter keeps it from being run; empty if it does not."""
+    source: DdlStep | None = None
+    """The same with the bucket's names, where this is the one that runs on the target."""
+
+    @property
+    def origin(self) -> DdlStep:
+        """The step with the bucket's names, by which all but the target goes."""
+        return self.source or self
 
     @property
     def version(self) -> int:

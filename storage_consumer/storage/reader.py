@@ -104,6 +104,7 @@ class StorageReader:
         self._last_full: float | None = None
         self._returned = 0
         self._says_ids = True
+        self._left_out = frozenset[str]()
 
     def poll(self) -> Poll:
         """What is new since the last poll.
@@ -139,6 +140,10 @@ class StorageReader:
     def list_everything(self) -> None:
         """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""
         self._last_full = None
+
+    def leave_out(self, directories: frozenset[str]) -> None:
+        """List these directories no more: nobody wants what is in them."""
+        self._left_out = directories
 
     def definition(self, schema_file: SchemaFile) -> TableDefinition:
         """The content of a schema file.
@@ -187,7 +192,8 @@ class StorageReader:
     def _look(self, checkpoint: int, *, full: bool) -> Findings:
         """List once; what that shows is kept until a poll ends well."""
         inventory, holding = self._inventory, self._holding
-        listing = self._storage.listing(*((frozenset[str](), {}) if full else (inventory.closed, inventory.after)))
+        closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
+        listing = self._storage.listing(closed | self._left_out, after)
         look = inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint)
         ready = look.data_files if holding is None else holding.take(look.data_files, moved=look.moved)
         self._looks.append(replace(look, data_files=ready))

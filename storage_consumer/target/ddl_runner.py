@@ -85,12 +85,11 @@ class Journal(Protocol):
 class DdlRunner:
     """Runs statements on the target with a journal around each."""
 
-    def __init__(self, database: Structure, state: Journal, flavor: str, *, zone: str = "UTC") -> None:
-        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run."""
+    def __init__(self, database: Structure, state: Journal, flavor: str) -> None:
+        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``."""
         self._database = database
         self._state = state
         self._flavor = flavor
-        self._zone = zone
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Run `step`, or find out that it took effect; `moved` is stored in the transaction that says so.
@@ -121,6 +120,8 @@ class DdlRunner:
 
     def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
         """What to run; a database that the source had before its changefeed is made first."""
+        if step.skip:
+            return DdlAction(statement="", schema="", notes=(step.skip,))
         refuse_what_only_tidb_holds(step.definition, self._flavor)
         name = step.name
         collation = None if context.database_is_ours else self._database.database_collation(name.schema)
@@ -131,7 +132,7 @@ class DdlRunner:
             )
         if not step.ensure:
             indexes = self._database.index_names(name) if names_index(tokens(step.definition.query)) else None
-            return action_for(step.definition, self._flavor, collation, indexes, zone=self._zone)
+            return action_for(step.definition, self._flavor, collation, indexes)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)

@@ -19,7 +19,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table import LOST
+from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
 from storage_consumer.planning.steps import DdlStep
@@ -30,6 +30,7 @@ from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect
 from storage_consumer.target.faults import translated
 from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
+from storage_consumer.target.places import places, put_places
 from storage_consumer.target.state_tables import STATE_VERSION, StateTables
 
 _CHUNK = 1_000
@@ -159,20 +160,21 @@ class StateStore:
         with self._owned("reading the state") as connection:
             feed = connection.execute(select(tables.feed)).one()
             progress = connection.execute(select(tables.tables)).all()
+            placed = places(connection, tables, progress)
             files = connection.execute(select(tables.files)).all()
+            noted = tables.journal.c
             journal = connection.execute(
-                select(
-                    tables.journal.c.table_dir,
-                    tables.journal.c.version,
-                    tables.journal.c.checksum,
-                    tables.journal.c.state,
-                ).where(tables.journal.c.state.in_((DONE, SKIPPED, STARTED)))
+                select(noted.table_dir, noted.version, noted.checksum, noted.state).where(
+                    noted.state.in_((DONE, SKIPPED, STARTED))
+                )
             ).all()
         restart = Restart(
             checkpoint=feed.checkpoint,
             tables={row.table_key: row.checkpoint for row in progress},
             behind=frozenset(row.table_key for row in progress if not row.follows),
-            dropped=frozenset(row.table_key for row in progress if row.state == "dropped"),
+            dropped=frozenset(row.table_key for row in progress if row.state == DROPPED),
+            excluded=frozenset(row.table_key for row in progress if row.state == EXCLUDED),
+            targets=placed,
             lost=frozenset(row.table_key for row in progress if row.state == LOST),
             done={row.stream: Finished(upto=row.done_upto, tag=row.tag) for row in files},
             journalled=frozenset((r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),
@@ -274,6 +276,8 @@ class StateStore:
     # helpers
 
     def _put_tables(self, connection: Connection, tables: Iterable[TableProgress]) -> None:
+        stored = list(tables)
+        put_places(connection, self._tables, stored)
         rows = [
             {
                 "table_key": table.table_key,
@@ -284,7 +288,7 @@ class StateStore:
                 "follows": table.follows,
                 "error": table.error[:16_000],
             }
-            for table in tables
+            for table in stored
         ]
         for some in batched(rows, _CHUNK):
             statement = insert(self._tables.tables).values(some)

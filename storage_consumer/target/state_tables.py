@@ -50,6 +50,12 @@ class StateTables:
         self.files = self._table(
             "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _text("tag")
         )
+        self.targets = self._table(
+            "table_targets",
+            Column("table_key", String(_PATH), primary_key=True),
+            _text("target_schema"),
+            _text("target_table"),
+        )
         self.journal = self._table("ddl_journal", *_journal_columns())
         self.slots = self._table(
             "slots",

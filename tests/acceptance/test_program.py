@@ -198,6 +198,32 @@ def test_exit_code_2_for_wrong_arguments(small: SmallBucket, mariadb: DatabaseSe
     assert mariadb.databases() == ()
 
 
+def test_filter_and_routes(mariadb: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:
+    """Flags and environment decide which tables are taken and where they go; a rule that is wrong ends with 2 and is named."""
+    small.create("d.out", "e.t")
+    for table in ("d.out", "e.t"):
+        small.rows(table, 1, row(table, 5, "2", '"two"'))
+    small.metadata(ts(9))
+    arguments = [*of_small(small, f"mysql://root@127.0.0.1:{mariadb.port}/"), "--filter", "*.*", "--filter", "!d.out"]
+    routed = {
+        "STORAGE_CONSUMER_ROUTE": "{matcher = ['d.*'], target-schema = 'copy', target-table = '{schema}_{table}'}"
+    }
+    with program(arguments, tmp_path / "good", environment=routed) as running:
+        assert running.end() == 0
+        finished = running.wait_for("round_finished")
+    assert finished["rows"] == 2
+    assert "object: data file of a table that the filter leaves out" in running.text()
+    assert mariadb.query("SELECT * FROM copy.d_t") == ((1, "one"),)
+    assert mariadb.query("SELECT * FROM e.t") == ((2, "two"),)
+    assert set(mariadb.databases()) == {"copy", "e", "storage_consumer"}
+    with program([*arguments, "--filter", "[d"], tmp_path / "bad") as running:
+        assert running.end() == 2
+    assert "--filter: the rule '[d' cannot be read" in running.text()
+    with program(arguments, tmp_path / "moved") as running:
+        assert running.end() == 2
+    assert "the rows of d.t are in copy.d_t of the target, by the routes of now they would go to d.t" in running.text()
+
+
 def test_exit_codes_4_and_3(mariadb: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:
     """A round with a halted table ends with 4; one that could not get the lease with 3, in about the lease's time."""
     small.rows("d.t", 2, row("d.t", 6, "2", "broken"), row("d.t", 7, "3", '"three"'))

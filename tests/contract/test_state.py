@@ -10,6 +10,7 @@ import pytest
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost
+from storage_consumer.model import TableName
 from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
@@ -189,10 +190,34 @@ def test_load_gives_back_what_was_saved(rig: Rig) -> None:
         tables={table.table_key: table.checkpoint for table in tables},
         behind=frozenset({tables[1].table_key}),
         dropped=frozenset({tables[2].table_key}),
+        targets={
+            table.table_key: (name := TableName(schema=table.schema, table=table.table), name)
+            for table in tables
+            if table.state != "dropped"
+        },
         done=streams,
         journalled=frozenset({(ODD, LAST, 2), (ODD, LAST, 3)}),
         started=frozenset({(ODD, LAST, 1)}),
     )
+
+
+def test_where_tables_are(rig: Rig) -> None:
+    """Each table that is in the target is given back with its place there, by default its own name; others have none."""
+    state, place = rig.owner(), TableName(schema="copy", table="a_old")
+    tables = [
+        progress("shop/a", 1, target=place),
+        progress("shop/b", 1),
+        progress("shop/c", 1, "dropped", target=place),
+        progress("shop/d", 1, "excluded", target=place),
+    ]
+    state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
+    restart, _ = state.load()
+    own = {table: TableName(schema="shop", table=table) for table in "ab"}
+    assert restart.targets == {"`shop`.`a`": (own["a"], place), "`shop`.`b`": (own["b"], own["b"])}
+    assert restart.excluded == {"`shop`.`d`"}
+    moved = TableName(schema="copy", table="a_new")
+    state.save(tables=[progress("shop/a", 2, target=moved)], streams={}, checkpoint=0, storage_checkpoint=0)
+    assert state.load()[0].targets["`shop`.`a`"] == (own["a"], moved)
 
 
 def test_long_texts_are_cut_not_refused(rig: Rig) -> None:

@@ -243,22 +243,6 @@ def test_settings_that_show_in_the_files_are_taken(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "[[sink.dispatchers]]\nmatcher=['a.*']\ntarget-schema='x'\n[[sink.dispatchers]]\nmatcher=['b.*']",
-            '`target-schema = "x"`',
-        ),
-        ("[[sink.dispatchers]]\nmatcher=['a.*']\ntarget-table='{table}_x'", '`target-table = "{table}_x"`'),
-    ],
-)
-def test_renamed_tables_are_refused(text: str, message: str) -> None:
-    """Routing changes what is in the bucket, in whichever dispatcher it stands."""
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        _load(text, JSON)
-
-
-@pytest.mark.parametrize(
     ("text", "upstream", "message"),
     [
         ("[sink.csv]\ninclude-commit-ts = false", CSV, "`[sink.csv] include-commit-ts = true`"),

@@ -178,7 +178,7 @@ def test_dropped_table(driver: Driver) -> None:
     driver.show(files=[data_file("s/a", 5, 1)])
     wave = driver.wave(40)
     assert [(place(step.table_key), step.dropped) for step in wave.rows] == [("s/a", True)]
-    assert driver.manager.state_of(driver.manager.tables[key("s/a")]) == "dropped"
+    assert driver.manager.tables[key("s/a")].shown_state == "dropped"
 
 
 @pytest.mark.parametrize(("storage", "settled", "runs"), [(19, True, 0), (20, False, 0), (20, True, 1), (21, False, 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.planning.naming import looked_up, table_names, with_real_names
+from storage_consumer.planning.naming import looked_up, table_names, with_homes, with_real_names
 from tests.unit.building import ALTER, CREATE, definition, named
 
 
@@ -70,7 +70,7 @@ def test_databases(query: str, found: str) -> None:
 def real(table_dir: str, query: str, *existing: str, kind: int = ALTER) -> tuple[str, str]:
     """(own name, text) of a statement on a target that has these tables and databases."""
     there = {named(name).folded(): named(name) for name in existing}
-    found = with_real_names(definition(table_dir, 1, query, kind), there, lambda _: None)
+    found = with_real_names(definition(table_dir, 1, query, kind), there)
     return str(found.name), found.query
 
 
@@ -101,4 +101,4 @@ def test_put_into_the_statement() -> None:
     """The database that was found out is written before the name."""
     there = {named("r/a"): named("r/A")}
     made = definition("s/b", 1, "RENAME TABLE `a` TO `s`.`b`", CREATE)
-    assert with_real_names(made, there, lambda _: named("r/a")).query == "RENAME TABLE `r`.`A` TO `s`.`b`"
+    assert with_homes(made, there, lambda _: named("r/a")).query == "RENAME TABLE `r`.`A` TO `s`.`b`"

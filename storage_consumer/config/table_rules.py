@@ -1,0 +1,144 @@
+"""TiCDC's table filter language: rules such as ``shop.*``, ``!shop.items`` and ``/^s/.t?``, over names of one or two parts.
+
+The last rule that fits decides, and a name that none fits is not taken in. Rules that leave out (``!``) therefore follow one that
+takes in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+_TOKEN = re.compile(
+    r"""
+      (?P<escaped> \\ (?P<sign>[^0-9A-Za-z]) )
+    | (?P<many> \* )
+    | (?P<one> \? )
+    | \[ (?P<negated>!?) (?P<class> (?: \\[^0-9A-Za-z] | [^\\\]] )+ ) \]
+    | (?P<plain> [$_0-9A-Za-z\u0080-\U0010ffff] )
+    """,
+    re.VERBOSE,
+)
+_DELIMITED = {'"': re.compile(r'"((?:""|[^"])+)"'), "`": re.compile("`((?:``|[^`])+)`")}
+_EXPRESSION = re.compile(r"/((?:\\.|[^/])+)/")
+_EVERY_NAME = r"\A(?s:.*)\Z"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One rule."""
+
+    taken_in: bool
+    patterns: tuple[re.Pattern[str], ...]
+    """Of each part of a name."""
+
+    def fits(self, name: tuple[str, ...]) -> bool:
+        return all(pattern.search(part) for pattern, part in zip(self.patterns, name, strict=True))
+
+    @property
+    def takes_every_table(self) -> bool:
+        """Whether its last part is ``*``."""
+        return self.patterns[-1].pattern == _EVERY_NAME
+
+
+class TableRules:
+    """A list of rules; the last one that fits a name decides."""
+
+    def __init__(self, rules: tuple[_Rule, ...]) -> None:
+        """Use `table_rules`."""
+        self._rules = rules
+
+    def matches(self, *name: str) -> bool:
+        """Whether a name, given in its parts, is taken in."""
+        return next((rule.taken_in for rule in reversed(self._rules) if rule.fits(name)), False)
+
+    def matches_schema(self, schema: str) -> bool:
+        """Whether some table of this schema may be taken in."""
+        for rule in reversed(self._rules):
+            if rule.patterns[0].search(schema) and (rule.taken_in or rule.takes_every_table):
+                return rule.taken_in
+        return False
+
+    def covers_schema(self, schema: str) -> bool:
+        """Whether every table of this schema is taken in, whatever its name."""
+        for rule in reversed(self._rules):
+            if rule.patterns[0].search(schema) and (rule.takes_every_table or not rule.taken_in):
+                return rule.taken_in
+        return False
+
+
+@lru_cache(maxsize=256)
+def table_rules(texts: tuple[str, ...], *, parts: int = 2, case: bool = False) -> TableRules:
+    """The rules of these texts, for names of so many `parts`; `case`: names are told apart by case.
+
+    Raises ValueError, which names the rule, for one that cannot be read.
+    """
+    return TableRules(tuple(rule for text in texts for rule in _rule(text.strip(" \t"), parts, case=case)))
+
+
+def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
+    """One rule, or none for a comment."""
+    if not text or text.startswith("#"):
+        return
+    if text.startswith("@"):
+        raise _error(text, "rules in a file of TiCDC's host cannot be read here; write them out")
+    taken_in = not text.startswith("!")
+    place, patterns = 0 if taken_in else 1, []
+    for part in range(parts):
+        if part:
+            if text[place : place + 1] != ".":
+                raise _error(text, "a dot is missing between schema and table")
+            place += 1
+        pattern, place = _pattern(text, place)
+        patterns.append(_compiled(text, pattern, case=case))
+    if place != len(text):
+        raise _error(text, f"{text[place:]!r} is too much")
+    yield _Rule(taken_in, tuple(patterns))
+
+
+def _pattern(text: str, place: int) -> tuple[str, int]:
+    """The regular expression of the name pattern at `place`, and where it ends."""
+    sign = text[place : place + 1]
+    if sign == "/":
+        if (found := _EXPRESSION.match(text, place)) is None:
+            raise _error(text, "the regular expression has no end")
+        return found[1], found.end()
+    if sign in _DELIMITED:
+        if (found := _DELIMITED[sign].match(text, place)) is None:
+            raise _error(text, "the quoted name has no end")
+        return rf"\A{re.escape(found[1].replace(sign * 2, sign))}\Z", found.end()
+    pattern = []
+    while found := _TOKEN.match(text, place):
+        pattern.append(_piece(found))
+        place = found.end()
+    if not pattern:
+        raise _error(text, "a name or pattern is missing")
+    return rf"\A(?s:{''.join(pattern)})\Z", place
+
+
+def _piece(token: re.Match[str]) -> str:
+    if token["many"]:
+        return ".*"
+    if token["one"]:
+        return "."
+    if token["class"]:
+        inside = token["class"].replace("[", r"\[")
+        return f"[^{inside}]" if token["negated"] else f"[{_literal_caret(inside)}]"
+    return re.escape(token["sign"] or token["plain"])
+
+
+def _literal_caret(inside: str) -> str:
+    return f"\\{inside}" if inside.startswith("^") else inside
+
+
+def _compiled(text: str, pattern: str, *, case: bool) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, 0 if case else re.IGNORECASE)
+    except re.error as error:
+        raise _error(text, f"the regular expression cannot be read: {error}") from error
+
+
+def _error(rule: str, why: str) -> ValueError:
+    return ValueError(f"the rule {rule!r} cannot be read: {why}")

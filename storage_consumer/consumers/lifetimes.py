@@ -1,0 +1,42 @@
+"""When tables and databases begin and end, by the statements that were seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from storage_consumer.consumers.table import TableConsumer
+from storage_consumer.model import TableDefinition, folded_name
+from storage_consumer.planning.renames import renamed
+from storage_consumer.planning.steps import key_of
+from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE
+
+
+class Lifetimes:
+    """What the statements of a bucket say of beginnings and ends."""
+
+    def __init__(self) -> None:
+        """Nothing was seen."""
+        self._ends = defaultdict[str, set[int]](set)
+        self._created: dict[str, int] = {}
+
+    def ends(self, key: str, definition: TableDefinition) -> None:
+        """Remember which table or database a statement takes away; `key` of the one that it leads to."""
+        if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
+            self._ends[key].add(definition.version)
+        pair = renamed(definition)
+        if pair is not None and pair[0] != pair[1]:
+            self._ends[key_of(pair[0])].add(definition.version)
+
+    def creates(self, schema: str, version: int) -> None:
+        """Remember that a statement makes a database."""
+        name = folded_name(schema)
+        self._created[name] = min(version, self._created.get(name, version))
+
+    def ends_of(self, table: TableConsumer) -> set[int]:
+        """Versions of the statements that took the table away, its database's among them."""
+        return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
+
+    def is_created(self, schema: str, version: int) -> bool:
+        """Whether a statement up to this version makes the database."""
+        return self._created.get(folded_name(schema), version + 1) <= version

@@ -1,0 +1,86 @@
+"""What filter and routes mean for tables that are known: statements that were not run, names in the target that are shared. No I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from storage_consumer.consumers.catalog import Restart
+from storage_consumer.consumers.lifetimes import Lifetimes
+from storage_consumer.consumers.table import HALTED, TableConsumer
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.planning.routes import Routes
+from storage_consumer.planning.selection import Selection
+
+NOWHERE = TableName(schema="", table="")
+"""The place of a table of which nothing could be put into the target."""
+_SHOWN = 200
+
+
+def note_ignored(table: TableConsumer, definition: TableDefinition, selection: Selection) -> None:
+    """Remember a statement that an event filter keeps from being run: the target's structure may no longer fit the rows."""
+    if not table.left_out and selection.filter.ignores(definition):
+        table.ignored[definition.version] = f"{definition.query[:_SHOWN]} ({definition.path})"
+
+
+def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
+    """Where a table's rows are in the target, for the state to remember; None without routes."""
+    if not routes:
+        return None
+    return NOWHERE if table.misplaced and table.checkpoint < table.first else routes.target(table.name)
+
+
+def sharing_a_name(tables: Iterable[TableConsumer], routes: Routes) -> Mapping[str, frozenset[str]]:
+    """Key of a table → keys of all tables that have the same name in the target, one after another, where there are several."""
+    return {key: keys for keys in _alike((t for t in tables if not t.misplaced), routes) for key in keys}
+
+
+def _alike(tables: Iterable[TableConsumer], routes: Routes) -> list[frozenset[str]]:
+    """The keys of tables with one name in the target, where there are several."""
+    if not routes:
+        return []
+    keys: dict[TableName, set[str]] = defaultdict(set)
+    for table in tables:
+        if table.name.table and not table.left_out:
+            keys[routes.target(table.name).folded()].add(table.key)
+    return [frozenset(found) for found in keys.values() if len(found) > 1]
+
+
+def collisions(tables: Mapping[str, TableConsumer], routes: Routes, lifetimes: Lifetimes) -> dict[str, str]:
+    """Tables that would be written to a name in the target where another table is at the same time; key → error.
+
+    Two tables of one name do not meet where all that is known of the one ends, by a DROP or another name, before the other
+    begins. Of two that do meet the one that began later is named, unless it is halted already.
+    """
+    found: dict[str, str] = {}
+    for keys in _alike(tables.values(), routes):
+        ordered = sorted((tables[key] for key in keys if tables[key].versions), key=lambda t: (t.first, t.key))
+        for place, table in enumerate(ordered):
+            before = [other for other in ordered[:place] if other.key not in found]
+            if other := next((o for o in before if not _is_over(o, table.first, lifetimes.ends_of(o))), None):
+                table.misplaced = True
+                found[table.key] = (
+                    f"by the routes {table.name} and {other.name} both go to {routes.target(table.name)}, and are there at the same "
+                    "time: rows of one would overwrite those of the other. Give one of them a route of its own, or leave it out by --filter"
+                )
+    return {key: error for key, error in found.items() if tables[key].state != HALTED}
+
+
+def _is_over(table: TableConsumer, version: int, ends: AbstractSet[int]) -> bool:
+    """Whether nothing is known of a table after the last statement that took it away, which came before `version`."""
+    last = max(ends, default=-1)
+    return last < version and all(number <= last for number, _ in table.versions)
+
+
+def refuse_other_places(restart: Restart, routes: Routes) -> None:
+    """Raise `ConfigError` where the routes of now lead a table elsewhere than its rows of earlier runs are."""
+    for key, (name, place) in sorted(restart.targets.items()):
+        now = routes.target(name)
+        if place != NOWHERE and now.folded() != place.folded():
+            raise ConfigError(
+                f"the rows of {name} are in {place} of the target, by the routes of now they would go to {now}: give the routes as "
+                f"before, or rename the table in the target and set its row in the state schema's table_targets to table_key "
+                f"{key!r}, target_schema {now.schema!r}, target_table {now.table!r}"
+            )

@@ -1,0 +1,148 @@
+"""The program's own filter and routes, as flags, environment and TOML give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.load import load
+from storage_consumer.config.settings import EventFilter, Route, Selecting
+from storage_consumer.errors import ConfigError
+
+URIS = {"upstream_uri": "file:///b?protocol=canal-json&enable-tidb-extension=true", "downstream_uri": "mysql://h:1/"}
+
+
+def selecting(options: dict[str, Any], environ: dict[str, str] | None = None) -> Selecting:
+    """What these options and this environment give."""
+    return load({**URIS, **options}, environ or {}).config.selecting
+
+
+def test_everything_without_a_word() -> None:
+    """Without a filter every table is taken, under its own name."""
+    assert selecting({}) == Selecting()
+
+
+def test_toml_file(tmp_path: Path) -> None:
+    """The tables of the TOML file have the keys of TiCDC's own."""
+    file = tmp_path / "consumer.toml"
+    file.write_text(
+        """
+        [consumer.filter]
+        rules = ['shop.*', '!shop.items']
+        [[consumer.filter.event-filters]]
+        matcher = ['shop.orders']
+        ignore-event = ['Drop Table', 'create schema']
+        ignore-sql = ['^ALTER.*COMMENT']
+        [[consumer.routes]]
+        matcher = ['shop.*']
+        target-schema = 'copy'
+        target-table = '{table}_old'
+        """,
+        encoding="utf-8",
+    )
+    assert selecting({"config": str(file)}) == Selecting(
+        rules=("shop.*", "!shop.items"),
+        event_filters=(
+            EventFilter(
+                matcher=("shop.orders",),
+                ignore_event=("drop table", "create database"),
+                ignore_sql=("^ALTER.*COMMENT",),
+            ),
+        ),
+        routes=(Route(matcher=("shop.*",), target_schema="copy", target_table="{table}_old"),),
+    )
+
+
+def test_flags() -> None:
+    """Repeated flags add up; tables are inline tables of TOML."""
+    found = selecting(
+        {
+            "filter": ["a.*", "!a.b"],
+            "event_filter": ['{matcher=["a.*"], ignore-event=["truncate table"]}'],
+            "route": ['{matcher=["a.c"], target-table="d"}', '{matcher=["a.*"], target-schema="x"}'],
+        }
+    )
+    assert found.rules == ("a.*", "!a.b")
+    assert [each.ignore_event for each in found.event_filters] == [("truncate table",)]
+    assert [(each.target_schema, each.target_table) for each in found.routes] == [("", "d"), ("x", "")]
+
+
+@pytest.mark.parametrize("text", ["a.*\n!a.b", "['a.*', '!a.b']"])
+def test_environment(text: str) -> None:
+    """The environment variable of rules takes one a line, or a TOML array; that of routes an array of inline tables."""
+    environ = {
+        "STORAGE_CONSUMER_FILTER": text,
+        "STORAGE_CONSUMER_ROUTE": "[{matcher=['a.*'], target-schema='x'}, {matcher=['b.*'], target-schema='y'}]",
+    }
+    found = selecting({}, environ)
+    assert found.rules == ("a.*", "!a.b")
+    assert [each.target_schema for each in found.routes] == ["x", "y"]
+
+
+def test_a_rule_may_begin_with_a_bracket() -> None:
+    """A character class is no TOML array."""
+    assert selecting({"filter": "[a-c]*.[xy]"}).rules == ("[a-c]*.[xy]",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"filter": ["shop"]}, "--filter: the rule 'shop' cannot be read: a dot is missing"),
+        ({"filter": [7]}, "--filter: a rule like"),
+        ({"route": ["{matcher=['a']}"]}, "--route: the rule 'a' cannot be read"),
+        ({"route": ["{matcher=['a.*']}"]}, "--route: the route of a.* says neither `target-schema` nor `target-table`"),
+        ({"route": ["{target-schema='x'}"]}, "--route: `matcher` is missing"),
+        (
+            {"route": ["{matcher=['a.*'], target-shema='x'}"]},
+            "there is no key `target-shema`; did you mean `target-schema`",
+        ),
+        ({"route": ["{matcher=['a.*'], target-schema='{database}'}"]}, "{database} stands for nothing"),
+        ({"route": ["a.* -> b"]}, "is no inline table of TOML"),
+        (
+            {"route": ["{matcher=['a.*'], target-schema='storage_consumer'}"]},
+            "leads into storage_consumer, the program's own",
+        ),
+        ({"route": ["{matcher=['a.*'], target-schema='MySQL'}"]}, "leads into MySQL, the server's own"),
+        ({"event_filter": ["{matcher=['a.*'], ignore-event=['drop tabel']}"]}, "did you mean `drop table`"),
+        ({"event_filter": ["{matcher=['a.*'], ignore-event=['all dml']}"]}, "belongs into the changefeed's"),
+        ({"event_filter": ["{matcher=['a.*'], ignore-sql=['(']}"]}, "the regular expression '(' cannot be read"),
+        ({"event_filter": [{"matcher": 1}]}, "`matcher` takes texts"),
+        ({"event_filter": ["7"]}, "an inline table like"),
+    ],
+)
+def test_what_is_wrong_is_named(options: dict[str, Any], message: str) -> None:
+    """A rule, event or key that is wrong is named, with the nearest known one."""
+    with pytest.raises(ConfigError) as caught:
+        selecting(options)
+    assert message in str(caught.value)
+
+
+def test_unknown_key_of_the_file() -> None:
+    """What only TiCDC can leave out belongs into its own table."""
+    config = {"consumer": {"filter": {"event-filters": [{"matcher": ["a.*"], "ignore-insert-value-expr": "id > 1"}]}}}
+    with pytest.raises(ConfigError, match=r"\[consumer.filter.event-filters\] has no key `ignore-insert-value-expr`"):
+        selecting({"config": config})
+
+
+def test_ticdcs_own_filter_is_not_ours() -> None:
+    """What a changefeed's file says of filter and routing was done when TiCDC wrote: it is told so, and nothing more."""
+    config = {
+        "filter": {"rules": ["shop.*"], "event-filters": [{"matcher": ["shop.a"], "ignore-event": ["drop table"]}]},
+        "sink": {"dispatchers": [{"matcher": ["shop.*"], "target-schema": "copy"}]},
+    }
+    loaded = load({**URIS, "config": config}, {})
+    assert loaded.config.selecting == Selecting()
+    assert any("TiCDC applied them when it wrote" in notice for notice in loaded.notices)
+    assert any("the bucket has the new names" in notice for notice in loaded.notices)
+
+
+def test_selectors_beside_ticdcs_routing() -> None:
+    """The matchers of column selectors mean names that a routed bucket does not have."""
+    sink = {
+        "dispatchers": [{"matcher": ["shop.*"], "target-table": "x"}],
+        "column-selectors": [{"matcher": ["shop.*"], "columns": ["*"]}],
+    }
+    with pytest.raises(ConfigError, match="the bucket has the new names only"):
+        selecting({"config": {"sink": sink}})
