@@ -168,7 +168,12 @@ class Consumer:
             self._pipeline = SparkPipeline.open(config.tuning)
         if self._lanes is None:
             self._lanes = Lanes(
-                lambda lane: DdlRunner(TargetDatabase(config.downstream, secrets.password, lane), state, facts.flavor),
+                lambda lane: DdlRunner(
+                    TargetDatabase(config.downstream, secrets.password, lane),
+                    state,
+                    facts.flavor,
+                    zone=config.downstream.time_zone,
+                ),
                 self._clock,
             )
         storage = open_storage(config.upstream, secrets)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""(?P<space>\s+)
       | (?P<comment>/\*.*?\*/|--[ \t][^\n]*|\#[^\n]*)
       | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
@@ -51,7 +51,7 @@ def tokens(sql: str) -> list[Token]:
     """The tokens of `sql`; comments (``/*T! ... */`` included) are left out."""
     found: list[Token] = []
     depth = 0
-    for match in _TOKEN.finditer(sql):
+    for match in TOKEN.finditer(sql):
         kind = match.lastgroup or "symbol"
         if kind in ("space", "comment"):
             continue

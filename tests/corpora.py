@@ -35,6 +35,18 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenColumn:
+    """A column as SHOW COLUMNS told it at the source."""
+
+    name: str
+    type: str
+    nullable: bool
+    key: str
+    """``PRI``, ``UNI``, ``MUL`` or empty."""
+    extra: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenTable:
     """What the source held in one table."""
 
@@ -45,6 +57,8 @@ class GoldenTable:
     primary_key: tuple[str, ...]
     generated: frozenset[str]
     """Generated columns."""
+    columns: tuple[GoldenColumn, ...] = ()
+    """In table order."""
     path: Path
     """One JSON array a line and row: null, text, or ``{"b64": …}`` for bytes."""
 
@@ -96,6 +110,11 @@ class Corpus:
     def changefeed_toml(self) -> str:
         """The changefeed's configuration."""
         return str(self._facts["changefeed_toml"])
+
+    @cached_property
+    def workload_sql(self) -> str:
+        """The statements that the source executed, with ``-- cut`` where there is one."""
+        return (self.folder / "workload.sql").read_text(encoding="utf-8")
 
     @property
     def expected_loss(self) -> bool:
@@ -152,7 +171,10 @@ class Corpus:
                 table=table["table"],
                 types={column["name"]: column["type"] for column in table["columns"]},
                 primary_key=tuple(table["primary_key"] or ()),
-                generated=frozenset(c["name"] for c in table["columns"] if "GENERATED" in c.get("extra", "")),
+                generated=frozenset(c["name"] for c in table["columns"] if c.get("extra", "").endswith(" GENERATED")),
+                columns=tuple(
+                    GoldenColumn(**{"key": "", "extra": "", "nullable": True} | column) for column in table["columns"]
+                ),
                 path=folder / table["file"],
             )
             for table in json.loads((folder / "tables.json").read_text(encoding="utf-8"))

@@ -20,6 +20,7 @@ from tests.expectations import can_be_equal, null_like, overwritten
 from tests.local_spark import local_spark
 from tests.replay import MODES, replayed
 from tests.servers import SERVERS, DatabaseServer
+from tests.structure_check import StructureCheck
 
 WORKLOADS = "shop,types,text_traps,keys,keyless,hot,wide,databases,generated,gap"
 FEWER_MODES = ("whole", "early")
@@ -56,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kinds = asked.servers or (tuple(SERVERS) if asked.all else ("mariadb",))
         started = [stack.enter_context(SERVERS[kind]()) for kind in kinds]
         stack.enter_context(local_spark())
-        return _table(corpora, _columns(started, asked), Path(name))
+        structures = StructureCheck() if asked.structure else None
+        return _table(corpora, _columns(started, asked), Path(name), structures)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,6 +70,11 @@ def _parser() -> argparse.ArgumentParser:
         "--modes", type=_modes, default=(), help=f"comma-separated, of: {','.join(MODES)}; default: all"
     )
     parser.add_argument("--servers", type=_servers, default=(), help=f"of: {','.join(SERVERS)}; default: mariadb")
+    parser.add_argument(
+        "--structure",
+        action="store_true",
+        help="compare the structure as well: with what the source showed, and with the workload executed on the same server",
+    )
     parser.add_argument(
         "--all",
         action="store_true",
@@ -106,7 +113,9 @@ def _columns(started: Sequence[DatabaseServer], asked: argparse.Namespace) -> li
     return columns
 
 
-def _table(corpora: Sequence[CorpusSource], columns: Sequence[Column], scratch: Path) -> int:
+def _table(
+    corpora: Sequence[CorpusSource], columns: Sequence[Column], scratch: Path, structures: StructureCheck | None
+) -> int:
     """Print one line for each corpus as it is done, and what differed at the end."""
     started = time.monotonic()
     print(f"| corpus | {' | '.join(map(str, columns))} |\n|---|{'---|' * len(columns)}", flush=True)
@@ -115,7 +124,7 @@ def _table(corpora: Sequence[CorpusSource], columns: Sequence[Column], scratch: 
         corpus = source.open(scratch)
         cells: dict[Column, tuple[str, str]] = {}
         for column in sorted(columns, key=lambda column: column.mode not in SHOWN_BY):
-            cells[column] = _shown(cells, column) or _cell(corpus, column, scratch / "replay")
+            cells[column] = _shown(cells, column) or _cell(corpus, column, scratch / "replay", structures)
         print(f"| {corpus} | {' | '.join(cells[column][0] for column in columns)} |", flush=True)
         problems += [f"{corpus} {column}: {cells[column][1]}" for column in columns if cells[column][1]]
     count = len(corpora) * len(columns)
@@ -134,14 +143,15 @@ def _shown(cells: Mapping[Column, tuple[str, str]], column: Column) -> tuple[str
     return None
 
 
-def _cell(corpus: Corpus, column: Column, folder: Path) -> tuple[str, str]:
+def _cell(corpus: Corpus, column: Column, folder: Path, structures: StructureCheck | None) -> tuple[str, str]:
     """What the table shows, and the problem in full if there is one."""
     started = time.monotonic()
     try:
-        summary = replayed(corpus, column.mode, column.server, folder)
+        summary = replayed(corpus, column.mode, column.server, folder, structures)
     except Exception as error:  # noqa: BLE001 - one corpus that fails must not hide the others
         return "DIFFERS", f"{type(error).__name__}: {error}"
-    return f"equal{_but(corpus, column.mode, summary)} ({time.monotonic() - started:.1f} s)", ""
+    structure = str(structures.total) if structures else ""
+    return f"equal{_but(corpus, column.mode, summary)}{structure} ({time.monotonic() - started:.1f} s)", ""
 
 
 def _but(corpus: Corpus, mode: str, summary: RoundSummary) -> str:

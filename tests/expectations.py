@@ -106,6 +106,13 @@ def overwritten_files(corpus: Corpus) -> tuple[str, ...]:
     return tuple(sorted(p for p, seen in sizes.items() if len(seen) > 1 and not p.endswith((".index", METADATA))))
 
 
+def replicated(corpus: Corpus) -> frozenset[str]:
+    """Folded ``schema.table`` of everything that a schema file speaks of; ``schema.`` of the databases."""
+    schemas = tuple(_schemas(corpus))
+    tables = {f"{schema['Schema']}.{schema['Table']}".casefold() for schema in schemas}
+    return frozenset(tables | {f"{schema['Schema']}.".casefold() for schema in schemas})
+
+
 def _schemas(corpus: Corpus) -> Iterator[Mapping[str, Any]]:
     """The content of every schema file."""
     for path in corpus.cuts[-1].files:

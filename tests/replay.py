@@ -26,6 +26,7 @@ from tests.expectations import (
     stays_though_dropped,
 )
 from tests.servers import DatabaseServer, learn_zone
+from tests.structure_check import StructureCheck
 
 
 class NotEqual(AssertionError):
@@ -40,6 +41,8 @@ class Replay:
     server: DatabaseServer
     folder: Path
     """Scratch."""
+    structures: StructureCheck | None = None
+    """Told to look at the structure as well."""
 
     @property
     def bucket(self) -> Path:
@@ -85,6 +88,9 @@ class Replay:
         found = [one for one in found if one.what != NOT_AT_SOURCE or not stays_though_dropped(self.corpus, one.table)]
         lines = [f"halted: {_said(table)}" for table in unstated]
         lines += [str(one) for one in found if one.table not in left_out]
+        if self.structures:
+            halted = frozenset(table.table for table in summary.halted)
+            lines += self.structures(self.corpus, self.server, cut, halted)
         if lines:
             raise NotEqual(f"{self.corpus} at cut {cut.number} ({cut.checkpoint_ts})\n" + "\n".join(lines))
 
@@ -146,12 +152,16 @@ def again(replay: Replay) -> RoundSummary:
 MODES: Mapping[str, Callable[[Replay], RoundSummary]] = {"steps": steps, "whole": whole, "early": early, "again": again}
 
 
-def replayed(corpus: Corpus, mode: str, server: DatabaseServer, folder: Path) -> RoundSummary:
+def replayed(
+    corpus: Corpus, mode: str, server: DatabaseServer, folder: Path, structures: StructureCheck | None = None
+) -> RoundSummary:
     """Empty the server, replay `corpus` in one mode, and remove its bucket; raises `NotEqual` where it differs."""
+    if structures:
+        structures.learn(corpus, server)
     server.drop_all()
     learn_zone(server, "+00:00" if corpus.timezone == "UTC" else corpus.timezone)
     folder.mkdir(parents=True)
     try:
-        return MODES[mode](Replay(corpus=corpus, server=server, folder=folder))
+        return MODES[mode](Replay(corpus=corpus, server=server, folder=folder, structures=structures))
     finally:
         shutil.rmtree(folder)

@@ -65,6 +65,18 @@ def utc_of(zone: str, text: str) -> str:
     return _utc_second(zone, found[1]) + (found[2] or "")
 
 
+def from_utc(zone: str, text: str) -> str:
+    """The same moment as wall-clock time of `zone`; a zero date stays as it is. Raises `ValueError` for text that is none."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a date and time")
+    if found[1] == _ZERO:
+        return text
+    moment = dt.datetime.fromisoformat(found[1]).replace(tzinfo=dt.UTC)
+    info = dt.UTC if zone.upper() in _UTC_NAMES else _info(zone)
+    return moment.astimezone(info).replace(tzinfo=None).isoformat(" ") + (found[2] or "")
+
+
 def to_utc(zone: str) -> partial[str]:
     """`utc_of` for one zone."""
     return partial(utc_of, zone)

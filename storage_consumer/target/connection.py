@@ -168,6 +168,8 @@ def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -
     """Everything that the meaning of our statements depends on."""
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = %s", (DDL_MODE if ddl else ROW_MODE,))
+        if ddl:  # strings in views and generated columns compare as they do at the source
+            cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
         cursor.execute("SET SESSION foreign_key_checks = 0")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         cursor.execute("SET SESSION time_zone = %s", (session_zone(downstream.time_zone),))

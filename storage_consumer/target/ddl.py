@@ -6,12 +6,13 @@ The original text runs whenever it can. What is put in or taken out, and why, is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.sql_text import Token, find_words, quote, replace_spans, tokens
 from storage_consumer.target.differences import all_edits
+from storage_consumer.target.literals import escaped
 from storage_consumer.target.parts import statement_of
 from storage_consumer.target.spelling import is_far
 
@@ -29,20 +30,28 @@ class DdlAction:
 
 
 def action_for(
-    definition: TableDefinition, flavor: str, collation: str | None, indexes: frozenset[str] | None = None
+    definition: TableDefinition,
+    flavor: str,
+    collation: str | None,
+    indexes: frozenset[str] | None = None,
+    *,
+    zone: str = "UTC",
 ) -> DdlAction:
     """What to do for a statement on a server of this flavor (``mariadb``, ``mysql``, ``tidb``).
 
     `collation`: the default collation of the statement's database on the target, None if it is not known or not there.
-    `indexes`: folded names of the indexes that its table has on the target, None if they were not asked for. Raises
-    `NotReplicable` for what such a server can't hold.
+    `indexes`: folded names of the indexes that its table has on the target, None if they were not asked for. `zone`: time zone
+    of the session that will run it. Raises `NotReplicable` for what such a server can't hold.
     """
-    query = definition.query.strip().rstrip(";").strip()
+    stored = definition.query.strip().rstrip(";").strip()
+    query = escaped(stored)
     found = tokens(query)
     if _is_bare(found):
         return DdlAction(statement="", schema="", notes=("an ALTER TABLE without any action",))
     refuse_what_only_tidb_holds(definition, flavor)
-    edits, notes = all_edits(statement_of(found, collation, indexes), flavor)
+    statement = replace(statement_of(found, collation, indexes), columns=definition.columns, zone=zone)
+    edits, notes = all_edits(statement, flavor)
+    notes += ["backslash"] if query != stored else []
     schema = definition.name.schema if definition.name.table else ""
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
 

@@ -85,11 +85,12 @@ class Journal(Protocol):
 class DdlRunner:
     """Runs statements on the target with a journal around each."""
 
-    def __init__(self, database: Structure, state: Journal, flavor: str) -> None:
-        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``."""
+    def __init__(self, database: Structure, state: Journal, flavor: str, *, zone: str = "UTC") -> None:
+        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run."""
         self._database = database
         self._state = state
         self._flavor = flavor
+        self._zone = zone
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Run `step`, or find out that it took effect; `moved` is stored in the transaction that says so.
@@ -132,7 +133,7 @@ class DdlRunner:
             )
         if not step.ensure:
             indexes = self._database.index_names(name) if names_index(tokens(step.definition.query)) else None
-            return action_for(step.definition, self._flavor, collation, indexes)
+            return action_for(step.definition, self._flavor, collation, indexes, zone=self._zone)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage_consumer.target import clauses
+from storage_consumer.target import clauses, literals
 from storage_consumer.target.parts import Edit, Statement, parts_left_out, spans
 
 DIFFERENCES = {
+    "backslash": "TiCDC leaves backslashes bare in comments of tables, partitions, indexes and in members of ENUM, SET; escaped.",
+    "timestamp default": "The text has a TIMESTAMP default in the zone of the source's session; it is written in that of ours.",
+    "string collation": "_UTF8MB4'x' means utf8mb4_bin at the source, the target's default here; the session's is the source's.",
     "database defaults": "CREATE DATABASE that names no charset or collation means utf8mb4_bin at the source; written in.",
     "table defaults": "CREATE TABLE in a database with other defaults: the source's charset and collation are written in.",
     "charset without collation": "CHARACTER SET x alone means the source's default collation of x, not the target's; written in.",
@@ -29,12 +32,13 @@ DIFFERENCES = {
     "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own without padding stand in.",
     "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT).",
 }
-"""Name → what is done and why. All but the sequences' are for MySQL and MariaDB, or MariaDB alone where the text says so."""
+"""Name → what is done and why. Backslashes, timestamps and sequences are for all targets, the rest for MySQL and MariaDB, or MariaDB alone where it says so."""
 
 Rule = Callable[[Statement], list[Edit]]
 
-_EVERYWHERE: dict[str, Rule] = {"sequence default": clauses.sequences}
+_EVERYWHERE: dict[str, Rule] = {"timestamp default": literals.timestamps, "sequence default": clauses.sequences}
 _OUTSIDE_TIDB: dict[str, Rule] = {
+    "string collation": literals.introducers,
     "database defaults": clauses.database_defaults,
     "table defaults": clauses.table_defaults,
     "charset without collation": clauses.charsets,

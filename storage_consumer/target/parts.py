@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from storage_consumer.model import TableColumn
 from storage_consumer.sql_text import Token, closing, elements, find_words, has_words
 
 _SEARCH = ("FULLTEXT", "VECTOR", "HYBRID", "COLUMNAR")
@@ -28,6 +29,10 @@ class Statement:
     """Indexes of the parentheses around the columns of a CREATE TABLE, (-1, -1) for any other statement."""
     parts: tuple[tuple[int, int], ...]
     """Ranges [first, last): the definitions in a CREATE TABLE, the actions of an ALTER TABLE, else the whole statement."""
+    columns: tuple[TableColumn, ...] = ()
+    """What the schema file tells of the table after the statement."""
+    zone: str = "UTC"
+    """Time zone of the session in which it will run."""
 
 
 def statement_of(found: Sequence[Token], collation: str | None, indexes: frozenset[str] | None) -> Statement:
