@@ -173,6 +173,8 @@ class Consumer:
                     state,
                     facts.flavor,
                     zone=config.downstream.time_zone,
+                    clock=self._clock,
+                    patience=config.tuning.ddl_patience,
                 ),
                 self._clock,
             )

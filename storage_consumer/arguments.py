@@ -18,7 +18,8 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
 PROGRAM = "storage-consumer"
-VERBS = ("run", "inspect")
+VERBS = ("run", "inspect", "ddl", "history")
+DDL_VERBS = ("list", "done", "skip", "replace")
 
 _DESCRIPTION = """\
 Reads the change files that TiCDC's storage sink writes (CSV or canal-json, on a file system or S3) and keeps a
@@ -68,6 +69,41 @@ where a setting comes from, first wins:
   In the TOML file, all keys of TiCDC are taken as they are; our own stand in a table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
+_DDL = f"""\
+Shows the statements that stand between tables and their next rows (planned, started or failed) with their errors, and takes what you
+decide about one of them. It writes one row into the state schema, which the consumer obeys: a running one at its next round,
+so that the table goes on without a restart, another one when it starts. Asked again, it changes nothing.
+
+  list     what waits (also without a verb)
+  done     it took effect by hand: note it as done, run nothing
+  skip     do not run it, go on
+  replace  run the text of --sql in its place; what TiCDC wrote stays recorded
+
+examples:
+    {PROGRAM} ddl --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} ddl skip --table shop.orders --version 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} ddl replace --table shop.orders --version 470607624365932544 --sql 'ALTER TABLE orders ADD COLUMN note TEXT' \\
+        --downstream-uri mysql://root@127.0.0.1:3306/
+
+exit codes:
+  0  shown, or decided (now or before)
+  1  the target did not answer
+  2  no such statement, or it is settled (the message lists what waits); or the arguments are wrong"""
+
+_HISTORY = f"""\
+Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and what the
+journal says of it. Without --table: one line per table. It needs no bucket and only reads.
+
+examples:
+    {PROGRAM} history --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} history --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} history --table shop.orders --at 470607624365932544 --json --downstream-uri mysql://root@127.0.0.1:3306/
+
+exit codes:
+  0  shown
+  1  the target did not answer
+  2  no such table (the message names the nearest), or the arguments are wrong"""
+
 INSPECT_GROUPS: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
@@ -105,7 +141,7 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     parsed, rest = _parser().parse_known_args(words)
     for word in rest:
         name = word.partition("=")[0]
-        flags = [flag for option in OPTIONS for flag in _flags(option)]
+        flags = [*(flag for option in OPTIONS for flag in _flags(option)), *_OWN.get(words[0], ())]
         what = "flag" if word.startswith("-") else "argument"
         raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {words[0]} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
@@ -127,7 +163,7 @@ def _normalised(argv: Sequence[str]) -> list[str]:
     words: list[str] = []
     for word in argv:
         long = f"-{word}" if _GO_FLAG.fullmatch(word) and word != "-h" else word
-        if words and words[-1] in takes_value and re.match(r"-\d", word):
+        if words and (words[-1] == "--sql" or (words[-1] in takes_value and re.match(r"-\d", word))):
             words[-1] = f"{words[-1]}={word}"
         else:
             words.append(long)
@@ -166,7 +202,61 @@ def _parser() -> argparse.ArgumentParser:
             elif option.group == name:
                 group.description = f"{option.environment}: {option.help}"
     _add_inspect(verbs)
+    _add_ddl(verbs)
+    _add_history(verbs)
     return parser
+
+
+_TABLE = "The table, as database.table, or a database alone."
+_JSON = "One JSON document instead of text."
+_OWN = {
+    "ddl": {
+        "--table": ("S.T", _TABLE),
+        "--version": ("TSO", "The statement's version, as messages and the list show it."),
+        "--checksum": ("N", "Tells statements of one table and version apart, as the list shows it."),
+        "--sql": ("TEXT", "What `replace` runs; names without a database are of the table's own."),
+    },
+    "history": {
+        "--table": ("S.T", _TABLE),
+        "--at": ("TSO", "The whole structure that is in force at this version or commit ts, instead of all versions."),
+    },
+}
+
+
+def _add_ddl(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    ddl = verbs.add_parser(
+        "ddl",
+        help="list the statements that stopped a table, and decide about one: done, skip or replace",
+        description=_DDL,
+        formatter_class=_Help,
+        usage=f"{PROGRAM} ddl [list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option ...]",
+        allow_abbrev=False,
+    )
+    ddl.add_argument("action", nargs="?", choices=DDL_VERBS, default="list", help="What to do; list if left out.")
+    _add_own(ddl, "ddl")
+
+
+def _add_history(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    history = verbs.add_parser(
+        "history",
+        help="show the versions of a table: when, which statement, what changed, and how it went",
+        description=_HISTORY,
+        formatter_class=_Help,
+        usage=f"{PROGRAM} history [--table S.T] --downstream-uri URI [option ...]",
+        allow_abbrev=False,
+    )
+    _add_own(history, "history")
+
+
+def _add_own(parser: _Parser, verb: str) -> None:
+    """The flags of a command that works on the state alone: its own, and those that lead to the target."""
+    for flag, (metavar, text) in _OWN[verb].items():
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument("--json", action="store_const", const="true", help=_JSON)
+    for option in OPTIONS:
+        reaches = option.group == "the target" and option.name != "local-infile"
+        if option.flag and (reaches or option.name in ("downstream-uri", "config")):
+            _add(parser, option)
 
 
 def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
@@ -187,7 +277,7 @@ def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
                 _add(group, option)
 
 
-def _add(group: argparse._ArgumentGroup, option: Option) -> None:
+def _add(group: argparse._ActionsContainer, option: Option) -> None:
     flags, text = _flags(option), help_text(option).replace("%", "%%")
     if option.repeatable:
         group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, action="append")

@@ -69,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb, options = arguments.parse(given)
         if verb == "inspect":
             return _inspect(options)
+        if verb in ("ddl", "history"):
+            return _ask(verb, options)
         options = with_files_read(options, os.environ)
         loaded = load(options, os.environ)
         for secret in loaded.hidden:
@@ -109,6 +111,22 @@ def _inspect(options: Mapping[str, object]) -> int:
         return ExitCode.FAILED
     sys.stdout.write(text)
     return ExitCode.DONE if fine else ExitCode.MISCONFIGURED
+
+
+def _ask(verb: str, options: Mapping[str, object]) -> int:
+    """Show or change what the target's state says; raises `ConfigError` for wrong arguments."""
+    from storage_consumer.operating.ddl_command import Obeyed, ddl  # noqa: PLC0415 - run and help need not wait for it
+    from storage_consumer.operating.history_command import history  # noqa: PLC0415 - likewise
+
+    try:
+        text = (ddl if verb == "ddl" else history)(options, os.environ)
+    except Obeyed as told:
+        text = f"{told}\n"
+    except (TransientError, TableError) as error:
+        sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.redact(str(error))}\n")
+        return ExitCode.FAILED
+    sys.stdout.write(telemetry.redact(text))
+    return ExitCode.DONE
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:

@@ -8,15 +8,18 @@ rounds if need be. Everything is decided here, in the round's own thread; `lanes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from storage_consumer.consumers.stopped import LATE
+from storage_consumer.consumers.table import RUNNING
 from storage_consumer.errors import TableError, TargetBusy
 from storage_consumer.lanes import Identity, Outcome
 from storage_consumer.parts import Parts, progress_of
 from storage_consumer.planning.steps import DdlStep
-from storage_consumer.ports import DdlContext
-from storage_consumer.preparing import in_order, prepared, with_homes_of_names
+from storage_consumer.ports import DdlContext, Decision
+from storage_consumer.preparing import decided, in_order, prepared, with_homes_of_names
+from storage_consumer.remedies import ways_on
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
@@ -34,6 +37,9 @@ class RoundDdls:
     """Asked right before a statement begins; False ends the round early."""
     done: Callable[[DdlStep], None]
     """Told of each statement that took effect or was skipped, as it ran on the target."""
+    late: Sequence[DdlStep] = ()
+    """Statements that turned up when later rows of their tables had been applied; the tables are halted."""
+    _decisions: Mapping[Identity, Decision] = field(default_factory=dict)
     _groups: list[deque[DdlStep]] = field(default_factory=list)
     _begun: set[Identity] = field(default_factory=set)
 
@@ -49,6 +55,21 @@ class RoundDdls:
             for step, seconds in self.parts.lanes.running
         }
         return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step.origin)}
+
+    def obey(self) -> None:
+        """Halt the tables of statements that came late, and let those go on about whose statements an operator has decided."""
+        manager = self.parts.manager
+        for step in self.late:
+            self._refuse(step, LATE.format(step.definition.path), late=True)
+        self._decisions = self.parts.state.decisions()
+        for stopped in manager.stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
+            step, table = stopped.step, manager.tables[stopped.step.table_key]
+            if not table.lost:
+                table.state, table.error = RUNNING, ""
+            _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
+            if stopped.late:
+                self._groups.append(deque([step]))
+                self._begun.add(step.identity)
 
     def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
         """Begin what can begin of these groups and of those that wait; whether anything was begun or settled."""
@@ -86,22 +107,25 @@ class RoundDdls:
     def _start(self, step: DdlStep) -> None:
         """Begin one statement, unless it can't be: then its table stops."""
         manager = self.parts.manager
-        if late := manager.beyond(step):
-            self._stop(
+        decision = self._decisions.get(step.identity)
+        if decision is None and (late := manager.beyond(step)):
+            self._refuse(
                 step,
                 f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it could not "
-                "be read; settle both by hand, then note it as done in the state schema's ddl_journal",
+                "be read; settle both by hand",
             )
             return
         try:
-            step = with_homes_of_names(step, manager, self.parts.target)
-            ready = prepared(step, manager, self.parts.target)
+            step = step if decision else with_homes_of_names(step, manager, self.parts.target)
+            ready = decided(step, manager) if decision else prepared(step, manager, self.parts.target)
         except TableError as fault:
-            self._stop(step, str(fault))
+            self._refuse(step, str(fault))
             return
         context = DdlContext(
             database_is_ours=manager.creates_database(step),
             table_was_seen=manager.has_earlier(step),
+            decision=decision,
+            keep_on=self.parts.lanes.keep_on,
         )
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
         self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
@@ -123,6 +147,9 @@ class RoundDdls:
             self._stop(step, str(fault))
         elif fault is not None:
             raise fault
+        elif self.parts.manager.stopped.is_late(step):
+            self.parts.manager.ddl_done(step)
+            _log.info("ddl_settled", table=str(step.name), version=step.version, query=step.definition.query)
         elif self.parts.manager.is_pending(step):
             self.parts.manager.ddl_done(step)
             self.done(outcome.step)
@@ -135,9 +162,15 @@ class RoundDdls:
                 seconds=round(outcome.seconds, 3),
             )
 
-    def _stop(self, step: DdlStep, error: str) -> None:
-        """Halt the table of a statement."""
-        self.halt(step.table_key, error)
+    def _refuse(self, step: DdlStep, error: str, *, late: bool = False) -> None:
+        """Halt the table of a statement that is not even begun."""
+        self.parts.state.refused(step, error)
+        self._stop(step, error, late=late)
+
+    def _stop(self, step: DdlStep, error: str, *, late: bool = False) -> None:
+        """Halt the table of a statement until an operator decides about it, and say how."""
+        self.parts.manager.stopped.note(step, late=late)
+        self.halt(step.table_key, f"{error}. {ways_on(step, self.parts.config.downstream)}")
         self._let_go(step)
 
     def _let_go(self, step: DdlStep) -> None:

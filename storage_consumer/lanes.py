@@ -63,6 +63,11 @@ class Lanes:
         self._ended: deque[Outcome] = deque()
         self._any = threading.Event()
         self._fenced_for = -1
+        self._closed = threading.Event()
+
+    def keep_on(self) -> bool:
+        """Whether a lane that waits for something may go on waiting."""
+        return not self._closed.is_set()
 
     @property
     def running(self) -> list[tuple[DdlStep, float]]:
@@ -120,6 +125,7 @@ class Lanes:
 
     def close(self) -> None:
         """Close idle connections, after a little while for what is running; the rest is settled at the next start."""
+        self._closed.set()
         deadline = self._clock.monotonic() + _LAST_WAIT
         while self._jobs and (left := deadline - self._clock.monotonic()) > 0:
             self.collect(left)

@@ -5,13 +5,13 @@ The real ones are in `target` and `spark`; `api.py` puts them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
-from storage_consumer.model import TableName
+from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.summary import Progress
@@ -90,6 +90,20 @@ class State(Protocol):
     ) -> None:
         """Store what moved."""
 
+    def refused(self, step: DdlStep, error: str) -> None:
+        """Note in the journal why a statement stops its table; one that was started and is not settled stays so."""
+
+    def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
+        """Store what schema files say, with the table directory of each; what is stored already costs nothing."""
+
+    def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
+        """What the schema files of one version directory said, whether or not they still exist."""
+        ...
+
+    def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
+        """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""
+        ...
+
     def close(self) -> None:
         """Close all connections."""
 
@@ -111,6 +125,18 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What an operator said about a statement that stopped its table."""
+
+    verb: Literal["done", "skip", "replace"]
+    """It took effect by hand, or is not to run, or `statement` is to run in its place."""
+    statement: str = ""
+    decided_at: str = ""
+    """By the target's clock; a later decision about the same statement has another one."""
+    decided_by: str = ""
 
 
 class Ddl(Protocol):
@@ -135,6 +161,10 @@ class DdlContext:
     """The bucket has the CREATE DATABASE of the statement's database, so its defaults are the source's."""
     table_was_seen: bool
     """The bucket has an earlier structure of the table, so it should be there."""
+    decision: Decision | None = None
+    """What an operator said about it."""
+    keep_on: Callable[[], bool] = lambda: True
+    """Asked now and then while a statement is waited for; raises `LeaseLost`, or returns False to end."""
 
 
 class RowPipeline(Protocol):

@@ -96,6 +96,12 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
 
 
+def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
+    """A step about which an operator has decided: nothing in it is looked up, only its own name is that of the route."""
+    name = manager.selection.routes.target(step.name)
+    return replace(step, definition=replace(step.definition, name=name), source=step)
+
+
 def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:
     """What is known of a table right before the step, and of its fate after it."""
     found = manager.structure_before(table.name, step.version)

@@ -12,7 +12,8 @@ from storage_consumer.consumers.table_version import Finished
 from storage_consumer.ddls import RoundDdls
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.fitting import table_work, unread_work
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.intake import taken_in
+from storage_consumer.model import TableName
 from storage_consumer.parts import Parts, progress_of
 from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import DdlStep, RowStep
@@ -71,19 +72,20 @@ class Round:
         parts, began = self.parts, self.parts.clock.monotonic()
         poll = parts.reader.poll()
         self.storage_checkpoint = max(poll.checkpoint, self.storage_floor)
-        self._take(poll)
         self.ddls = RoundDdls(
             parts=parts,
             storage_checkpoint=self.storage_checkpoint,
             halt=self._halt,
             goes_on=self._goes_on,
             done=self._ddl_done,
+            late=self._take(poll),
         )
         files = parts.manager.pending_files
         parts.progress.round_started(
             files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint
         )
         settled = self.take_last_ddl or self.settled_at == self.storage_checkpoint
+        self.ddls.obey()
         while self._goes_on():
             self.ddls.collect(0)
             wave = parts.manager.next_wave(self.storage_checkpoint, settled=settled)
@@ -108,8 +110,8 @@ class Round:
 
     # poll
 
-    def _take(self, poll: Poll) -> None:
-        """Hand what was listed to the manager."""
+    def _take(self, poll: Poll) -> list[DdlStep]:
+        """Hand what was listed to the manager; the statements that came too late to be run in their place."""
         parts = self.parts
         if poll.contradictions:
             raise ConfigError(poll.warnings[-1] if poll.warnings else poll.contradictions[0])
@@ -121,15 +123,12 @@ class Round:
             self.skipped["object: content changed under a known name, read again"] += poll.changed
         self.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
         parts.manager.new_round()
-        definitions: list[TableDefinition] = []
-        for file in poll.schema_files:
-            try:
-                definitions.append(parts.reader.definition(file))
-            except TableError as fault:
-                self._halt(parts.manager.unreadable(file.table_dir, file.version), str(fault))
-        for warning in (warning for definition in definitions for warning in definition.warnings):
+        intake = taken_in(poll, parts.reader, parts.manager, parts.state)
+        for file, error in intake.unreadable:
+            self._halt(parts.manager.unreadable(file.table_dir, file.version), error)
+        for warning in (warning for definition in intake.definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
-        parts.manager.dispatch(definitions, {f.stored.path: f.table_dir for f in poll.schema_files}, poll.data_files)
+        late = parts.manager.dispatch(intake.definitions, intake.table_dirs, poll.data_files)
         self._pass_over()
         moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)
         self.streams |= parts.manager.rewound()
@@ -140,6 +139,7 @@ class Round:
         missing = parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic())
         for key, error in (missing | parts.manager.overwritten(poll.overwritten)).items():
             self._halt(key, error)
+        return late
 
     def _pass_over(self) -> None:
         """Leave alone what the filter leaves out, and tables whose name in the target is another's."""

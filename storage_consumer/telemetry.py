@@ -102,6 +102,18 @@ EVENTS: dict[str, Event] = {
         meaning="Others hold a lock that a statement needs; its tables wait, the others go on.",
         fields=("table", "version", "error"),
     ),
+    "ddl_blocked": Event(
+        meaning="Others hold locks that a statement needs; it is tried again. End these connections if they will not end.",
+        fields=("table", "version", "error", "blockers"),
+    ),
+    "ddl_lost": Event(
+        meaning="The connection broke under a statement; what became of it is found out first.",
+        fields=("table", "version", "error"),
+    ),
+    "ddl_running": Event(
+        meaning="The target still runs a statement whose connection is gone; it is waited for, for --ddl-patience.",
+        fields=("table", "version", "query", "seconds", "blockers"),
+    ),
     "ddl_settled": Event(
         meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
     ),

@@ -10,13 +10,12 @@ from storage_consumer.clock import Clock
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST
 from storage_consumer.consumers.table_version import Finished
-from storage_consumer.decoding.wire import decode_line
-from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost, RowRefused
-from storage_consumer.model import TableName
+from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost
+from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep
-from storage_consumer.ports import ServerFacts, TableProgress
-from storage_consumer.target.journal import DONE, SKIPPED, STARTED, JournalEntry
-from storage_consumer.work import JobSpec, TableWork, TargetColumn, TargetTable, UniqueKey
+from storage_consumer.ports import Decision, ServerFacts, TableProgress
+from storage_consumer.target.journal import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Outcome, Sent
+from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
 """Column name → wire text."""
@@ -38,6 +37,8 @@ class TargetRecords:
     tables: dict[str, TableProgress] = field(default_factory=dict)
     streams: dict[str, Finished] = field(default_factory=dict)
     journal: dict[tuple[str, int, int], JournalEntry] = field(default_factory=dict)
+    kept: dict[tuple[str, int, int], TableDefinition] = field(default_factory=dict)
+    decisions: dict[tuple[str, int, int], Decision] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
     structures: dict[TableName, TargetTable] = field(default_factory=dict)
     rows: dict[TableName, list[Row]] = field(default_factory=dict)
@@ -131,17 +132,40 @@ class MemoryState:
         step: DdlStep,
         state: str,
         *,
-        statement: str = "",  # noqa: ARG002 - kept for people to read only
-        structure_before: str = "",
+        run: Sent | Outcome | None = None,
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
         """Store where a statement stands, and the tables that it moved."""
         self._check_owner("writing the DDL journal")
         before = self._records.journal.get(step.identity, JournalEntry(state="", structure_before="", note=""))
-        structure = structure_before or before.structure_before
-        self._records.journal[step.identity] = JournalEntry(state=state, structure_before=structure, note=note)
+        sent = run if isinstance(run, Sent) else before
+        self._records.journal[step.identity] = JournalEntry(
+            state=state, structure_before=sent.structure_before, note=note, statement=sent.statement
+        )
         self._put_tables(tables)
+
+    def refused(self, step: DdlStep, error: str) -> None:
+        """Note why a statement stops its table; one that was started and is not settled stays so."""
+        entry = self.journal_entry(step)
+        unsettled = entry is not None and entry.state == STARTED
+        self.journal(step, STARTED if unsettled else FAILED, note=error)
+
+    def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
+        """Store what schema files say."""
+        for table_dir, definition in read:
+            self._check_owner("storing structures")
+            self._records.kept[table_dir, definition.version, definition.checksum] = replace(definition, warnings=())
+
+    def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
+        """What the schema files of one version directory said."""
+        self._check_owner("reading a structure")
+        return [d for identity, d in sorted(self._records.kept.items()) if identity[:2] == (table_dir, version)]
+
+    def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
+        """What was decided about statements that are neither done nor skipped."""
+        journal, made = self._records.journal, self._records.decisions
+        return {i: d for i, d in made.items() if i in journal and journal[i].state not in (DONE, SKIPPED)}
 
     def close(self) -> None:
         """Nothing is open."""
@@ -213,10 +237,21 @@ class MemoryTarget:
         structures, databases = self._records.structures, self._records.databases
         return repr([structures.get(n.folded()) if n.table else n.schema in databases for n in sorted(set(names))])
 
-    def fence_ddl(self) -> None:
+    def fence_ddl(self) -> bool:
         """One process, one connection: nobody else can."""
+        return True
 
-    def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:  # noqa: ARG002 - a twin has no clock
+    def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:  # noqa: ARG002 - the twin has no locks
+        """Nobody."""
+        return ()
+
+    def execute_ddl(
+        self,
+        statement: str,
+        schema: str,
+        version: int,  # noqa: ARG002 - a twin has no clock
+        ignorable: frozenset[int] = frozenset(),
+    ) -> DdlAnswer:
         """Run one statement; `DdlFailed` where it does not fit what is there, or is not known."""
         matches = ((run, re.match(pattern, statement)) for pattern, run in self._statements)
         run, found = next(((run, found) for run, found in matches if found), (None, None))
@@ -227,10 +262,10 @@ class MemoryTarget:
         except _Refused as fault:
             number, text = fault.args
             if number in ignorable:
-                return str(text)
+                return DdlAnswer(ignored=str(text))
             raise DdlFailed(f"error {number}: {text}") from fault
         self._records.effects.append(statement)
-        return ""
+        return DdlAnswer()
 
     def _create_database(self, name: TableName, found: re.Match[str]) -> None:
         if name.table in self._records.databases and "IF NOT EXISTS" not in found[0]:
@@ -284,55 +319,3 @@ def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:
 
 class _Refused(Exception):
     """(number, text) of a server's answer."""
-
-
-class FencedWriter:
-    """A `pipeline.RowWriter` on the records' rows; each call is one transaction that checks the fence first."""
-
-    def __init__(self, records: TargetRecords, spec: JobSpec) -> None:
-        """For one job."""
-        self._records = records
-        self._fence = (spec.epoch, spec.window_id)
-
-    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
-        """Deletes first, then upserts."""
-        return self.write_runs(work, ((False, deletes), (True, upserts)))
-
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
-        """Replace and delete rows by key."""
-        rows, written = self._rows(work), 0
-        names = [part.column.name for part in work.key]
-        for upsert, lines in ordered:
-            for line in lines:
-                row = self._row(work, line) if upsert else dict(zip(names, decode_line(line), strict=True))
-                rows[:] = [there for there in rows if any(there[name] != row[name] for name in names)]
-                rows += [row] if upsert else []
-                written += 1
-        return written
-
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
-        """Write events one by one; the stored checkpoint moves with them."""
-        rows, written = self._rows(work), 0
-        stored = self._records.tables.get(work.table_key)
-        table = stored or TableProgress(
-            table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
-        )
-        for commit_ts, events in groups:
-            if commit_ts <= table.checkpoint:
-                continue
-            for upsert, line in events:
-                row = self._row(work, line)
-                if not upsert and row not in rows:
-                    raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
-                rows.append(row) if upsert else rows.remove(row)
-                written += 1
-            table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
-        return written
-
-    def _rows(self, work: TableWork) -> list[Row]:
-        if self._records.window != self._fence:
-            raise LeaseLost(f"the window {self._fence} is closed: {self._records.window} is open")
-        return self._records.rows.setdefault(work.name.folded(), [])
-
-    def _row(self, work: TableWork, line: str) -> Row:
-        return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}

@@ -121,10 +121,22 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
     config = known.get("config") or environ.get(BY_KEYWORD["config"].environment, "").split(os.pathsep)
     items = config if isinstance(config, (list, tuple)) else [config]
     known["config"] = [changefeed.read_document(item) for item in items if item] or None
-    file = known.pop("downstream_password_file", None)
+    file = known.get("downstream_password_file")
     if file and known.get("downstream_password") is None:
         known["downstream_password"] = _read_password(parsers.path(file), "--downstream-password-file")
     return known
+
+
+def load_target(
+    options: Mapping[str, object], environ: Mapping[str, str]
+) -> tuple[Downstream, Secrets, tuple[str, ...]]:
+    """The target, its password, and all texts that must not be shown, for commands that need no bucket.
+
+    Raises `ConfigError`.
+    """
+    sources = Sources(options, environ, target=True, bucket=False)
+    secrets = Secrets(password=_password(sources))
+    return _downstream(sources, ""), secrets, (*secrets.texts(), *environment_secrets(environ))
 
 
 def _time_zone(sources: Sources) -> tuple[str, list[str]]:
@@ -144,7 +156,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
     uri = sources.downstream
     if uri is None:
         return Downstream()
-    given = sources.values("ssl_ca", "ssl_cert", "ssl_key", "state_schema", "connect_timeout")
+    given = sources.values("ssl_ca", "ssl_cert", "ssl_key", "state_schema", "connect_timeout", "ddl_lock_wait")
     for name in ("ssl_ca", "ssl_cert", "ssl_key"):
         if given[name] and not Path(given[name]).is_file():
             raise uri.error(f"`{name.replace('_', '-')}`: there is no file {given[name]}")
@@ -157,6 +169,8 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         user=uri.user or Downstream().user,
         ssl=uri.ssl or bool(given["ssl_ca"] or given["ssl_cert"]),
         time_zone=time_zone or Downstream().time_zone,
+        given_uri=mask_uri(sources.text_of("downstream-uri")),
+        password_file=str(sources.find(BY_KEYWORD["downstream_password_file"]).value),
         **given,
     )
 

@@ -111,6 +111,20 @@ _PACE = (
         _TUNING.ddl_at_checkpoint_wait,
         "How long the bucket's checkpoint must stand still before a DDL at exactly that ts is run.",
     ),
+    Option(
+        name="ddl-lock-wait",
+        group="pace and patience",
+        help="How long one attempt of a DDL waits for locks that others hold on its tables; it is told who they are, and the DDL is tried again.",
+        parse=parsers.whole_seconds,
+        default=Downstream().ddl_lock_wait,
+        shown_default=f"{Downstream().ddl_lock_wait}s",
+        metavar="DURATION",
+    ),
+    _pace(
+        "ddl-patience",
+        _TUNING.ddl_patience,
+        "How long a DDL that lost its connection is waited for while the target still runs it.",
+    ),
     _pace(
         "gap-timeout",
         _TUNING.gap_timeout,

@@ -103,6 +103,12 @@ class Downstream:
     """The writer's zone, the same as `Upstream.time_zone`, in which literals of DDL are meant."""
     connect_timeout: int = 10
     """Seconds."""
+    given_uri: str = field(default="", compare=False)
+    """The URI as it was given, secrets masked, for commands in messages; empty where none was."""
+    password_file: str = field(default="", compare=False)
+    """Where the password was read from, for the same; empty where it came from elsewhere."""
+    ddl_lock_wait: int = 20
+    """Seconds for which one attempt of a DDL waits for locks that others hold on its tables."""
 
     @property
     def address(self) -> str:
@@ -126,6 +132,8 @@ class Tuning:
     """Seconds without renewal after which another process may take over."""
     retry_limit: float = 300.0
     """Seconds for which a storage or target that does not answer is tried again before the run ends."""
+    ddl_patience: float = 24 * 3600.0
+    """Seconds for which a DDL that lost its connection is waited for while the target still runs it."""
     spark_master: str = ""
     """Spark master URL; empty: what spark-submit says, else ``local[*]``."""
     partitions: int = 0

@@ -14,6 +14,9 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.uris import parse_downstream, parse_upstream
 from storage_consumer.errors import ConfigError
 
+_NO_BUCKET = "file:///nowhere"
+"""Stands for the bucket where nobody asks for one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
@@ -27,10 +30,12 @@ class Given:
 class Sources:
     """The places that a value may come from, asked in the order of precedence."""
 
-    def __init__(self, options: Mapping[str, object], environ: Mapping[str, str], *, target: bool) -> None:
+    def __init__(
+        self, options: Mapping[str, object], environ: Mapping[str, str], *, target: bool, bucket: bool = True
+    ) -> None:
         """Read the TOML files and take the URIs apart; raises `ConfigError` for what is unknown or malformed there.
 
-        Without `target` nothing is asked about the target.
+        Without `target` nothing is asked about the target, without `bucket` nothing about the bucket.
         """
         self.options = known_options(options)
         self.environ = environ
@@ -43,8 +48,8 @@ class Sources:
         self.settings = changefeed.merged(self.documents)
         if f"{OWN_TABLE}.sink-uri" in self.settings:
             self.settings.setdefault(f"{OWN_TABLE}.upstream-uri", self.settings[f"{OWN_TABLE}.sink-uri"])
-        self.upstream = parse_upstream(self._uri("upstream-uri"))
-        self.downstream = parse_downstream(self._uri("downstream-uri")) if target else None
+        self.upstream = parse_upstream(self.text_of("upstream-uri") if bucket else _NO_BUCKET)
+        self.downstream = parse_downstream(self.text_of("downstream-uri")) if target else None
         self.parameters = {uri.side: uri.parameters for uri in (self.upstream, self.downstream) if uri is not None}
 
     def _config(self) -> list[object]:
@@ -54,7 +59,8 @@ class Sources:
             return [part for item in given.value for part in str(item).split(os.pathsep) if part]
         return list(given.value or ())
 
-    def _uri(self, name: str) -> str:
+    def text_of(self, name: str) -> str:
+        """The URI that was given for an option; raises `ConfigError` where none was."""
         given = self.find(BY_KEYWORD[name.replace("-", "_")])
         if not given.value:
             example = "file:///dir?protocol=csv" if name == "upstream-uri" else "mysql://user@host:3306/"

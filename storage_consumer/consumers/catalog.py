@@ -102,6 +102,10 @@ class Catalog:
         """Whether a version directory was seen."""
         return key in self._owners
 
+    def has_structure(self, key: VersionKey) -> bool:
+        """Whether a schema file of a version directory was taken."""
+        return key in self._owners and self.owner(key).version(key).definition is not None
+
     def define(self, table_dir: str, definition: TableDefinition) -> TableConsumer:
         """Take a schema file; the table that its version directory belongs to from now on.
 

@@ -9,6 +9,7 @@ from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
 from storage_consumer.consumers.catalog import Catalog, Restart
 from storage_consumer.consumers.lifetimes import Lifetimes
 from storage_consumer.consumers.selected import note_ignored, sharing_a_name
+from storage_consumer.consumers.stopped import LATE, StoppedDdl
 from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import DataFile, TableDefinition, TableName, folded_name
@@ -35,6 +36,9 @@ class ConsumerManager:
         self._ran = set(restart.journalled)
         self.started = restart.started
         """Identities of the DDL that an earlier run was interrupted in."""
+        self.stopped = StoppedDdl()
+        self._late: list[DdlStep] = []
+        self.has_structure = self._catalog.has_structure
         self._dispatched = False
         self._rewound: dict[str, Finished] = {}
         self.lifetimes = Lifetimes()
@@ -60,8 +64,9 @@ class ConsumerManager:
 
     def dispatch(
         self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]
-    ) -> None:
-        """Hand new schema files and data files to their tables. `table_dirs`: schema file path → table directory."""
+    ) -> list[DdlStep]:
+        """Hand new schema files (path → table directory in `table_dirs`) and data files to their tables; the DDL that came late."""
+        self._late = []
         taken, before = sorted(definitions, key=lambda d: (d.version, d.path)), len(self.tables)
         for definition in taken:
             table_dir = table_dirs[definition.path]
@@ -89,6 +94,7 @@ class ConsumerManager:
         self._dispatched = True
         if taken or len(self.tables) != before:
             self._touches.clear()
+        return self._late
 
     def _enlist(self, table_dir: str, table: TableConsumer, definition: TableDefinition) -> None:
         """Put a statement (or a first structure without one) on the line, unless it ran."""
@@ -99,11 +105,8 @@ class ConsumerManager:
         if ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
             self._pending[step.identity] = step
         elif not (ensure or table.excluded) and step.version < table.checkpoint and step.identity not in self._ran:
-            self.halt(
-                table.key,
-                f"the DDL of {definition.path} turned up after rows beyond it had been applied; run it by hand if it is due "
-                "(its rows are as the source wrote them), then note it as done in the state schema's ddl_journal",
-            )
+            self._late.append(step)
+            self.halt(table.key, LATE.format(definition.path))
 
     def _leave_out_structures(self) -> None:
         """Take structures off the line whose table is made by a statement that came later, or by another of its structures."""
@@ -207,10 +210,10 @@ class ConsumerManager:
         self.tables[step.table_key].advance(step.window.high)
 
     def moved_by(self, step: DdlStep) -> list[TableConsumer]:
-        """The tables that a statement moves on, as they will be once it is done."""
+        """The tables that a statement moves on, as they will be once it is done; none for one that came late."""
         moved, pair = [], renamed(step.definition)
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
-        for key in sorted(self.touched(step)):
+        for key in () if self.stopped.is_late(step) else sorted(self.touched(step)):
             table = copy(self.tables[key])
             table.advance(step.version)
             table.dropped = self._dropped_after(step, table, gone)
@@ -224,8 +227,7 @@ class ConsumerManager:
     def ddl_done(self, step: DdlStep) -> None:
         """A statement took effect, or was found to have done so, or is not needed."""
         for moved in self.moved_by(step):
-            table = self.tables[moved.key]
-            table.checkpoint, table.dropped = moved.checkpoint, moved.dropped
+            self.tables[moved.key].checkpoint, self.tables[moved.key].dropped = moved.checkpoint, moved.dropped
         self._ran.add(step.identity)
         self._touches.pop(step.identity, None)
         self._pending.pop(step.identity, None)  # one that was inferred never was on the line

@@ -84,7 +84,7 @@ def _renamed_home(
     which = f"it could be each of {names}" if fitting else f"none that is known can be it ({names})"
     message = (
         f"the DDL of {definition.path} renames {rename.old.table} without saying its database, and {which}. Rename the right one "
-        "by hand, then note the statement as done in the state schema's ddl_journal"
+        "by hand"
     )
     raise NotReplicable(message)
 

@@ -173,7 +173,8 @@ def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -
         cursor.execute("SET SESSION foreign_key_checks = 0")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         cursor.execute("SET SESSION time_zone = %s", (session_zone(downstream.time_zone),))
-        for statement in _OPTIONAL:
+        waits = (f"SET SESSION lock_wait_timeout = {max(1, downstream.ddl_lock_wait)}",) if ddl else ()
+        for statement in (*_OPTIONAL, *waits):
             with suppress(pymysql.err.MySQLError):
                 cursor.execute(statement)
 

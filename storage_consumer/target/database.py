@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +13,14 @@ import pymysql.err
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decoding.zones import converted_zone, offset_at
-from storage_consumer.errors import DdlFailed, TableError, TargetBusy, TargetUnavailable, TransientError
+from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
 from storage_consumer.target.connection import Connection, connect, escape, translating
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
+from storage_consumer.target.fence import fenced
+from storage_consumer.target.journal import DdlAnswer
+from storage_consumer.target.locks import blockers
 from storage_consumer.target.spelling import closest, existing, is_far
 from storage_consumer.target.statements import qualified
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
@@ -33,7 +35,8 @@ _UNKNOWN_ZONE = 1298
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
 _CHUNK = 500
-_LOCK_TRIES = 10
+_WARNINGS = 5
+"""So many are kept of those that one statement raises."""
 
 
 class TargetDatabase:
@@ -235,41 +238,10 @@ class TargetDatabase:
     def _is_tidb(self) -> bool:
         return self.facts().flavor == "tidb"
 
-    def fence_ddl(self) -> None:
-        """Make this connection the only one of this state schema and lane that may run a DDL.
-
-        The lock lives as long as the connection. A paused former owner still has one, and could wake with its statement: so
-        the connection that holds the lock is ended first. Raises `TargetUnavailable` where that does not succeed.
-        """
-        name = (
-            "storage_consumer:" + hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32] + self._lane
-        )
-        tidb = self._is_tidb()
-        if tidb:
-            with suppress(TableError, TransientError):  # before TiDB 7.4 there is no such name
-                self._rows("SET SESSION tidb_session_alias = %s", (name,))
-        for _ in range(_LOCK_TRIES):
-            if self._rows("SELECT GET_LOCK(%s, 1)", (name,))[0][0] == 1:
-                return
-            for holder in self._namesakes(name) if tidb else self._holder(name):
-                with suppress(TableError, TransientError):  # it may be gone by now
-                    self._rows(f"KILL {'TIDB ' if tidb else ''}{holder}")
-        message = "another connection holds the lock for DDL on the target and could not be ended"
-        raise TargetUnavailable(message)
-
-    def _holder(self, lock: str) -> list[int]:
-        """The connection that holds a lock."""
-        holder = self._rows("SELECT IS_USED_LOCK(%s)", (lock,))[0][0]
-        return [] if holder is None else [int(holder)]
-
-    def _namesakes(self, alias: str) -> list[int]:
-        """Every other connection to any server of the cluster with this alias; TiDB does not tell who holds a lock."""
-        found: set[int] = set()
-        for listing in ("processlist", "cluster_processlist"):
-            with suppress(TableError, TransientError):
-                sql = f"SELECT id FROM information_schema.{listing} WHERE session_alias = %s AND id <> CONNECTION_ID()"
-                found |= {int(connection) for (connection,) in self._rows(sql, (alias,))}
-        return sorted(found)
+    def fence_ddl(self) -> bool:
+        """Make this connection the only one of this state schema and lane that may begin a DDL; see `fence.fenced`."""
+        schema = hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32]
+        return fenced(self._rows, f"storage_consumer:{schema}{self._lane}", tidb=self._is_tidb())
 
     def _enter(self, connection: Connection, schema: str) -> None:
         """Make `schema` the default database, in whatever case the target spells it."""
@@ -280,10 +252,16 @@ class TargetDatabase:
                 raise
             connection.select_db(closest(schema, self._databases()) or schema)
 
-    def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
+    def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
+        """Who holds locks that a statement on these tables waits for, as far as the server tells."""
+        return blockers(self._rows, names)
+
+    def execute_ddl(
+        self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+    ) -> DdlAnswer:
         """Run one statement with `schema` as default database (empty: none) and the clock at the time of `version`.
 
-        Returns an empty text, or the server's error if its number is in `ignorable`. Raises `DdlFailed` with the server's
+        Returns the server's answer, which may be an error whose number is in `ignorable`. Raises `DdlFailed` with the server's
         answer, and `TargetUnavailable` when nobody knows whether it took effect.
         """
         connection = self._live()
@@ -292,7 +270,8 @@ class TargetDatabase:
             if schema:
                 self._enter(connection, schema)
             self._set_clock(connection, moment)
-            connection.query(statement)
+            affected = connection.query(statement)
+            warnings = self._warnings(connection)
             connection.query("SET SESSION timestamp = DEFAULT")
             connection.select_db(self._downstream.state_schema)  # a later statement may drop the database
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
@@ -303,9 +282,17 @@ class TargetDatabase:
             if is_connection_loss(fault):
                 raise translated(fault, "running a DDL") from fault
             if number_of(fault) in ignorable:
-                return described(fault)
+                return DdlAnswer(ignored=described(fault))
             raise DdlFailed(described(fault)) from fault
-        return ""
+        return DdlAnswer(affected=affected, warnings=warnings)
+
+    def _warnings(self, connection: Connection) -> tuple[str, ...]:
+        """The first warnings about the last statement."""
+        if not connection.warnings:
+            return ()
+        with connection.cursor() as cursor:
+            cursor.execute(f"SHOW WARNINGS LIMIT {_WARNINGS}")
+            return tuple(f"{_text(level).lower()} {number}: {text}" for level, number, text in cursor.fetchall())
 
     def _set_clock(self, connection: Connection, moment: int) -> None:
         """Zone and time of a DDL with this moment (ms): it may hold literals of TIMESTAMP columns.

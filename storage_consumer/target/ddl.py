@@ -88,7 +88,7 @@ def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> Non
         message = (
             f"{definition.name}: {found[0].upper} TABLE with version {definition.version} brought a dropped or truncated table back at "
             f"the source; its rows are in no file and only TiDB can do so ({definition.path}). Load the table anew, as of that "
-            "version, then set the statement's row in the state schema's ddl_journal to state 'done' and start again"
+            "version"
         )
         raise NotReplicable(message)
 

@@ -1,118 +1,131 @@
 """DdlRunner: one statement, once. The journal says planned → started → done; what was interrupted is settled by looking.
 
-A statement that was started and never answered took effect if the structure of the tables that it names is no longer the one
-noted before it. If it still is, the statement runs again: no row from after it has been written yet, so one that leaves the
-structure as it is (TRUNCATE) may. Only EXCHANGE PARTITION can neither be seen nor repeated; it stops the table.
+A statement that was started and never answered may still run: the server finishes it whether or not anybody listens. So it is
+waited for first. Then the structure of the tables that it names tells what became of it:
+
+* it is what was noted before the statement: the statement did not take effect, and runs again. No row from after it has been
+  written yet, so one that leaves the structure as it is (TRUNCATE) may. Only EXCHANGE PARTITION can neither be seen nor
+  repeated; it stops the table.
+* it is another one: the statement took effect. What SHOW CREATE says afterwards cannot be foretold, since each server words
+  it in its own way, but the columns can: the schema file lists them. Where they are not those, somebody else changed the
+  table, and it stops. Nobody but the holder of the DDL lock runs statements of ours, so nothing else needs to be told apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
+from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.planning.touches import DROP_TABLE, DROP_VIEW, mentioned_names
-from storage_consumer.ports import DdlContext, TableProgress
+from storage_consumer.ports import DdlContext, Decision, TableProgress
 from storage_consumer.sql_text import has_words, quote, tokens
+from storage_consumer.target.asked import Journal, Structure
 from storage_consumer.target.connection import escape
 from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns, refuse_what_only_tidb_holds
 from storage_consumer.target.faults import ALREADY_DONE
-from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, JournalEntry
+from storage_consumer.target.journal import (
+    DONE,
+    FAILED,
+    PLANNED,
+    SKIPPED,
+    STARTED,
+    DdlAnswer,
+    JournalEntry,
+    Outcome,
+    Sent,
+)
 from storage_consumer.target.parts import names_index
-from storage_consumer.work import TargetTable
+from storage_consumer.target.settling import unlike
+from storage_consumer.telemetry import Log
+
+_log = Log("ddl")
 
 _DROPS = (DROP_TABLE, DROP_VIEW)
 _NO_SUCH_TABLE = frozenset((1051, 4092))
 """What a DROP of a table or view answers that does not exist; MariaDB has a number of its own for views."""
+_LOOK = 1.0
+"""Seconds between two looks at a statement that still runs."""
+_TOLD_EVERY = 30.0
+"""Seconds between two lines about it."""
+_LOCK_TRIES = 3
+"""How often a statement asks for locks that others hold before its table waits for the next round."""
+_FIRST_PAUSE = 1.0
+_LOSSES = 3
+"""How often a connection may break under one statement in a row before the round starts over."""
 
 
-class Structure(Protocol):
-    """What is asked of the target; see `database.TargetDatabase`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    """A statement that is being run."""
 
-    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, by folded name."""
-        ...
-
-    def database_collation(self, schema: str) -> str | None:
-        """Default collation of a database, None if it does not exist."""
-        ...
-
-    def index_names(self, name: TableName) -> frozenset[str]:
-        """Folded names of a table's indexes."""
-        ...
-
-    def is_running(self, statement: str) -> bool:
-        """Whether the server is executing the statement right now."""
-        ...
-
-    def fingerprint(self, names: Iterable[TableName]) -> str:
-        """Tells two structures of these tables apart."""
-        ...
-
-    def fence_ddl(self) -> None:
-        """Keep every other owner's connection from running a DDL."""
-
-    def execute_ddl(self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()) -> str:
-        """Run one statement."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
-class Journal(Protocol):
-    """What is asked of the state; see `state.StateStore`."""
-
-    def journal_entry(self, step: DdlStep) -> JournalEntry | None:
-        """What the journal says of a statement."""
-        ...
-
-    def journal(
-        self,
-        step: DdlStep,
-        state: str,
-        *,
-        statement: str = "",
-        structure_before: str = "",
-        note: str = "",
-        tables: Iterable[TableProgress] = (),
-    ) -> None:
-        """Store where a statement stands."""
+    step: DdlStep
+    action: DdlAction
+    context: DdlContext
+    names: tuple[TableName, ...]
+    """Whose structure shows whether it took effect."""
 
 
 class DdlRunner:
     """Runs statements on the target with a journal around each."""
 
-    def __init__(self, database: Structure, state: Journal, flavor: str, *, zone: str = "UTC") -> None:
-        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run."""
+    def __init__(
+        self,
+        database: Structure,
+        state: Journal,
+        flavor: str,
+        *,
+        zone: str = "UTC",
+        clock: Clock | None = None,
+        patience: float = 24 * 3600.0,
+    ) -> None:
+        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run.
+
+        `patience`: seconds for which a statement that lost its connection is waited for while the server still runs it.
+        """
         self._database = database
         self._state = state
         self._flavor = flavor
         self._zone = zone
+        self._clock = clock or SystemClock()
+        self._patience = patience
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Run `step`, or find out that it took effect; `moved` is stored in the transaction that says so.
 
-        Returns what was changed or found, or an empty text. Raises `DdlFailed` when the target refuses the statement, and
-        `TargetUnavailable` when its outcome is not known yet.
+        Returns what was changed or found, or an empty text. Raises `DdlFailed` when the target refuses the statement,
+        `TargetBusy` when others keep it from running, and `TargetUnavailable` when its outcome is not known yet.
         """
         entry = self._state.journal_entry(step)
         if entry and entry.state in (DONE, SKIPPED):
             self._state.journal(step, entry.state, note=entry.note, tables=moved)
             return "done before"
-        action = self._action(step, context)
+        decision = context.decision
+        if decision is not None and decision.verb != "replace":
+            state, what = (DONE, "it took effect by hand") if decision.verb == "done" else (SKIPPED, "it is not to run")
+            note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
+            self._state.journal(step, state, note=note, tables=moved)
+            return note
+        try:
+            action = self._action(step, context) if decision is None else _replaced(step, decision)
+        except TableError as fault:
+            self._state.refused(step, str(fault))
+            raise
         if not action.statement:
             self._state.journal(step, SKIPPED, note="; ".join(action.notes), tables=moved)
             return "; ".join(action.notes)
-        note = self._once(step, action, entry, context)
+        started = _Started(step=step, action=action, context=context, names=_names(step, action))
+        note, outcome = self._once(started, entry)
         note = "; ".join(filter(None, (*action.notes, note)))
-        self._state.journal(step, DONE, note=note, tables=moved)
+        self._state.journal(step, DONE, note=note, run=outcome, tables=moved)
         return note
 
     def fence(self) -> None:
-        """End what a former owner may still be about to run over this runner's lane."""
+        """End what a former owner may still be about to run over this runner's lane; what it is running already is left alone."""
         self._database.fence_ddl()
 
     def close(self) -> None:
@@ -142,37 +155,131 @@ class DdlRunner:
         )
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
 
-    def _once(self, step: DdlStep, action: DdlAction, entry: JournalEntry | None, context: DdlContext) -> str:
-        """Run the statement unless it took effect; returns what was found."""
-        names = self._names(step)
-        self._database.fence_ddl()
-        interrupted = entry is not None and entry.state == STARTED
-        if interrupted and entry is not None:
-            if self._database.is_running(action.statement):
-                message = f"the DDL of {step.name} with version {step.version} is still running on the target"
+    def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
+        """Run the statement unless it took effect; what was found, and how it ended.
+
+        Where the connection breaks under it, what became of it is found out at once, on a new connection.
+        """
+        for _ in range(_LOSSES):
+            interrupted = entry is not None and entry.state == STARTED
+            if interrupted and entry is not None:
+                self._wait_while_running(started, entry.statement or started.action.statement)
+            self._fence(started)
+            if interrupted and entry is not None and (found := self._settled(started, entry)) is not None:
+                return found
+            try:
+                return self._execute(started, interrupted=interrupted)
+            except TargetBusy:
+                raise
+            except TargetUnavailable as fault:
+                step = started.step
+                _log.warning("ddl_lost", table=str(step.name), version=step.version, error=str(fault))
+                lost, entry = fault, self._state.journal_entry(step)
+        raise lost
+
+    def _wait_while_running(self, started: _Started, statement: str) -> None:
+        """Let the server finish an interrupted statement; raises as `_wait_while`."""
+        self._wait_while(started, statement, lambda: self._database.is_running(statement))
+
+    def _fence(self, started: _Started) -> None:
+        """Keep former owners from running anything over this lane; what one of them is running is waited for, not broken off."""
+        self._wait_while(started, "a statement of a former owner", lambda: not self._database.fence_ddl())
+
+    def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
+        """Wait while something runs; raises `TargetUnavailable` when that takes too long, `Abandoned` when told to end."""
+        step, began, told = started.step, self._clock.monotonic(), -_TOLD_EVERY
+        while is_so():
+            waited = self._clock.monotonic() - began
+            if waited >= self._patience:
+                message = (
+                    f"the DDL of {step.name} with version {step.version} cannot go on: {statement[:500]} is still running on the "
+                    f"target, after {waited:.0f} s of waiting for it (--ddl-patience)"
+                )
                 raise TargetUnavailable(message)
-            if self._database.fingerprint(names) != entry.structure_before:
-                return "it had taken effect when an earlier run was interrupted"
+            if waited - told >= _TOLD_EVERY:
+                _log.warning(
+                    "ddl_running",
+                    table=str(step.name),
+                    version=step.version,
+                    query=statement,
+                    seconds=waited,
+                    blockers="; ".join(self._database.blockers(started.names)),
+                )
+                told = waited
+            if not started.context.keep_on():
+                raise Abandoned
+            self._clock.wait(threading.Event(), _LOOK)
+
+    def _settled(self, started: _Started, entry: JournalEntry) -> tuple[str, Outcome] | None:
+        """What became of an interrupted statement, None where it is to run."""
+        step = started.step
+        if started.context.decision is not None and entry.statement != started.action.statement:
+            return None  # the operator has given another text since, and so has judged this one
+        now = self._database.fingerprint(started.names)
+        if now == entry.structure_before:
             self._refuse_if_unknowable(step)
-        before = self._database.fingerprint(names)
-        for state in (PLANNED, STARTED):
-            self._state.journal(step, state, statement=action.statement, structure_before=before)
-        unseen = step.definition.ddl_type in _DROPS and not context.table_was_seen
+            return None
+        there = self._database.describe([step.name])
+        if why := unlike(step.definition, there.get(step.name.folded())):
+            message = (
+                f"{step.name}: the DDL with version {step.version} ({step.definition.path}) was interrupted, and the table is now "
+                f"neither as it was before nor as the statement leaves it: {why}. Somebody else changed it; make it as the "
+                "statement leaves it"
+            )
+            self._state.refused(step, message)
+            raise DdlFailed(message)
+        return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
+
+    def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
+        """Send the statement; what is to be noted of the answer."""
+        step, action = started.step, started.action
+        before = self._database.fingerprint(started.names)
+        self._state.journal(step, PLANNED, run=Sent(statement=action.statement, structure_before=before))
+        unseen = step.definition.ddl_type in _DROPS and not started.context.table_was_seen
         ignorable = ALREADY_DONE if interrupted else _NO_SUCH_TABLE if unseen else frozenset[int]()
         try:
-            answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
-            self._refuse_if_not_ours(answer, names, "" if unseen else before)
-        except TargetBusy:
-            self._state.journal(step, PLANNED, statement=action.statement, structure_before=before)
-            raise
+            answer, seconds = self._sent(started, before, ignorable)
+            self._refuse_if_not_ours(answer.ignored, started.names, "" if unseen else before)
         except DdlFailed as fault:
-            self._state.journal(step, FAILED, note=str(fault))
+            self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
             message = (
                 f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. "
                 f"The statement is: {action.statement[:500]}. Make the target's table fit, then start again: it is tried again"
             )
             raise DdlFailed(message) from fault
-        return answer
+        after = self._database.fingerprint(started.names)
+        return answer.ignored, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
+
+    def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
+        """The server's answer and how many seconds it took; asks again where others hold locks."""
+        step, action, pause = started.step, started.action, _FIRST_PAUSE
+        for left in reversed(range(_LOCK_TRIES)):
+            self._state.journal(step, STARTED, run=Sent(statement=action.statement, structure_before=before))
+            began = self._clock.monotonic()
+            try:
+                answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
+            except TargetBusy as fault:
+                busy = self._blocked(started, before, fault)
+            else:
+                return answer, self._clock.monotonic() - began
+            if not left or not started.context.keep_on():
+                break
+            self._clock.wait(threading.Event(), pause)
+            pause *= 2
+            self._fence(started)
+        raise busy
+
+    def _blocked(self, started: _Started, before: str, fault: TargetBusy) -> TargetBusy:
+        """Note and tell that others keep a statement from running, and who."""
+        step = started.step
+        blockers = "; ".join(self._database.blockers(started.names))
+        who = blockers or "the target does not tell who: look for long transactions in its process list"
+        message = f"{step.name}: the DDL with version {step.version} waits for locks that others hold ({fault}): {who}"
+        self._state.journal(
+            step, PLANNED, run=Sent(statement=started.action.statement, structure_before=before), note=message
+        )
+        _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
+        return TargetBusy(message)
 
     def _refuse_if_not_ours(self, answer: str, names: Sequence[TableName], before: str) -> None:
         """Refuse an "already done" to a statement that was interrupted unless the structure has changed since.
@@ -182,16 +289,24 @@ class DdlRunner:
         if answer and self._database.fingerprint(names) == before:
             raise DdlFailed(answer)
 
-    def _names(self, step: DdlStep) -> list[TableName]:
-        """Whose structure shows whether the statement took effect."""
-        return sorted(mentioned_names(step.definition))
-
     def _refuse_if_unknowable(self, step: DdlStep) -> None:
         """Stop where neither looking nor repeating is right."""
         if has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
             message = (
                 f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not show whether "
-                "it took effect. Compare the rows, exchange by hand if it did not, then set its row in the state schema's "
-                "ddl_journal to state 'done' and start again"
+                "it took effect. Compare the rows, and exchange by hand if it did not"
             )
+            self._state.refused(step, message)
             raise DdlFailed(message)
+
+
+def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
+    """What an operator wants to be run in the place of a statement."""
+    note = f"another text ran in its place, decided by {decision.decided_by} at {decision.decided_at} UTC"
+    return DdlAction(statement=decision.statement, schema=step.name.schema if step.name.table else "", notes=(note,))
+
+
+def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
+    """Whose structure shows whether a statement took effect: what the original names, and what the text that runs names."""
+    run = replace(step.definition, query=action.statement)
+    return tuple(sorted({*mentioned_names(step.definition), *mentioned_names(run)}))

@@ -1,4 +1,4 @@
-"""What the DDL journal says of a statement."""
+"""What the DDL journal says of a statement, and what the server answered to it."""
 
 from __future__ import annotations
 
@@ -14,3 +14,45 @@ class JournalEntry:
     state: str
     structure_before: str
     note: str
+    statement: str = ""
+    """The text that was to run, or ran, last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A statement as it is about to run."""
+
+    statement: str
+    structure_before: str
+    """Fingerprint of the tables that it names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How the execution of a statement ended."""
+
+    structure_after: str = ""
+    """Fingerprint of the tables that it names; empty where nobody looked."""
+    seconds: float | None = None
+    """How long the server took, by a monotonic clock; None where it ran while nobody waited for it."""
+    answer: str = ""
+    """What the server said: OK with rows and warnings, or its error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlAnswer:
+    """What the server said to one statement."""
+
+    ignored: str = ""
+    """An error that the caller takes for done; empty where the statement ran."""
+    affected: int = 0
+    """Rows."""
+    warnings: tuple[str, ...] = ()
+    """The first few, with their numbers."""
+
+    def __str__(self) -> str:
+        """In one line."""
+        if self.ignored:
+            return self.ignored
+        rows = f", {self.affected} rows" if self.affected else ""
+        return f"OK{rows}{''.join(f'; {warning}' for warning in self.warnings)}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import BOOLEAN, Column, MetaData, String, Table, Text
-from sqlalchemy.dialects.mysql import BIGINT, DATETIME, INTEGER, MEDIUMTEXT
+from sqlalchemy import BOOLEAN, Column, MetaData, String, Table, Text, UniqueConstraint, text
+from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, MEDIUMTEXT
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Raised whenever a table changes its shape."""
+MIGRATED = (2,)
+"""Older versions that are brought to ours: 2 lacks tables, which are created, and the columns of `StateTables.added`."""
 
 _PATH = 512
 _STREAM = 700
@@ -57,6 +60,8 @@ class StateTables:
             _text("target_table"),
         )
         self.journal = self._table("ddl_journal", *_journal_columns())
+        self.decisions = self._table("ddl_decision", *_decision_columns())
+        self.structures = self._table("schema_history", *_structure_columns())
         self.slots = self._table(
             "slots",
             _number("slot"),
@@ -66,7 +71,12 @@ class StateTables:
             Column("finished", BOOLEAN, nullable=False),
         )
 
-    def _table(self, name: str, *columns: Column[Any]) -> Table:
+    def added(self) -> Iterator[tuple[Table, Column[Any]]]:
+        """The columns that a table of version 2 lacks, each with a default."""
+        for name in ("structure_after", "seconds", "answer"):
+            yield self.journal, self.journal.c[name]
+
+    def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
         return Table(
             name, self.metadata, *columns, mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin"
         )
@@ -84,19 +94,56 @@ def _tso(name: str) -> Column[Any]:
     return Column(name, BIGINT(unsigned=True), nullable=False, default=0)
 
 
-def _journal_columns() -> tuple[Column[Any], ...]:
-    """One row per statement: what the file says, what ran, and where it stands."""
+def _identity() -> tuple[Column[Any], ...]:
+    """What tells one schema file from all others, over restarts; see `DdlStep.identity`."""
     return (
         Column("table_dir", String(_PATH), primary_key=True),
         Column("version", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
         Column("checksum", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+    )
+
+
+def _journal_columns() -> tuple[Column[Any], ...]:
+    """One row per statement: what the file says, what ran, and where it stands."""
+    return (
+        *_identity(),
         _text("schema_name"),
         _text("table_name"),
         Column("state", String(16), nullable=False),
         Column("query", MEDIUMTEXT, nullable=False),
         Column("statement", MEDIUMTEXT, nullable=False),
         Column("structure_before", String(64), nullable=False),
+        Column("structure_after", String(64), nullable=False, server_default=text("''")),
         Column("note", MEDIUMTEXT, nullable=False),
+        Column("answer", MEDIUMTEXT),
+        Column("seconds", DOUBLE),
         Column("started_at", DATETIME(fsp=6)),
         Column("finished_at", DATETIME(fsp=6)),
+    )
+
+
+def _decision_columns() -> tuple[Column[Any], ...]:
+    """One row per statement that an operator decided on; it counts until the journal says done or skipped."""
+    return (
+        *_identity(),
+        Column("verb", String(16), nullable=False),
+        Column("statement", MEDIUMTEXT, nullable=False),
+        Column("decided_at", DATETIME(fsp=6), nullable=False),
+        _text("decided_by"),
+    )
+
+
+def _structure_columns() -> tuple[Column[Any] | UniqueConstraint, ...]:
+    """One row per schema file that was read: what it says of its table at its version."""
+    return (
+        *_identity(),
+        Column("table_key", String(_PATH), nullable=False),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("ddl_type", INTEGER, nullable=False),
+        Column("path", String(_STREAM), nullable=False),
+        Column("query", MEDIUMTEXT, nullable=False),
+        Column("columns", MEDIUMTEXT, nullable=False),
+        Column("digest", String(32), nullable=False),
+        UniqueConstraint("table_key", "version", "digest", name="by_table"),
     )

@@ -5,20 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.planning.touches import mentioned_names
-from storage_consumer.ports import DdlContext, TableProgress
+from storage_consumer.ports import DdlContext, Decision, TableProgress
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
+from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
 from storage_consumer.target.state import StateStore
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import ts
@@ -32,6 +33,10 @@ COLUMNS = (
 )
 
 
+WIDER = (*COLUMNS, TableColumn(name="more", type="INT"))
+"""After a statement that adds a column ``more``."""
+
+
 @dataclass(slots=True)
 class Rig:
     """A target with a database ``shop`` and a table ``shop.a`` with one row."""
@@ -40,11 +45,13 @@ class Rig:
     state: StateStore
     database: TargetDatabase
     version: int = 1
+    clock: Clock = field(default_factory=SystemClock)
+    patience: float = 60.0
 
     @property
     def runner(self) -> DdlRunner:
         """A runner as a new process would have it."""
-        return DdlRunner(self.database, self.state, self.server.kind)
+        return DdlRunner(self.database, self.state, self.server.kind, clock=self.clock, patience=self.patience)
 
     def step(self, query: str, kind: int, name: str = "shop.a") -> DdlStep:
         """The next statement on the line; one without a query only records a structure."""
@@ -55,14 +62,14 @@ class Rig:
             version=TableVersion(ts(self.version)),
             query=query,
             ddl_type=kind,
-            columns=COLUMNS if table else (),
+            columns=(WIDER if "`more`" in query else COLUMNS) if table else (),
             path=f"{name.replace('.', '/')}/meta/schema_{ts(self.version)}_1.json",
             checksum=1,
         )
         table_dir, table_key = name.replace(".", "/"), key_of(definition.name)
         return DdlStep(table_dir=table_dir, table_key=table_key, definition=definition, ensure=not query)
 
-    def run(self, step: DdlStep, *, seen: bool = True, ours: bool = True) -> str:
+    def run(self, step: DdlStep, *, seen: bool = True, ours: bool = True, decision: Decision | None = None) -> str:
         """Run a step that moves its table."""
         moved = TableProgress(
             table_key=step.table_key,
@@ -71,13 +78,16 @@ class Rig:
             checkpoint=step.version,
             state="running",
         )
-        return self.runner.run(step, DdlContext(database_is_ours=ours, table_was_seen=seen), [moved])
+        context = DdlContext(database_is_ours=ours, table_was_seen=seen, decision=decision)
+        return self.runner.run(step, context, [moved])
 
     def interrupted(self, step: DdlStep, statement: str = "") -> None:
         """What the journal says when a process ends while a statement runs."""
         before = self.database.fingerprint(mentioned_names(step.definition))
         for where in (PLANNED, STARTED):
-            self.state.journal(step, where, statement=statement or step.definition.query, structure_before=before)
+            self.state.journal(
+                step, where, run=Sent(statement=statement or step.definition.query, structure_before=before)
+            )
 
     def run_elsewhere(self, statement: str) -> None:
         """Run a statement on a connection of its own."""
@@ -133,7 +143,7 @@ def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.M
     seen: list[Any] = []
     execute = rig.database.execute_ddl
 
-    def watched(*args: Any) -> str:
+    def watched(*args: Any) -> DdlAnswer:
         seen.append((rig.journalled(step), rig.moved(step), rig.columns()))
         return execute(*args)
 
@@ -147,7 +157,12 @@ def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.M
     [
         ("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER, "shop.a", "ALTER TABLE shop.a ADD COLUMN more INT"),
         ("ALTER TABLE `a` ADD INDEX (`name`)", ALTER, "shop.a", "ALTER TABLE shop.a ADD INDEX (name)"),
-        ("CREATE TABLE `b` (id INT PRIMARY KEY)", CREATE, "shop.b", "CREATE TABLE shop.b (id INT PRIMARY KEY)"),
+        (
+            "CREATE TABLE `b` (id INT PRIMARY KEY, name INT)",
+            CREATE,
+            "shop.b",
+            "CREATE TABLE shop.b (id INT PRIMARY KEY, name INT)",
+        ),
         ("DROP TABLE `a`", DROP, "shop.a", "DROP TABLE shop.a"),
         ("RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME, "shop.b", "RENAME TABLE shop.a TO shop.b"),
         ("CREATE DATABASE `new`", CREATE_DATABASE, "new", "CREATE DATABASE new"),
@@ -191,23 +206,26 @@ def test_truncate_runs_again(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_exchange_halts(rig: Rig) -> None:
-    """An interrupted EXCHANGE PARTITION stops with the way out; marked as done by hand, it does not run."""
+    """An interrupted EXCHANGE PARTITION stops its table, at every start, until it is decided to be done by hand."""
     rig.server.query(
         "CREATE TABLE shop.p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))"
     )
     step = rig.step("ALTER TABLE `p` EXCHANGE PARTITION `p0` WITH TABLE `a`", EXCHANGE, "shop.p")
     rig.interrupted(step)
-    with pytest.raises(DdlFailed, match=r"EXCHANGE PARTITION .* set its row .* to state 'done'"):
+    with pytest.raises(DdlFailed, match=r"EXCHANGE PARTITION .* exchange by hand if it did not"):
         rig.run(step)
-    assert not rig.moved(step)
-    rig.server.query("UPDATE storage_consumer.ddl_journal SET state = 'done'")
-    assert rig.run(step) == "done before"
-    assert rig.moved(step)
+    assert (rig.journalled(step), rig.moved(step)) == (STARTED, False)
+    with pytest.raises(DdlFailed, match="EXCHANGE PARTITION"):
+        rig.run(step)
+    assert "took effect by hand" in rig.run(step, decision=Decision(verb="done"))
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    assert rig.server.query("SELECT COUNT(*) FROM shop.a") == ((1,),)
 
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_statement_that_still_runs(rig: Rig) -> None:
-    """While the server still executes an interrupted statement nothing is decided."""
+    """While the server still executes an interrupted statement it is waited for, and nothing is decided."""
+    rig.patience = 0.0
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     rig.interrupted(step)
     late = threading.Thread(target=rig.run_elsewhere, args=[step.definition.query])
@@ -218,9 +236,12 @@ def test_statement_that_still_runs(rig: Rig) -> None:
             time.sleep(0.01)
         with pytest.raises(TargetUnavailable, match="is still running on the target"):
             rig.run(step)
-        reader.rollback()
+        rig.patience = 60.0
+        threading.Timer(1.0, reader.rollback).start()
+        assert "had taken effect" in rig.run(step)
     late.join()
-    assert "had taken effect" in rig.run(step)
+    assert rig.columns() == ["id", "more", "name"]
+    assert rig.run(step) == "done before"
 
 
 def test_refused(rig: Rig) -> None:

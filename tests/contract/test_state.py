@@ -11,7 +11,7 @@ from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.model import TableName
-from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED
+from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
@@ -22,6 +22,7 @@ LAST = (1 << 64) - 1
 ODD = 'o\'dd "name" %s %% \\ :x `y` 表😀/t:b%(z)s'
 """Everything that a careless statement trips over; a table directory."""
 ODD_SCHEMA = "st'ate %s% :x `y`"
+SENT = Sent(statement="s", structure_before="before")
 NOTHING: dict[str, Any] = {"tables": (), "streams": {}, "checkpoint": 0, "storage_checkpoint": 0}
 
 
@@ -224,7 +225,12 @@ def test_long_texts_are_cut_not_refused(rig: Rig) -> None:
     """An error or note of any length and any sign is stored."""
     state = rig.owner()
     state.save(tables=[progress("a/b", 1, error="😀" * 70_000)], streams={}, checkpoint=0, storage_checkpoint=0)
-    state.journal(statement(query="x" * 300_000), FAILED, statement="y" * 300_000, note="表" * 100_000)
+    state.journal(
+        statement(query="x" * 300_000),
+        FAILED,
+        run=Sent(statement="y" * 300_000, structure_before=""),
+        note="表" * 100_000,
+    )
     assert state.journal_entry(statement()).state == FAILED
 
 
@@ -241,8 +247,8 @@ def test_journal_moves_tables_with_it(rig: Rig) -> None:
     """From planned over started to done: the structure stays noted, and the tables move with the last step."""
     state, step = rig.owner(), statement()
     assert state.journal_entry(step) is None
-    state.journal(step, PLANNED, statement="s", structure_before="before")
-    state.journal(step, STARTED, statement="s", structure_before="before")
+    state.journal(step, PLANNED, run=SENT)
+    state.journal(step, STARTED, run=SENT)
     entry = state.journal_entry(step)
     assert (entry.state, entry.structure_before) == (STARTED, "before")
     assert state.load()[0] == Restart(started=frozenset({step.identity}))

@@ -11,7 +11,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.target.journal import DONE
+from storage_consumer.target.journal import DONE, Outcome
 from storage_consumer.target.state import SERIAL_SLOTS, StateStore
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
 from tests.servers import KINDS, DatabaseServer
@@ -49,7 +49,7 @@ def test_another_version(mariadb: DatabaseServer) -> None:
     mariadb.query("CREATE TABLE storage_consumer.version (id INT PRIMARY KEY, version INT, more INT)")
     mariadb.query("INSERT INTO storage_consumer.version VALUES (1, 99, 0)")
     rig = real_rig(mariadb)
-    with pytest.raises(ConfigError, match=r"version 99, this program writes version 2: .*--state-schema"):
+    with pytest.raises(ConfigError, match=r"version 99, this program writes version 3: .*--state-schema"):
         rig.handle().open(BUCKET)
     rig.close()
     assert mariadb.query("SHOW TABLES FROM storage_consumer") == (("version",),)
@@ -108,4 +108,33 @@ def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureReque
     opening.join(10)
     assert opened == [first + 1]
     assert server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots") == ((state.epoch, first + 1),)
+    rig.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_migration_from_version_2(kind: str, request: pytest.FixtureRequest) -> None:
+    """A state of version 2 is brought to ours by the one who gets the lease, also after a break in the middle; nothing is lost."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    former = rig.owner("former")
+    former.journal(statement(), DONE, note="n", tables=[progress("shop/a", 500)])
+    former.release()
+    for table in ("ddl_decision", "schema_history"):
+        server.query(f"DROP TABLE storage_consumer.{table}")
+    for column in ("structure_after", "answer"):  # the third one is there: the migration broke off
+        server.query(f"ALTER TABLE storage_consumer.ddl_journal DROP COLUMN {column}")
+    server.query("UPDATE storage_consumer.version SET version = 2")
+    waiting = rig.handle()
+    waiting.open(BUCKET)
+    assert server.query("SELECT version FROM storage_consumer.version") == ((2,),)
+    assert waiting.acquire("next", 30) == ""
+    assert server.query("SELECT version FROM storage_consumer.version") == ((3,),)
+    assert waiting.load()[0].journalled == {statement().identity}
+    waiting.journal(statement(version=6), DONE, run=Outcome(structure_after="x", seconds=0.5, answer="OK"))
+    stored = server.query(
+        "SELECT structure_after, seconds, answer, note FROM storage_consumer.ddl_journal ORDER BY version"
+    )
+    assert stored == (("", None, None, "n"), ("x", 0.5, "OK", ""))
+    waiting.keep([("shop/a", statement().definition)])
+    assert [d.query for d in waiting.kept("shop/a", 5)] == ["ALTER TABLE a"]
     rig.close()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.journal import DdlAnswer
 from tests.integration.rounds import content, once
 from tests.servers import DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
@@ -53,7 +54,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, beginning: str, *, after: bool) ->
 
     def interrupted(
         self: TargetDatabase, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
-    ) -> str:
+    ) -> DdlAnswer:
         if not statement.startswith(beginning):
             return original(self, statement, schema, version, ignorable)
         if after:

@@ -20,12 +20,12 @@ from storage_consumer.target.ddl_runner import DdlRunner
 from storage_consumer.testing import FakeClock, MemoryPipeline, MemoryStorage, in_place
 from storage_consumer.testing_state import (
     FACTS,
-    FencedWriter,
     MemoryState,
     MemoryTarget,
     Row,
     TargetRecords,
 )
+from storage_consumer.testing_writer import FencedWriter
 from tests.small_bucket import SmallBucket, row, ts
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))

@@ -1,0 +1,78 @@
+"""Who keeps a DDL from running: what each server tells of the holders of metadata locks and of open transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import Any
+
+from storage_consumer.errors import StorageConsumerError
+from storage_consumer.model import TableName
+
+Rows = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
+"""Runs a query with its arguments."""
+_SHOWN = 5
+_TEXT = 120
+"""Characters of a running statement that are shown."""
+_WHO = "p.id, p.user, p.host, p.time, p.info"
+_MYSQL = (
+    f"SELECT {_WHO}, l.lock_type FROM performance_schema.metadata_locks l "
+    "JOIN performance_schema.threads t ON t.thread_id = l.owner_thread_id "
+    "JOIN information_schema.processlist p ON p.id = t.processlist_id "
+    "WHERE l.lock_status = 'GRANTED' AND p.id <> CONNECTION_ID() AND (l.object_schema, l.object_name) IN ({})"
+)
+_MARIADB = (
+    f"SELECT {_WHO}, l.lock_mode FROM information_schema.metadata_lock_info l "
+    "JOIN information_schema.processlist p ON p.id = l.thread_id "
+    "WHERE p.id <> CONNECTION_ID() AND (l.table_schema, l.table_name) IN ({})"
+)
+"""With its plugin for that; many servers do not load it."""
+_TIDB = (
+    f"SELECT {_WHO}, CONCAT('a transaction since ', v.txnstart) FROM mysql.tidb_mdl_view v "
+    "JOIN information_schema.cluster_processlist p ON p.id = v.session_id WHERE p.id <> CONNECTION_ID()"
+)
+"""The sessions that a running DDL waits for, of whatever table: it names tables by number only."""
+_ON_TABLES = (_MYSQL, _MARIADB)
+"""Queries for the holders of locks on given tables; a server that does not know one refuses it."""
+_OPEN = (
+    f"SELECT {_WHO}, CONCAT('a transaction since ', x.trx_started) FROM information_schema.innodb_trx x "
+    "JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id "
+    "WHERE p.id <> CONNECTION_ID() ORDER BY x.trx_started"
+)
+"""Open transactions, the oldest first: where the server does not tell of locks, one of them holds them."""
+
+
+def blockers(rows: Rows, names: Iterable[TableName]) -> tuple[str, ...]:
+    """One line for each connection that may hold a lock on these tables; none where the server tells nothing.
+
+    They are the holders where it tells them, else all with an open transaction, the oldest first.
+    """
+    wanted = sorted({(name.schema, name.table) for name in names if name.table})
+    if not wanted:
+        return ()
+    pairs = ", ".join(["(%s, %s)"] * len(wanted))
+    arguments = [part for pair in wanted for part in pair]
+    queries = [(query.format(pairs), arguments) for query in _ON_TABLES] + [(_TIDB, []), (_OPEN, [])]
+    for query, given in queries:
+        with suppress(StorageConsumerError):  # not this server's, or a right that we lack
+            if found := rows(query, given):
+                return _lines(found)
+    return ()
+
+
+def _lines(found: list[tuple[Any, ...]]) -> tuple[str, ...]:
+    """As text, each connection once."""
+    by_connection = {row[0]: row for row in found}
+    lines = [_line(*row) for row in by_connection.values()]
+    more = len(lines) - _SHOWN
+    return (*lines[:_SHOWN], f"and {more} more") if more > 0 else tuple(lines)
+
+
+def _line(connection: Any, user: Any, host: Any, seconds: Any, running: Any, lock: Any) -> str:
+    who = f" of {_text(user)}@{_text(host)}" if user else ""
+    doing = f"running {_text(running)[:_TEXT]!r}" if running else "idle"
+    return f"connection {connection}{who}, {doing} for {seconds} s, holds {_text(lock)}"
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,242 @@
+"""The ground of the state in the target: its tables, their version, the lease, and transactions that only its owner can commit.
+
+Every transaction of the driver first locks the lease row and checks that it is still ours. Write transactions of tasks do not
+touch that row: each locks its own *slot*, which carries the epoch and the open window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Column, create_engine, func, select, text, update
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateColumn, CreateTable
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
+from storage_consumer.ports import TableProgress
+from storage_consumer.sql_text import quote
+from storage_consumer.target.batches import batched
+from storage_consumer.target.connection import Connection as Target
+from storage_consumer.target.connection import connect
+from storage_consumer.target.faults import number_of, translated
+from storage_consumer.target.places import put_places
+from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION, StateTables
+
+CHUNK = 1_000
+"""Rows in one statement."""
+_SAME_COLUMN = 1060
+
+
+class OwnedState:
+    """The state schema, its lease, and what only the lease's holder may do."""
+
+    def __init__(self, downstream: Downstream, password: str) -> None:
+        """Nothing is connected before `open`."""
+        self._schema = downstream.state_schema
+        self._tables = StateTables(downstream.state_schema)
+        self._engine = create_engine(
+            "mysql+pymysql://",
+            creator=lambda: _without_autocommit(connect(downstream, password)),
+            pool_pre_ping=True,
+            pool_size=2,
+        )
+        self.epoch = 0
+        self._holder = ""
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    # creation
+
+    def open(self, upstream: str) -> None:
+        """Create the state schema if it is not there; `acquire` migrates one of an older version.
+
+        Raises `ConfigError` for another bucket's state, or one of a version that can't be migrated.
+        """
+        tables = self._tables
+        with self._translated("creating the state schema"), self._engine.begin() as connection:
+            self._version(connection)
+            options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            if not self._exists(connection):
+                name = quote(self._schema).replace("%", "%%")  # the driver's own escape
+                connection.exec_driver_sql(f"CREATE DATABASE IF NOT EXISTS {name} {options}")
+            for table in tables.metadata.sorted_tables:
+                if not self._exists(connection, table.name):  # another process may be doing the same
+                    connection.execute(CreateTable(table, if_not_exists=True))
+            for table, row in (
+                (tables.version, {"id": 1, "version": STATE_VERSION}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.utc_timestamp(6)}),
+                (
+                    tables.feed,
+                    {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
+                ),
+            ):
+                connection.execute(insert(table).prefix_with("IGNORE").values(row))
+            self._version(connection)
+            known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
+        if known != upstream:
+            message = (
+                f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: "
+                "give this bucket a state schema of its own (--state-schema)"
+            )
+            raise ConfigError(message)
+
+    def _exists(self, connection: Connection, table: str = "") -> bool:
+        """Whether the state schema, or one table in it, is there."""
+        found = text(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name"
+            if table
+            else "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema"
+        )
+        return bool(connection.execute(found, {"schema": self._schema, "name": table}).scalar_one())
+
+    def _version(self, connection: Connection) -> int:
+        """The version of the tables, ours where there are none; raises `ConfigError` where they can't be brought to ours."""
+        table = self._tables.version
+        if not self._exists(connection, table.name):
+            return STATE_VERSION
+        version = connection.execute(select(table.c.version)).scalar_one_or_none()
+        if version not in (None, STATE_VERSION, *MIGRATED):
+            message = (
+                f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}: "
+                "use the program that wrote it, or give this one a state schema of its own (--state-schema)"
+            )
+            raise ConfigError(message)
+        return STATE_VERSION if version is None else int(version)
+
+    def _migrate(self) -> None:
+        """Bring the tables to our version, as the lease's holder; what an interrupted migration did is left as it is.
+
+        New columns have defaults, so that a former owner who is not gone yet is stopped by the lease and by nothing else.
+        """
+        with self._translated("migrating the state schema"), self._engine.begin() as connection:
+            if self._version(connection) == STATE_VERSION:
+                return
+            for table, column in self._tables.added():
+                self._add_column(connection, table.name, column)
+        with self._owned("migrating the state schema") as connection:
+            connection.execute(update(self._tables.version).values(version=STATE_VERSION))
+
+    def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
+        """Add a column to a state table, unless it is there."""
+        definition = CreateColumn(column).compile(self._engine)
+        name = f"{quote(self._schema)}.{quote(table)}".replace("%", "%%")  # the driver's own escape
+        try:
+            connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {definition}")
+        except DBAPIError as fault:
+            if number_of(fault.orig or fault) != _SAME_COLUMN:
+                raise
+
+    # lease
+
+    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
+        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text.
+
+        `dead`: a holder who is known to be gone, so that its lease need not run out (fencing protects in any case). A holder
+        who asks again gets the lease anew, with a higher epoch. A state of an older version is migrated before this returns.
+        """
+        lease = self._tables.lease
+        with self._translated("acquiring the lease"), self._engine.begin() as connection:
+            row = connection.execute(
+                select(
+                    lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.utc_timestamp(6)).label("expired")
+                ).with_for_update()
+            ).one()
+            if row.holder not in ("", holder, dead) and not row.expired:
+                return str(row.holder)
+            connection.execute(update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl)))
+        self.epoch, self._holder = row.epoch + 1, holder
+        self._migrate()
+        return ""
+
+    def renew(self, ttl: float) -> bool:
+        """Hold the lease for `ttl` seconds from now; False if it is no longer ours."""
+        lease = self._tables.lease
+        with self._translated("renewing the lease"), self._engine.begin() as connection:
+            result = connection.execute(
+                update(lease)
+                .where(lease.c.epoch == self.epoch, lease.c.holder == self._holder)
+                .values(expires_at=_in_seconds(ttl))
+            )
+            return bool(result.rowcount)
+
+    def release(self) -> None:
+        """Give the lease back, if it is still ours."""
+        lease = self._tables.lease
+        with self._translated("releasing the lease"), self._engine.begin() as connection:
+            connection.execute(
+                update(lease).where(lease.c.epoch == self.epoch, lease.c.holder == self._holder).values(holder="")
+            )
+
+    # for those that store
+
+    def _put_tables(self, connection: Connection, tables: Iterable[TableProgress]) -> None:
+        stored = list(tables)
+        put_places(connection, self._tables, stored)
+        rows = [
+            {
+                "table_key": table.table_key,
+                "schema_name": table.schema,
+                "table_name": table.table,
+                "checkpoint": table.checkpoint,
+                "state": table.state,
+                "follows": table.follows,
+                "error": table.error[:16_000],
+            }
+            for table in stored
+        ]
+        for some in batched(rows, CHUNK):
+            statement = insert(self._tables.tables).values(some)
+            new = statement.inserted
+            connection.execute(
+                statement.on_duplicate_key_update(
+                    schema_name=new.schema_name,
+                    table_name=new.table_name,
+                    checkpoint=func.greatest(self._tables.tables.c.checkpoint, new.checkpoint),
+                    state=new.state,
+                    follows=new.follows,
+                    error=new.error,
+                )
+            )
+
+    @contextmanager
+    def _owned(self, doing: str) -> Iterator[Connection]:
+        """A transaction that goes through only while the lease is ours."""
+        with self._translated(doing), self._engine.begin() as connection:
+            self._check_owner(connection, doing)
+            yield connection
+
+    def _check_owner(self, connection: Connection, doing: str) -> None:
+        """Lock the lease until the transaction's end; raises `LeaseLost` unless it is ours."""
+        epoch = connection.execute(select(self._tables.lease.c.epoch).with_for_update()).scalar_one()
+        if epoch != self.epoch:
+            message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
+            raise LeaseLost(message)
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        """Our errors for the driver's; what the server refuses of the state itself is no row's fault."""
+        try:
+            yield
+        except DBAPIError as fault:
+            error = translated(fault.orig or fault, doing)
+            if isinstance(error, RowRefused):
+                error = StorageConsumerError(str(error))
+            raise error from fault
+
+
+def _without_autocommit(connection: Target) -> Target:
+    """The same connection with transactions: SQLAlchemy sends no BEGIN of its own."""
+    connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
+    return connection
+
+
+def _in_seconds(ttl: float) -> object:
+    """A moment by the database's clock; in UTC, since sessions may have different time zones."""
+    return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, UTC_TIMESTAMP(6))")

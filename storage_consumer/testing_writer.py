@@ -1,0 +1,64 @@
+"""The twin of the target's writer: rows in memory, behind the same fence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from storage_consumer.decoding.wire import decode_line
+from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.ports import TableProgress
+from storage_consumer.testing_state import Row, TargetRecords
+from storage_consumer.work import JobSpec, TableWork
+
+
+class FencedWriter:
+    """A `pipeline.RowWriter` on the records' rows; each call is one transaction that checks the fence first."""
+
+    def __init__(self, records: TargetRecords, spec: JobSpec) -> None:
+        """For one job."""
+        self._records = records
+        self._fence = (spec.epoch, spec.window_id)
+
+    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+        """Deletes first, then upserts."""
+        return self.write_runs(work, ((False, deletes), (True, upserts)))
+
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+        """Replace and delete rows by key."""
+        rows, written = self._rows(work), 0
+        names = [part.column.name for part in work.key]
+        for upsert, lines in ordered:
+            for line in lines:
+                row = self._row(work, line) if upsert else dict(zip(names, decode_line(line), strict=True))
+                rows[:] = [there for there in rows if any(there[name] != row[name] for name in names)]
+                rows += [row] if upsert else []
+                written += 1
+        return written
+
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+        """Write events one by one; the stored checkpoint moves with them."""
+        rows, written = self._rows(work), 0
+        stored = self._records.tables.get(work.table_key)
+        table = stored or TableProgress(
+            table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
+        )
+        for commit_ts, events in groups:
+            if commit_ts <= table.checkpoint:
+                continue
+            for upsert, line in events:
+                row = self._row(work, line)
+                if not upsert and row not in rows:
+                    raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+                rows.append(row) if upsert else rows.remove(row)
+                written += 1
+            table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
+        return written
+
+    def _rows(self, work: TableWork) -> list[Row]:
+        if self._records.window != self._fence:
+            raise LeaseLost(f"the window {self._fence} is closed: {self._records.window} is open")
+        return self._records.rows.setdefault(work.name.folded(), [])
+
+    def _row(self, work: TableWork, line: str) -> Row:
+        return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}

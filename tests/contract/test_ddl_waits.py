@@ -1,0 +1,133 @@
+"""Long statements, broken connections and locks that others hold: the real runner on servers that have all of that."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import DdlFailed, TargetBusy
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.journal import DONE, PLANNED, STARTED
+from storage_consumer.testing import FakeClock
+from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
+from tests.servers import DatabaseServer
+
+__all__ = ["rig"]
+pytestmark = pytest.mark.server
+WITH_LOCK_WAITS = ["mariadb", "mysql"]
+"""TiDB's DDL waits for transactions without an end; its reader has the old structure meanwhile."""
+SLOW = (
+    "CREATE TABLE `b` (`id` INT PRIMARY KEY, `name` INT) SELECT n.id AS id, SLEEP(0.4) AS name FROM "
+    "(SELECT 1 AS id UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7) n"
+)
+"""Takes 2.8 s, during which no server looks whether the client is still there."""
+
+
+def journal(server: DatabaseServer, *columns: str) -> tuple[object, ...]:
+    """Columns of the one statement in the journal."""
+    (row,) = server.query(f"SELECT {', '.join(columns)} FROM storage_consumer.ddl_journal")
+    return row
+
+
+def cut(rig: Rig, statement: str) -> None:
+    """Break the runner's connection while the server executes a statement."""
+    watcher = TargetDatabase(Downstream(port=rig.server.port), "")
+    while not watcher.is_running(statement):
+        time.sleep(0.05)
+    watcher.close()
+    connection = rig.database._connection
+    assert connection is not None
+    connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
+
+
+@pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)
+def test_connection_that_breaks_under_a_statement(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """The server goes on with a statement whose connection broke; it is waited for, and has run once."""
+    step = rig.step(SLOW, CREATE, "shop.b")
+    breaking = threading.Thread(target=cut, args=[rig, SLOW])
+    breaking.start()
+    with caplog.at_level(logging.WARNING):
+        note = rig.run(step)
+    breaking.join()
+    assert "had taken effect" in note
+    assert [word for word in ("ddl_lost", "ddl_running") if word in caplog.text] == ["ddl_lost", "ddl_running"]
+    assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
+    assert rig.server.query("SELECT COUNT(*) FROM shop.b") == ((7,),)
+
+
+@pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)
+def test_lock_that_somebody_holds(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """A statement waits for locks for a bounded time, is tried again, tells who holds them, and leaves the rest to the next round."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    rig.database.close()
+    rig.database = TargetDatabase(Downstream(port=rig.server.port, ddl_lock_wait=1), "")
+    rig.clock = FakeClock()
+    with rig.server.connect(autocommit=False) as holder, holder.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.a")
+        began = time.monotonic()
+        with (
+            caplog.at_level(logging.WARNING),
+            pytest.raises(TargetBusy, match=r"connection \d+ of root"),
+        ):
+            rig.run(step)
+        assert 3 <= time.monotonic() - began < 20
+        assert caplog.text.count("ddl_blocked") == 3
+        assert (rig.journalled(step), rig.moved(step)) == (PLANNED, False)
+        holder.rollback()
+    assert rig.run(step) == ""
+    assert rig.columns() == ["id", "more", "name"]
+    rig.database.close()
+
+
+@pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)
+def test_lock_that_is_let_go(rig: Rig) -> None:
+    """Where the lock is let go between two tries, the statement runs in the same round."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    rig.database.close()
+    rig.database = TargetDatabase(Downstream(port=rig.server.port, ddl_lock_wait=1), "")
+    with rig.server.connect(autocommit=False) as holder, holder.cursor() as cursor:
+        cursor.execute("SELECT * FROM shop.a")
+        letting_go = threading.Timer(1.5, holder.rollback)
+        letting_go.start()
+        assert rig.run(step) == ""
+        letting_go.join()
+    state, seconds, answer, same = journal(
+        rig.server, "state", "seconds", "answer", "structure_before = structure_after"
+    )
+    assert (state, answer, same) == (DONE, "OK", 0)
+    assert isinstance(seconds, float)
+    assert 0 < seconds < 30
+    rig.database.close()
+
+
+@pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)
+def test_fence_leaves_a_running_statement_alone(rig: Rig) -> None:
+    """What a former owner's connection is executing is not broken off; once it is over, the connection is ended."""
+    former = TargetDatabase(Downstream(port=rig.server.port), "")
+    assert former.fence_ddl()
+    running = threading.Thread(target=former.execute_ddl, args=[SLOW, "shop", 1])
+    running.start()
+    while not rig.database.is_running(SLOW):
+        time.sleep(0.05)
+    assert not rig.database.fence_ddl()
+    running.join()
+    assert rig.database.fence_ddl()
+    assert rig.server.query("SELECT COUNT(*) FROM shop.b") == ((7,),)
+    former.close()
+
+
+def test_altered_by_hand_meanwhile(rig: Rig) -> None:
+    """Where somebody altered the table of an interrupted statement otherwise, nothing is guessed: it stops and says how it is."""
+    step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
+    rig.interrupted(step)
+    rig.server.query("ALTER TABLE shop.a ADD COLUMN other INT")
+    with pytest.raises(DdlFailed, match="lacks the columns more and it has the columns other beyond those"):
+        rig.run(step)
+    assert (rig.journalled(step), rig.moved(step)) == (STARTED, False)
+    rig.server.query("ALTER TABLE shop.a CHANGE other more INT")
+    assert "had taken effect" in rig.run(step)
