@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -290,9 +291,14 @@ class TargetDatabase:
         """The first warnings about the last statement."""
         if not connection.warnings:
             return ()
-        with connection.cursor() as cursor:
-            cursor.execute(f"SHOW WARNINGS LIMIT {_WARNINGS}")
-            return tuple(f"{_text(level).lower()} {number}: {text}" for level, number, text in cursor.fetchall())
+        with (
+            suppress(pymysql.err.MySQLError),
+            connection.cursor() as cursor,
+        ):  # the statement ran, whatever comes of this
+            cursor.execute("SHOW WARNINGS")
+            found = cursor.fetchmany(_WARNINGS)
+            return tuple(f"{_text(level).lower()} {number}: {_text(text)}" for level, number, text in found)
+        return ()
 
     def _set_clock(self, connection: Connection, moment: int) -> None:
         """Zone and time of a DDL with this moment (ms): it may hold literals of TIMESTAMP columns.

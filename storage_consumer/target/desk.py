@@ -60,6 +60,14 @@ class Desk:
         """Connect; raises `ConfigError` where there is no state of our version."""
         self._schema = downstream.state_schema
         self._connection = connect(downstream, password, read_timeout=_READ_TIMEOUT)
+        try:
+            self._check(downstream)
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self, downstream: Downstream) -> None:
+        """Raise `ConfigError` where there is no state of our version."""
         there = self.rows(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name = 'version'",
             (self._schema,),
