@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST
+from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST, RUNNING
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost
 from storage_consumer.model import TableDefinition, TableName
@@ -143,7 +143,7 @@ class MemoryState:
         self._records.journal[step.identity] = JournalEntry(
             state=state, structure_before=sent.structure_before, note=note, statement=sent.statement
         )
-        self._put_tables(tables)
+        self._put_tables(tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note why a statement stops its table; one that was started and is not settled stays so."""
@@ -177,11 +177,13 @@ class MemoryState:
         if self._records.epoch != self.epoch:
             raise LeaseLost(f"another process took the lease while {doing}")
 
-    def _put_tables(self, tables: Iterable[TableProgress]) -> None:
+    def _put_tables(self, tables: Iterable[TableProgress], *, as_they_were: bool = False) -> None:
         known = self._records.tables
         for table in tables:
-            before = known[table.table_key].checkpoint if table.table_key in known else 0
-            known[table.table_key] = replace(table, checkpoint=max(before, table.checkpoint))
+            before = known.get(table.table_key, table)
+            found_lost = as_they_were and (before.state, table.state) == (LOST, RUNNING)
+            stored = replace(table, state=before.state, error=before.error) if found_lost else table
+            known[table.table_key] = replace(stored, checkpoint=max(before.checkpoint, table.checkpoint))
 
 
 _NAME = r"`?(?:(?P<{0}_schema>\w+)`?\.`?)?(?P<{0}>\w+)`?"

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn, CreateTable
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.consumers.table import LOST, RUNNING
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
 from storage_consumer.ports import TableProgress
 from storage_consumer.sql_text import quote
@@ -176,7 +177,10 @@ class OwnedState:
 
     # for those that store
 
-    def _put_tables(self, connection: Connection, tables: Iterable[TableProgress]) -> None:
+    def _put_tables(
+        self, connection: Connection, tables: Iterable[TableProgress], *, as_they_were: bool = False
+    ) -> None:
+        """Store tables; `as_they_were`: some time ago, so that what was found lost since then stays so."""
         stored = list(tables)
         put_places(connection, self._tables, stored)
         rows = [
@@ -193,15 +197,16 @@ class OwnedState:
         ]
         for some in batched(rows, CHUNK):
             statement = insert(self._tables.tables).values(some)
-            new = statement.inserted
+            new, old = statement.inserted, self._tables.tables.c
+            found_lost = (old.state == LOST) & (new.state == RUNNING) & as_they_were
             connection.execute(
                 statement.on_duplicate_key_update(
                     schema_name=new.schema_name,
                     table_name=new.table_name,
-                    checkpoint=func.greatest(self._tables.tables.c.checkpoint, new.checkpoint),
-                    state=new.state,
+                    checkpoint=func.greatest(old.checkpoint, new.checkpoint),
+                    error=func.if_(found_lost, old.error, new.error),
+                    state=func.if_(found_lost, old.state, new.state),
                     follows=new.follows,
-                    error=new.error,
                 )
             )
 

@@ -67,7 +67,7 @@ class JournalState(OwnedState):
             connection.execute(
                 insert(self._tables.journal).values(row | values | times).on_duplicate_key_update(**values, **times)
             )
-            self._put_tables(connection, tables)
+            self._put_tables(connection, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note why a statement stops its table; one that was started and is not settled stays so."""
