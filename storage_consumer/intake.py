@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.errors import FilesMissing, TableError
 from storage_consumer.model import SchemaFile, TableDefinition
+from storage_consumer.planning.renames import is_astray
 from storage_consumer.ports import State
 from storage_consumer.storage.reader import Poll, StorageReader
 from storage_consumer.telemetry import Log
@@ -32,9 +33,13 @@ def taken_in(poll: Poll, reader: StorageReader, manager: ConsumerManager, state:
     unreadable: list[tuple[SchemaFile, str]] = []
     for file in poll.schema_files:
         try:
-            read.append((file.table_dir, _definition(file, reader, state)))
+            definition = _definition(file, reader, state)
         except TableError as fault:
             unreadable.append((file, str(fault)))
+            continue
+        if is_astray(definition):
+            reader.set_apart(file)
+        read.append((file.table_dir, definition))
     state.keep(read)
     told = {(definition.version, table_dir) for table_dir, definition in read}
     told |= {(file.version, file.table_dir) for file, _ in unreadable}

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep, key_of
@@ -27,7 +28,12 @@ class Rename:
 
 def rename_of(definition: TableDefinition) -> Rename | None:
     """What a statement renames its table from and to, None if it does not."""
-    found = tokens(definition.query)
+    return _rename_of(definition.query, definition.name)
+
+
+@lru_cache(maxsize=4_096)  # asked of each statement again and again, in every round
+def _rename_of(query: str, own: TableName) -> Rename | None:
+    found = tokens(query)
     at = find_words(found, "RENAME", depth=0)
     while 0 <= at < len(found) - 1 and found[at + 1].upper in ("COLUMN", "INDEX", "KEY"):
         at = find_words(found, "RENAME", depth=0, start=at + 1)
@@ -37,7 +43,6 @@ def rename_of(definition: TableDefinition) -> Rename | None:
     pair = [*before[:1], *after[:1]] if before else after
     if len(pair) < 2:  # noqa: PLR2004 - an old and a new name
         return None
-    own = definition.name
     (old_schema, old), (new_schema, new) = pair[0], pair[-1]
     return Rename(
         old=TableName(schema=old_schema or own.schema, table=old),

@@ -6,7 +6,8 @@ where TiCDC's own rules forbid another file:
 * TiCDC puts rows into the directory of the newest schema file with the table's present checksum. A version is done with once
   a newer one has the same checksum and metadata's checkpoint has reached that newer version, read before the listing began:
   then all rows before it were stored, and so were listed. An older version with a checksum of its own stays open: a DDL that
-  the changefeed filters out may bring its structure, and so its directory, back.
+  the changefeed filters out may bring its structure, and so its directory, back. The schema file of a step of a cycle of renames,
+  which the new architecture writes under the last name of its table, is no version of a table that has that name meanwhile.
 * In the older layout (``schema.json``) each start of a changefeed opens a version, and one that is started from an earlier
   point opens a lower one: no version is done with because there is a higher one. But all are once TiCDC was upgraded and the
   checkpoint has reached a version of the present layout.
@@ -27,7 +28,7 @@ or once any file of the table has been written anew.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -95,6 +96,14 @@ def closing(
 def oldest_open_date(checkpoint: int) -> str:
     """The first date (inclusive) of which a directory may still get rows that commit after `checkpoint`."""
     return (datetime.fromtimestamp(physical_ms(checkpoint) / 1000, UTC) - _SLACK).date().isoformat()
+
+
+def own_versions(versions: Versions, apart: Collection[tuple[int, int | None]]) -> Versions:
+    """Without the schema files (version, checksum) that say nothing of where the table's own rows go."""
+    if not apart:
+        return versions
+    own = {version: {c for c in checksums if (version, c) not in apart} for version, checksums in versions.items()}
+    return {version: checksums for version, checksums in own.items() if checksums}
 
 
 def _superseded(versions: Versions, checkpoint: int) -> set[int]:

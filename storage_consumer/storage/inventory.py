@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion
-from storage_consumer.storage.closing import Closing, closing, oldest_open_date
+from storage_consumer.storage.closing import Closing, closing, oldest_open_date, own_versions
 from storage_consumer.storage.paths import (
     DataDirectory,
     DataName,
@@ -23,6 +23,7 @@ from storage_consumer.storage.paths import (
     parse_data_name,
     parse_other,
     place_directory,
+    with_all_above,
 )
 from storage_consumer.storage.streams import Directory
 
@@ -84,6 +85,8 @@ class Inventory:
         self._oldest_open_date = ""
         self._dirty: set[str] = set()
         self._closings: dict[str, Closing] = {}
+        self._set_apart: dict[str, set[tuple[int, int | None]]] = {}
+        self._checkpoint = 0
         self.closed: frozenset[str] = frozenset()
         """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
         self.after: dict[str, str] = {}
@@ -113,6 +116,12 @@ class Inventory:
         self._close(checkpoint)
         return self._findings(look, vanished, moved=moved)
 
+    def set_apart(self, file: SchemaFile) -> None:
+        """A schema file turned out to be of another table than the one it lies with: no rows go by it, so it closes nothing."""
+        self._set_apart.setdefault(file.table_dir, set()).add((file.version, file.checksum))
+        self._dirty.add(file.table_dir)
+        self._close(self._checkpoint)
+
     def _see(self, stored: StoredObject, look: _Look) -> None:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
@@ -140,7 +149,7 @@ class Inventory:
         if parsed.table_dir not in self._tables:
             self._tables[parsed.table_dir] = {}
             self._new_tables.add(parsed.table_dir)
-            self._above.update(_with_all_above(parsed.table_dir))
+            self._above.update(with_all_above(parsed.table_dir))
         checksums = self._tables[parsed.table_dir].setdefault(parsed.version, set())
         look.upgraded |= checksums == {None} and parsed.checksum is not None
         checksums.add(parsed.checksum)
@@ -181,7 +190,7 @@ class Inventory:
 
     def _hidden(self, folder: str, path: str) -> bool:
         """Whether the latest listing that was not full could have left this file out."""
-        return left_out(path, self.after) or not self.closed.isdisjoint(_with_all_above(folder))
+        return left_out(path, self.after) or not self.closed.isdisjoint(with_all_above(folder))
 
     def _place(self, look: _Look) -> None:
         """Place data files of directories that were not known, now that all schema files of the listing are."""
@@ -242,15 +251,15 @@ class Inventory:
 
     def _close(self, checkpoint: int) -> None:
         """Work out `closed` and `after` anew for the tables in which something changed."""
+        self._checkpoint = checkpoint
         dirty, self._dirty = self._dirty, set()
         if self._oldest_open_date != (date := oldest_open_date(checkpoint)):
             self._oldest_open_date, dirty = date, dirty | self._folders.keys()
         for table_dir in dirty:
             folders = {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
-            versions = self._tables.get(table_dir, {})
             judged = closing(
                 table_dir,
-                versions,
+                own_versions(self._tables.get(table_dir, {}), self._set_apart.get(table_dir, ())),
                 folders,
                 checkpoint=checkpoint,
                 extension=self._extension,
@@ -325,12 +334,6 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
         number=number,
         width=width,
     )
-
-
-def _with_all_above(folder: str) -> Iterator[str]:
-    """A directory and those that it lies in."""
-    parts = folder.split("/")
-    return ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
 def _compact(stored: StoredObject) -> int:

@@ -300,3 +300,9 @@ def _likeliest(fitting: list[DataDirectory]) -> DataDirectory | None:
     if not fitting:
         return None
     return replace(max(fitting, key=lambda placed: placed.partition is not None), known=False)
+
+
+def with_all_above(folder: str) -> Iterator[str]:
+    """A directory and those that it lies in."""
+    parts = folder.split("/")
+    return ("/".join(parts[:length]) for length in range(1, len(parts) + 1))

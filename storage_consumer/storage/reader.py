@@ -166,6 +166,10 @@ class StorageReader:
             return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
         return definition
 
+    def set_apart(self, schema_file: SchemaFile) -> None:
+        """A schema file turned out to be of another table than the one it lies with: rows of the latter do not go by it."""
+        self._inventory.set_apart(schema_file)
+
     def _read_metadata(self) -> bytes | None:
         try:
             return self._storage.read("metadata")

@@ -109,6 +109,7 @@ class World:
         self.spawn: Callable[[Callable[[], None]], None] = in_place
         """Runs a statement: at once, unless a test says otherwise."""
         self.lanes: Lanes | None = None
+        self.target: Callable[[TargetRecords], MemoryTarget] = MemoryTarget
 
     def watched(self, part: object) -> Any:
         """A part whose calls tick."""
@@ -124,7 +125,7 @@ class World:
         """A process: a new service with parts of its own."""
         state = self.watched(MemoryState(self.records, self.clock))
         self.lanes = Lanes(
-            lambda _: self.watched(DdlRunner(self.watched(MemoryTarget(self.records)), state, FACTS.flavor)),
+            lambda _: self.watched(DdlRunner(self.watched(self.target(self.records)), state, FACTS.flavor)),
             self.clock,
             self._begin,
         )
@@ -132,7 +133,7 @@ class World:
 
     def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
         assert self.lanes is not None
-        target = self.watched(MemoryTarget(self.records))
+        target = self.watched(self.target(self.records))
         storage = self.bucket.storage
         pipeline = MemoryPipeline(storage, UPSTREAM, lambda spec: self.watched(FencedWriter(self.records, spec)))
         return Parts(

@@ -207,6 +207,24 @@ def test_old_versions_are_closed() -> None:
     assert bucket.inventory.closed == {f"shop/t/{V1}"}
 
 
+def test_file_of_another_table_closes_nothing() -> None:
+    """A schema file that was set apart, before or after others of its version, does not take the place of an older version."""
+    bucket = Bucket()
+    for version, checksum in ((V1, 1), (V2, 1)):
+        bucket.schema(version, checksum)
+        bucket.data(f"{version}", 1)
+    found = bucket.look(full=True)
+    assert bucket.inventory.closed == {f"shop/t/{V1}"}
+    bucket.inventory.set_apart(next(file for file in found.schema_files if file.version == V2))
+    assert bucket.inventory.closed == frozenset()
+    bucket.schema(V2, 2)
+    bucket.look()
+    assert bucket.inventory.closed == frozenset()
+    bucket.schema(V3, 1)
+    bucket.look()
+    assert bucket.inventory.closed == {f"shop/t/{V1}"}
+
+
 def test_marks() -> None:
     """Files are left out up to shortly before the newest, and never from a missing number on."""
     bucket = Bucket()
