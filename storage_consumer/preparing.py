@@ -11,8 +11,8 @@ from dataclasses import replace
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.model import TableName
-from storage_consumer.planning.homes import Namesake, home_of, of_any_database
-from storage_consumer.planning.naming import NameAt, looked_up, with_homes, with_real_names
+from storage_consumer.planning.homes import Namesake, former_home, home_of, of_any_database
+from storage_consumer.planning.naming import Existing, NameAt, looked_up, with_homes, with_real_names
 from storage_consumer.planning.renames import in_running_order, rename_of, renamed
 from storage_consumer.planning.routes import routed
 from storage_consumer.planning.steps import DdlStep
@@ -72,8 +72,10 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
     wanted = looked_up(definition) | {n.name for found in namesakes.values() for n in found}
     existing = _existing(wanted, manager, target)
 
+    home = former_home if _took_effect(step, manager, existing) else home_of
+
     def elsewhere(name: NameAt) -> TableName | None:
-        return home_of(name, definition, existing, namesakes[name]) if name in namesakes else None
+        return home(name, definition, existing, namesakes[name]) if name in namesakes else None
 
     return replace(step, definition=with_homes(definition, existing, elsewhere))
 
@@ -100,6 +102,13 @@ def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
     """A step about which an operator has decided: nothing in it is looked up, only its own name is that of the route."""
     name = manager.selection.routes.target(step.name)
     return replace(step, definition=replace(step.definition, name=name), source=step)
+
+
+def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) -> bool:
+    """Whether a rename is known to have run: the journal says so, or an earlier run began it and its table has the new name."""
+    rename = rename_of(step.definition)
+    begun = rename is not None and step.identity in manager.started and rename.new.folded() in existing
+    return begun or manager.has_run(step)
 
 
 def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:

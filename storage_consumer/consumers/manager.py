@@ -220,6 +220,10 @@ class ConsumerManager:
             moved.append(table)
         return moved
 
+    def has_run(self, step: DdlStep) -> bool:
+        """Whether the journal says that a statement is done, though its tables may not have been moved on."""
+        return step.identity in self._ran
+
     def is_pending(self, step: DdlStep) -> bool:
         """Whether a statement, which may have been begun before the last fault, is still on the line."""
         return step.inferred or step.identity in self._pending

@@ -60,6 +60,16 @@ def home_of(
     return there[0].name if len(there) == 1 else None
 
 
+def former_home(
+    name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
+) -> TableName | None:
+    """As `home_of`, once the statement has taken effect: a rename has taken away the one that is not there any more."""
+    rename = rename_of(definition)
+    if rename is None or rename.old.table != name.table:
+        return home_of(name, definition, existing, namesakes)
+    return next((n.name for n in namesakes if n.name.folded() not in existing), None)
+
+
 def _with_unknown(own: TableName, existing: Existing, there: Sequence[Namesake]) -> list[Namesake]:
     """With the definition's own table if the target has one that no file is known of."""
     if own not in existing or any(n.name.folded() == own for n in there):

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.small_bucket import ID_NAME, column, row, ts
+from storage_consumer.target.journal import DONE, JournalEntry
+from storage_consumer.testing_state import MemoryTarget
+from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.driving import World, of
 
+OTHER = (ID_NAME[0], column("note", "INT"))
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
 
 
@@ -68,3 +71,45 @@ def test_rename_that_two_tenants_could_be_meant_by(tenants: World) -> None:
     assert halted.table == "tenant1.former"
     assert "it could be each of tenant2.orders, tenant3.orders" in halted.error
     assert [str(name) for name in tenants.records.structures] == ["tenant2.orders", "tenant3.orders"]
+
+
+@pytest.mark.parametrize("old", ["tenant1", "tenant2"])
+def test_rename_that_was_run_by_hand(tenants: World, old: str) -> None:
+    """Once the operator ran such a rename and noted it as done, it is left alone, and the other table keeps its rows to come."""
+    other = {"tenant1": "tenant2", "tenant2": "tenant1"}[old]
+    bucket, records = tenants.bucket, tenants.records
+    bucket.schema("tenant1.orders", ts(1), "CREATE TABLE `orders` (id INT PRIMARY KEY, name VARCHAR(20))", CREATE_TABLE)
+    bucket.schema("tenant3", ts(1), "CREATE DATABASE `tenant3`", 1)
+    path = bucket.schema("tenant3.former", ts(5), "RENAME TABLE `orders` TO `tenant3`.`former`", 14)
+    (halted,) = tenants.once().halted
+    MemoryTarget(records).execute_ddl(f"RENAME TABLE {old}.orders TO tenant3.former", "", 0)
+    identity = "tenant3/former", ts(5), int(path.stem.rpartition("_")[2])
+    records.journal[identity] = JournalEntry(state=DONE, structure_before="", note="by hand")
+    number = {"tenant1": 1, "tenant2": 2}[other]
+    bucket.rows(f"{other}.orders", number, row(f"{other}.orders", 7, "7", '"seven"'))
+    summary = tenants.once()
+    assert (halted.table, summary.halted) == ("tenant3.former", ())
+    assert "7" in [r["id"] for r in tenants.rows(f"{other}.orders")]
+    assert sorted(map(str, records.structures)) == sorted([f"{other}.orders", "tenant3.former"])
+
+
+def test_rename_that_was_killed_after_it_ran(tenants: World) -> None:
+    """A rename whose database was found out, and that took effect before the process ended, is not taken for another table's."""
+    bucket, records = tenants.bucket, tenants.records
+    bucket.schema("tenant3", ts(1), "CREATE DATABASE `tenant3`", 1)
+    bucket.schema("tenant3.orders", ts(1), "CREATE TABLE `orders` (id INT PRIMARY KEY, note INT)", CREATE_TABLE, OTHER)
+    bucket.schema("tenant1.former", ts(5), "RENAME TABLE `orders` TO `tenant1`.`former`", 14)
+
+    def tick(call: str) -> None:
+        if call == "after MemoryTarget.execute_ddl" and records.effects[-1].startswith("RENAME"):
+            raise KeyboardInterrupt
+
+    tenants.tick = tick
+    with pytest.raises(KeyboardInterrupt):
+        tenants.killed(lambda service: service.run_once(tenants.stop))
+    tenants.tick = str
+    tenants.clock.advance(1000)
+    assert tenants.once().halted == ()
+    assert [r["id"] for r in tenants.rows("tenant1.former")] == ["1"]
+    assert records.tables["`tenant3`.`orders`"].state == "running"
+    assert sum(effect.startswith("RENAME") for effect in records.effects) == 1
