@@ -12,6 +12,7 @@ from storage_consumer.target.journal import DdlAnswer
 from tests.integration.rounds import content, once
 from tests.servers import DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
+from tests.stopping import Crash, general_log
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -23,10 +24,6 @@ STATEMENTS = {
     "RENAME TABLE `d`.`t`": 1,
 }
 """Beginning of each statement and how often it may run at most: that TRUNCATE took effect cannot be seen in the structure."""
-
-
-class Crash(BaseException):
-    """The end of the process, as far as anything that is written is concerned."""
 
 
 @pytest.fixture
@@ -64,18 +61,6 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, beginning: str, *, after: bool) ->
     with monkeypatch.context() as patch:
         patch.setattr(TargetDatabase, "execute_ddl", interrupted)
         yield
-
-
-@contextmanager
-def general_log(server: DatabaseServer) -> Iterator[None]:
-    """The server notes every statement."""
-    server.query("TRUNCATE TABLE mysql.general_log")
-    server.query("SET GLOBAL log_output = 'TABLE'")
-    server.query("SET GLOBAL general_log = ON")
-    try:
-        yield
-    finally:
-        server.query("SET GLOBAL general_log = OFF")
 
 
 def times_run(server: DatabaseServer, beginning: str) -> int:

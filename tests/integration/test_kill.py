@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.corpora import FIXTURES, CorpusSource
-from tests.integration.test_interrupted_ddl import general_log
 from tests.program import program
 from tests.replay import Replay
 from tests.servers import DatabaseServer
+from tests.stopping import general_log, logged
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 LONGEST = 4.0
@@ -26,16 +26,15 @@ CORPORA = [
         "shop/new/shop__csv",
         "keyless/new/keyless__json.tar.xz",
         "keys/new/keys__csv.tar.xz",
+        "ddl_storm/classic/ddl_storm__csv.tar.xz",
     )
 ]
 
 
 def statements_run(server: DatabaseServer) -> Counter[str]:
     """How often the server got each statement that the journal knows."""
-    rows = server.query("SELECT argument FROM mysql.general_log WHERE command_type = 'Query'")
     known = {statement for (statement,) in server.query("SELECT statement FROM storage_consumer.ddl_journal")}
-    texts = (bytes(text).decode() if isinstance(text, bytes) else str(text) for (text,) in rows)
-    return Counter(text for text in texts if text in known)
+    return Counter({text: times for text, times in logged(server).items() if text in known})
 
 
 @pytest.mark.parametrize("source", CORPORA, ids=str)
