@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 from storage_consumer.model import TableName
+from storage_consumer.target.journal import DdlAnswer
 from storage_consumer.testing_state import _NAME, MemoryTarget, TargetRecords, _Refused
 from tests.property.renaming_source import BORDER
 
@@ -34,16 +34,18 @@ class RenamingTarget(MemoryTarget):
             *self._statements,
         )
 
-    def execute_ddl(self, statement: str, *args: Any, **kwargs: Any) -> str:
+    def execute_ddl(
+        self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+    ) -> DdlAnswer:
         """Run one statement; `Differs` if it ran before and changes anything again."""
-        self._session, version = args[:2]
+        self._session = schema
         again = self._ran[statement, version] > 0
         before = deepcopy((self._records.structures, self._records.rows)) if again else None
         partless = re.sub(r" PARTITION BY .*", "", statement)
         partless = re.sub(r", PRIMARY KEY \(`id`\)", "", partless.replace("`id` INT NOT NULL", "`id` INT PRIMARY KEY"))
-        answer = super().execute_ddl(partless, *args, **kwargs)
-        self._ran[statement, version] += not answer
-        if again and not answer and before != (self._records.structures, self._records.rows):
+        answer = super().execute_ddl(partless, schema, version, ignorable)
+        self._ran[statement, version] += not answer.ignored
+        if again and not answer.ignored and before != (self._records.structures, self._records.rows):
             message = f"took effect twice: {statement}"
             raise Differs(message)
         return answer
