@@ -28,6 +28,7 @@ from storage_consumer.storage.reader import StorageReader
 from storage_consumer.summary import Progress, RoundSummary, Silent
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.target.standing import Remembering
 from storage_consumer.target.state import StateStore
 from storage_consumer.telemetry import Log, register_secret
 
@@ -129,6 +130,20 @@ class Consumer:
             self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)
         return self._service
 
+    def _lane(self, lane: int, state: StateStore, flavor: str) -> Remembering:
+        """What runs the statements of one lane, on a connection of its own."""
+        config, secrets = self._loaded.config, self._loaded.secrets
+        database = TargetDatabase(config.downstream, secrets.password, lane)
+        runner = DdlRunner(
+            database,
+            state,
+            flavor,
+            zone=config.downstream.time_zone,
+            clock=self._clock,
+            patience=config.tuning.ddl_patience,
+        )
+        return Remembering(runner, database)
+
     def _complete(self) -> None:
         """Look up in the bucket what nobody told, and check that there is a decoder for all of it."""
         if self._loaded.untold:
@@ -167,17 +182,7 @@ class Consumer:
         if self._pipeline is None:
             self._pipeline = SparkPipeline.open(config.tuning)
         if self._lanes is None:
-            self._lanes = Lanes(
-                lambda lane: DdlRunner(
-                    TargetDatabase(config.downstream, secrets.password, lane),
-                    state,
-                    facts.flavor,
-                    zone=config.downstream.time_zone,
-                    clock=self._clock,
-                    patience=config.tuning.ddl_patience,
-                ),
-                self._clock,
-            )
+            self._lanes = Lanes(lambda lane: self._lane(lane, state, facts.flavor), self._clock)
         storage = open_storage(config.upstream, secrets)
         return Parts(
             config=config,

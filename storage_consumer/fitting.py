@@ -11,8 +11,8 @@ from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.layout import row_layout
 from storage_consumer.decoding.values import wire_kind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.limits import limits, other_members
-from storage_consumer.model import TableColumn, TableDefinition, Window
+from storage_consumer.limits import limits, other_families, other_members
+from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, TargetColumn, TargetTable, VersionWork, WireColumn
 
@@ -26,6 +26,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     """
     newest = step.current
     protocol = upstream.protocol
+    refuse_changes(newest.name, target)
     written, key_columns = _written(newest, target, upstream), _key(newest, target, upstream)
     by_name = {column.name.casefold(): column for column in newest.columns}
     key = tuple(
@@ -55,6 +56,16 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
         timed=upstream.has_commit_ts,
     )
+
+
+def refuse_changes(name: TableName, target: TargetTable) -> None:
+    """Raise `NotReplicable` where somebody changed the target's table so that writing would hit other rows."""
+    if target.by_hand:
+        raise NotReplicable(
+            f"{name}: somebody changed the target's table since the last DDL that this program ran: {target.by_hand}. The "
+            "source does not keep its rows to that, so that writing one would remove others. Take the change back, and start "
+            f"again; if it is meant and the source has it too, delete the table's row in the state schema's table_keys"
+        )
 
 
 def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
@@ -130,7 +141,8 @@ def _written(newest: TableDefinition, target: TargetTable, upstream: Upstream) -
     """The target's columns that rows are written to, in the rows' order."""
     generated = {c.name.casefold() for c in target.columns if c.generated}
     layout = row_layout(newest, target.virtual, upstream)
-    if misfit := _misfit(layout, target) or other_members(layout, target, upstream.protocol):
+    misfit = _misfit(layout, target) or other_families(layout, target)
+    if misfit := misfit or other_members(layout, target, upstream.protocol):
         message = f"{newest.name}: {misfit} (schema file {newest.path})"
         raise NotReplicable(message)
     return tuple(_wire(c, upstream.protocol) for c in layout.columns if c.name.casefold() not in generated)

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 _INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 _MOMENTS = frozenset(("datetime", "timestamp", "time"))
+_FAMILIES = {
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE", "BIT", "YEAR"), "number"
+    ),
+    **dict.fromkeys(("DATE", "DATETIME", "TIMESTAMP"), "moment"),
+    **dict.fromkeys(
+        ("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET", "JSON"), "text"
+    ),
+    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), "bytes"),
+    "TIME": "time",
+}
+"""Type → sort of its values. Within one, the target refuses what it cannot hold or is asked about it; see `_rule`."""
 _BINARY = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
 _TEXTS = frozenset(("VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
@@ -42,6 +54,17 @@ class Limit:
     keeps: str
     """A key of `_KEPT`."""
     amount: int = 0
+
+
+def other_families(layout: RowLayout, target: TargetTable) -> str:
+    """Which columns hold another sort of values in the target: it would change texts like ``007`` without a word. Empty if none."""
+    there = {c.name.casefold(): c.data_type for c in target.columns}
+    other = [
+        f"{c.name} is {there[c.name.casefold()]} there, {c.type} at the source"
+        for c in layout.columns
+        if (known := _FAMILIES.get(c.type)) and _FAMILIES.get(there[c.name.casefold()].upper(), known) != known
+    ]
+    return f"the target's table has columns of another type: {', '.join(other)}" if other else ""
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:

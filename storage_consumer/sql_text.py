@@ -64,6 +64,11 @@ def tokens(sql: str) -> list[Token]:
     return found
 
 
+def heeds_comment(sql: str) -> bool:
+    """Whether TiDB reads a part of a statement that other servers take for a comment."""
+    return _HEEDED_COMMENT.search(sql) is not None
+
+
 def makes_global_index(sql: str) -> bool:
     """Whether a statement speaks of a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
     return "global" in sql.casefold() and has_words(tokens(_HEEDED_COMMENT.sub(" ", sql)), "GLOBAL")

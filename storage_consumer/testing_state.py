@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
@@ -14,7 +14,9 @@ from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import Decision, ServerFacts, TableProgress
+from storage_consumer.sql_text import Token
 from storage_consumer.target.journal import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Outcome, Sent
+from storage_consumer.target.part_names import PartNames
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
@@ -226,9 +228,9 @@ class MemoryTarget:
         """The source's default where the database exists."""
         return "utf8mb4_bin" if schema in self._records.databases else None
 
-    def index_names(self, name: TableName) -> frozenset[str]:  # noqa: ARG002 - the twin's tables have none to alter
+    def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:  # noqa: ARG002 - the twin's tables have none to alter
         """None."""
-        return frozenset()
+        return PartNames()
 
     def is_running(self, statement: str) -> bool:  # noqa: ARG002 - nothing runs beside the one caller
         """No."""

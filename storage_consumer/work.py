@@ -61,6 +61,8 @@ class TargetTable:
     columns: tuple[TargetColumn, ...]
     unique_keys: tuple[UniqueKey, ...]
     """The primary key first, if there is one."""
+    by_hand: str = ""
+    """What somebody else added to its unique keys since the last statement of ours; empty if nothing."""
 
     @property
     def virtual(self) -> frozenset[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import TableProgress
+from storage_consumer.sql_text import Token
 from storage_consumer.target.journal import DdlAnswer, JournalEntry, Outcome, Sent
+from storage_consumer.target.part_names import PartNames
 from storage_consumer.work import TargetTable
 
 
@@ -23,8 +25,8 @@ class Structure(Protocol):
         """Default collation of a database, None if it does not exist."""
         ...
 
-    def index_names(self, name: TableName) -> frozenset[str]:
-        """Folded names of a table's indexes."""
+    def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
+        """What a table's parts are called."""
         ...
 
     def is_running(self, statement: str) -> bool:

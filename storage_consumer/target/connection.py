@@ -36,6 +36,8 @@ LOOSE_ROW_MODE = ROW_MODE.removeprefix("STRICT_ALL_TABLES,")
 """The same, where a value that does not fit is changed; only for rows that were seen to fit otherwise."""
 DDL_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """sql_mode for DDL: not strict, since the source took the statement; TiCDC's own MySQL sink does so too."""
+MARIADB_DDL_MODE = DDL_MODE + ",TIME_ROUND_FRACTIONAL"
+"""The same for MariaDB, which otherwise cuts fractions of a second that the source rounds when a column gets fewer digits."""
 _OPTIONAL = (
     "SET SESSION sql_generate_invisible_primary_key = OFF",
     "SET SESSION sql_require_primary_key = OFF",
@@ -167,7 +169,9 @@ def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_ti
 def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
     """Everything that the meaning of our statements depends on."""
     with connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_mode = %s", (DDL_MODE if ddl else ROW_MODE,))
+        version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
+        ddl_mode = MARIADB_DDL_MODE if "mariadb" in version.lower() else DDL_MODE
+        cursor.execute("SET SESSION sql_mode = %s", (ddl_mode if ddl else ROW_MODE,))
         if ddl:  # strings in views and generated columns compare as they do at the source
             cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
         cursor.execute("SET SESSION foreign_key_checks = 0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,11 +17,14 @@ from storage_consumer.decoding.zones import converted_zone, offset_at
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
+from storage_consumer.sql_text import Token
+from storage_consumer.target import standing
 from storage_consumer.target.connection import Connection, connect, escape, translating
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
 from storage_consumer.target.fence import fenced
 from storage_consumer.target.journal import DdlAnswer
 from storage_consumer.target.locks import blockers
+from storage_consumer.target.part_names import PartNames, part_names
 from storage_consumer.target.spelling import closest, existing, is_far
 from storage_consumer.target.statements import qualified
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
@@ -92,8 +95,21 @@ class TargetDatabase:
         """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
         return existing(self._rows, wanted)
 
+    def forget(self, names: Iterable[TableName]) -> None:
+        """Take the notes of these tables' keys away; see `standing`."""
+        standing.forget(self._rows, self._downstream.state_schema, names)
+
+    def remember(self, names: Iterable[TableName]) -> None:
+        """Note which keys these tables have."""
+        tables = self._described([name for name in names if name.table])
+        standing.remember(self._rows, self._downstream.state_schema, tables.values())
+
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """The tables that exist, by folded name, also where the target spells a name in another case."""
+        return standing.compared(self._rows, self._downstream.state_schema, self._described(wanted))
+
+    def _described(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """As `describe`, without a look at what was noted."""
         names = sorted(set(wanted))
         found = self._describe_all([name for name in names if not (is_far(name.schema) or is_far(name.table))])
         if missing := [name for name in names if name.folded() not in found]:
@@ -206,11 +222,9 @@ class TargetDatabase:
             raise translated(fault, f"reading the structure of {name}") from fault
         return _COUNTER.sub(rb"\1", row[1]) if row else b""
 
-    def index_names(self, name: TableName) -> frozenset[str]:
-        """Folded names of a table's indexes; none if there is no such table."""
-        sql = "SELECT index_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
-        real = self.existing([name]).get(name.folded(), name)
-        return frozenset(_text(index).casefold() for (index,) in self._rows(sql, (real.schema, real.table)))
+    def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
+        """What a table's parts are called, as far as it matters for a statement; nothing if there is no such table."""
+        return part_names(self._rows, self.existing([name]).get(name.folded(), name), found)
 
     # DDL
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition
-from storage_consumer.sql_text import Token, find_words, quote, replace_spans, tokens
+from storage_consumer.sql_text import Token, find_words, heeds_comment, quote, replace_spans, tokens
 from storage_consumer.target.differences import all_edits
 from storage_consumer.target.literals import escaped
+from storage_consumer.target.part_names import PartNames
 from storage_consumer.target.parts import statement_of
 from storage_consumer.target.spelling import is_far
 
@@ -33,27 +34,52 @@ def action_for(
     definition: TableDefinition,
     flavor: str,
     collation: str | None,
-    indexes: frozenset[str] | None = None,
+    names: PartNames | None = None,
     *,
     zone: str = "UTC",
 ) -> DdlAction:
     """What to do for a statement on a server of this flavor (``mariadb``, ``mysql``, ``tidb``).
 
     `collation`: the default collation of the statement's database on the target, None if it is not known or not there.
-    `indexes`: folded names of the indexes that its table has on the target, None if they were not asked for. `zone`: time zone
-    of the session that will run it. Raises `NotReplicable` for what such a server can't hold.
+    `names`: what the parts of its table are called on the target, None if that was not asked for. `zone`: time zone of the
+    session that will run it. Raises `NotReplicable` for what such a server can't hold.
     """
     stored = definition.query.strip().rstrip(";").strip()
     query = escaped(stored)
     found = tokens(query)
-    if _is_bare(found):
-        return DdlAction(statement="", schema="", notes=("an ALTER TABLE without any action",))
+    if _is_bare(found) and not (flavor == "tidb" and heeds_comment(query)):
+        note = "attribute of TiDB" if heeds_comment(query) else "an ALTER TABLE without any action"
+        return DdlAction(statement="", schema="", notes=(note,))
     refuse_what_only_tidb_holds(definition, flavor)
-    statement = replace(statement_of(found, collation, indexes), columns=definition.columns, zone=zone)
-    edits, notes = all_edits(statement, flavor)
-    notes += ["backslash"] if query != stored else []
     schema = definition.name.schema if definition.name.table else ""
+    if not found or not _is_whole(found):
+        return DdlAction(statement=query, schema=schema)
+    if flavor == "mariadb" and names is not None and names.fractions:
+        _refuse_fractions(definition, ", ".join(sorted(names.fractions)))
+    statement = statement_of(found, collation, names, query, definition.name.table)
+    edits, notes = all_edits(replace(statement, columns=definition.columns, zone=zone), flavor)
+    notes += ["backslash"] if query != stored else []
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
+
+
+def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
+    """Stop before rows become others than the source's."""
+    message = (
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) makes integers of texts with fractions "
+        f"({columns}), which the source rounds and MariaDB cuts. Round them in the target first, for example by "
+        f"ALTER TABLE … MODIFY … DECIMAL(65,0), and start again"
+    )
+    raise NotReplicable(message)
+
+
+def _is_whole(found: Sequence[Token]) -> bool:
+    """Whether quotes and parentheses are closed; a text where they are not is no statement, which is for the server to say."""
+    open_ones = 0
+    for token in found:
+        open_ones += (token.text == "(") - (token.text == ")") if token.kind == "symbol" else 0
+        if open_ones < 0 or token.text in ("'", '"', "`"):
+            return False
+    return open_ones == 0
 
 
 def _is_bare(found: Sequence[Token]) -> bool:
@@ -64,10 +90,14 @@ def _is_bare(found: Sequence[Token]) -> bool:
 
 
 def refuse_what_only_tidb_holds(definition: TableDefinition, flavor: str) -> None:
-    """Raise `NotReplicable`, before anything is asked of the server, for a name or statement that only TiDB can take."""
+    """Raise `NotReplicable`, before anything is asked of the server, for a name or statement that only TiDB can take.
+
+    FLASHBACK CLUSTER is for no server: it would take the whole target back, our own state and other databases with it.
+    """
+    found = tokens(definition.query)
     if flavor != "tidb":
-        found = tokens(definition.query)
         _refuse_far_names(definition, found)
+    if flavor != "tidb" or find_words(found[:2], "FLASHBACK", "CLUSTER") == 0:
         _refuse_recovery(definition, found)
 
 
@@ -82,12 +112,21 @@ def _refuse_far_names(definition: TableDefinition, found: Sequence[Token]) -> No
         raise NotReplicable(message)
 
 
+_RECOVERED = {
+    "TABLE": "a dropped or truncated table",
+    "DATABASE": "a dropped database",
+    "SCHEMA": "a dropped database",
+    "CLUSTER": "the state of an earlier time",
+}
+
+
 def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> None:
     """Stop before a statement that brings rows back which only TiDB keeps."""
-    if found and found[0].upper in ("RECOVER", "FLASHBACK") and find_words(found[:2], "TABLE") == 1:
+    if len(found) > 1 and found[0].upper in ("RECOVER", "FLASHBACK") and found[1].upper in _RECOVERED:
+        what = f"{found[0].upper} {found[1].upper}"
         message = (
-            f"{definition.name}: {found[0].upper} TABLE with version {definition.version} brought a dropped or truncated table back at "
-            f"the source; its rows are in no file and only TiDB can do so ({definition.path}). Load the table anew, as of that "
+            f"{definition.name}: {what} with version {definition.version} brought {_RECOVERED[found[1].upper]} back at "
+            f"the source; the rows are in no file and only TiDB can do so ({definition.path}). Load what it names anew, as of that "
             "version"
         )
         raise NotReplicable(message)

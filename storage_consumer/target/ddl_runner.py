@@ -39,7 +39,7 @@ from storage_consumer.target.journal import (
     Outcome,
     Sent,
 )
-from storage_consumer.target.parts import names_index
+from storage_consumer.target.part_names import matters_for
 from storage_consumer.target.settling import unlike
 from storage_consumer.telemetry import Log
 
@@ -145,8 +145,9 @@ class DdlRunner:
                 f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version
             )
         if not step.ensure:
-            indexes = self._database.index_names(name) if names_index(tokens(step.definition.query)) else None
-            return action_for(step.definition, self._flavor, collation, indexes, zone=self._zone)
+            found = tokens(step.definition.query)
+            names = self._database.part_names(name, found) if matters_for(found) else None
+            return action_for(step.definition, self._flavor, collation, names, zone=self._zone)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)

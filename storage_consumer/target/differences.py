@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage_consumer.target import clauses, literals
-from storage_consumer.target.parts import Edit, Statement, parts_left_out, spans
+from storage_consumer.target import clauses, idioms, literals
+from storage_consumer.target.leaving_out import parts_left_out
+from storage_consumer.target.parts import Edit, Statement, spans
 
 DIFFERENCES = {
     "backslash": "TiCDC leaves backslashes bare in comments of tables, partitions, indexes and in members of ENUM, SET; escaped.",
@@ -26,13 +27,26 @@ DIFFERENCES = {
     "sequence default": "Sequences are not replicated, and rows come with their values; the default is left out.",
     "missing index": "DROP, RENAME or ALTER of an index that the target does not have, since it was left out; left out as well.",
     "expression index": "MariaDB has no indexes over expressions; an ordinary one means nothing for rows and is left out.",
+    "unique expression index": "MariaDB has none; the source goes on to keep the rows unique, the target no longer does; left out.",
+    "index name": "MySQL calls an index over an expression otherwise than TiDB where none is given; TiDB's name is written in.",
+    "foreign key name": "MySQL and MariaDB want each name once per database, TiDB once per table; the table's name goes in front.",
+    "missing foreign key": "DROP FOREIGN KEY of one that the target does not have; foreign keys are not checked here; left out.",
+    "global index": "A unique index over all partitions of a table, which only TiDB has; the source keeps the rows unique; left out.",
+    "attribute of TiDB": "TiFlash replicas, caching, placement, TTL, statistics and the like mean nothing for rows; left out.",
+    "object of TiDB": "Sequences, placement policies and resource groups are no tables and hold no rows; not run.",
+    "table option": "Options that TiDB alone heeds, or takes without heeding (ENCRYPTION, DATA DIRECTORY …); left out.",
+    "unknown option": "MariaDB has no COMPRESSION and AUTOEXTEND_SIZE, which TiDB does not heed; left out.",
+    "IF EXISTS": "MySQL has no IF [NOT] EXISTS for columns, indexes and partitions; left out, with the action where it has none to do.",
+    "validation": "MariaDB always checks the rows of EXCHANGE PARTITION; WITH and WITHOUT VALIDATION are left out.",
+    "random default": "ADD COLUMN with a default like UUID() fills the rows otherwise than the source did; they stay so until changed.",
     "generated NOT NULL": "MariaDB knows no NOT NULL on generated columns; the expression decides anyway; left out.",
     "generated primary key": "MariaDB takes no primary key on a generated column; a unique key does the same for rows.",
     "invisible index": "MariaDB says IGNORED for an INVISIBLE index and NOT IGNORED for a VISIBLE one.",
     "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own without padding stand in.",
     "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT).",
 }
-"""Name → what is done and why. Backslashes, timestamps and sequences are for all targets, the rest for MySQL and MariaDB, or MariaDB alone where it says so."""
+"""Name → what is done and why. Backslashes, timestamps, defaults of sequences and by chance are for all targets, the rest for MySQL
+and MariaDB, or one of them where the text says so."""
 
 Rule = Callable[[Statement], list[Edit]]
 
@@ -46,13 +60,19 @@ _OUTSIDE_TIDB: dict[str, Rule] = {
     "algorithm and lock": clauses.index_options,
     "check constraint": clauses.checks,
     "vector type": clauses.vectors,
+    "table option": idioms.table_options,
+    "foreign key name": idioms.foreign_key_names,
+    "global index": idioms.global_marks,
 }
+_MYSQL: dict[str, Rule] = {"index name": idioms.index_names, "IF EXISTS": idioms.conditions}
 _MARIADB: dict[str, Rule] = {
     "generated NOT NULL": clauses.generated_not_null,
     "generated primary key": clauses.generated_primary_key,
     "invisible index": clauses.invisible,
     "newer collation": clauses.collations,
     "default partition": clauses.default_partition,
+    "unknown option": idioms.mariadb_options,
+    "validation": idioms.validation,
 }
 
 
@@ -61,8 +81,7 @@ def all_edits(statement: Statement, flavor: str) -> tuple[list[Edit], list[str]]
     rules = dict(_EVERYWHERE)
     if flavor != "tidb":
         rules |= _OUTSIDE_TIDB
-    if flavor == "mariadb":
-        rules |= _MARIADB
+    rules |= {"mariadb": _MARIADB, "mysql": _MYSQL}.get(flavor, {})
     edits: list[Edit] = []
     notes: list[str] = []
     for name, rule in rules.items():
@@ -71,9 +90,11 @@ def all_edits(statement: Statement, flavor: str) -> tuple[list[Edit], list[str]]
         notes += [name] if made else []
     gone, reasons = parts_left_out(statement, flavor)
     if len(gone) == len(statement.parts):
-        return [(0, statement.found[-1].end, "")], reasons
+        return [(0, max(statement.found[-1].end, len(statement.text)), "")], reasons
     notes += [reason for reason in reasons if reason not in notes]
     for span in spans(statement, gone):
         edits = [edit for edit in edits if not span[0] <= edit[0] < span[1]]
         edits.append((*span, ""))
+    if column := idioms.random_default(statement):
+        notes.append(f"random default of {column}")
     return edits, notes

@@ -164,7 +164,7 @@ def _column_parts(statement: Statement) -> Iterator[tuple[str, Sequence[Token]]]
             yield part[0].name, part
         elif part[0].upper in _COLUMN_VERBS:
             names = [token for token in part if token.kind == "quoted"]
-            at = 2 if part[1].upper == "COLUMN" else 1
+            at = 2 if has_words(part[1:2], "COLUMN") else 1
             if len(part) > at and part[at].text == "(":
                 end = closing(part, at)
                 yield from ((part[a].name, part[a:b]) for a, b in elements(part, at, end))

@@ -1,15 +1,14 @@
-"""A DDL as tokens and comma-separated parts, and which parts a server of MySQL's or MariaDB's kind cannot use. Pure."""
+"""A DDL as tokens and comma-separated parts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from storage_consumer.model import TableColumn
-from storage_consumer.sql_text import Token, closing, elements, find_words, has_words
+from storage_consumer.sql_text import Token, closing, elements, find_words
+from storage_consumer.target.part_names import PartNames
 
-_SEARCH = ("FULLTEXT", "VECTOR", "HYBRID", "COLUMNAR")
 INDEX_WORDS = ("INDEX", "KEY")
 
 Edit = tuple[int, int, str]
@@ -23,19 +22,25 @@ class Statement:
     found: Sequence[Token]
     collation: str | None
     """Default collation of its database on the target, None if that is not known or not there."""
-    indexes: frozenset[str] | None
-    """Folded names of the indexes that its table has on the target, None if they were not asked for."""
+    names: PartNames | None
+    """What its table's parts are called on the target, None if that was not asked for."""
     body: tuple[int, int]
     """Indexes of the parentheses around the columns of a CREATE TABLE, (-1, -1) for any other statement."""
     parts: tuple[tuple[int, int], ...]
     """Ranges [first, last): the definitions in a CREATE TABLE, the actions of an ALTER TABLE, else the whole statement."""
+    text: str = ""
+    """As it is in the schema file, comments included."""
+    table: str = ""
+    """Whose statement it is."""
     columns: tuple[TableColumn, ...] = ()
     """What the schema file tells of the table after the statement."""
     zone: str = "UTC"
     """Time zone of the session in which it will run."""
 
 
-def statement_of(found: Sequence[Token], collation: str | None, indexes: frozenset[str] | None) -> Statement:
+def statement_of(
+    found: Sequence[Token], collation: str | None, names: PartNames | None, text: str = "", table: str = ""
+) -> Statement:
     """Find the parts of a statement."""
     opening, end = _create_body(found)
     if end >= 0:
@@ -45,7 +50,7 @@ def statement_of(found: Sequence[Token], collation: str | None, indexes: frozens
         parts = list(_ranges(first, commas, len(found)))
     else:
         parts = [(0, len(found))]
-    return Statement(found, collation, indexes, (opening, end), tuple(parts))
+    return Statement(found, collation, names, (opening, end), tuple(parts), text, table)
 
 
 def _ranges(first: int, separators: Sequence[int], end: int) -> Sequence[tuple[int, int]]:
@@ -70,50 +75,11 @@ def _create_body(found: Sequence[Token]) -> tuple[int, int]:
     return opening, closing(found, opening)
 
 
-def parts_left_out(statement: Statement, flavor: str) -> tuple[frozenset[int], list[str]]:
-    """Which parts go, and why."""
-    gone: dict[int, str] = {}
-    for number, (first, last) in enumerate(statement.parts):
-        part = statement.found[first:last]
-        if reason := _reason_to_leave_out(part, statement, flavor):
-            gone[number] = reason
-    return frozenset(gone), list(dict.fromkeys(gone.values()))
-
-
-def _reason_to_leave_out(part: Sequence[Token], statement: Statement, flavor: str) -> str:
-    """Which difference takes this part out, empty if none does."""
-    if flavor == "tidb" or not part:
-        return ""
-    words = [token.upper for token in part[:4]] + [""] * 4
-    at = 1 if words[0] in ("ADD", "CREATE") else 0
-    reasons = {
-        "algorithm and lock": statement.body[1] < 0 and words[0] in ("ALGORITHM", "LOCK"),
-        "check constraint": words[at] == "CHECK" or (words[at] == "CONSTRAINT" and "CHECK" in words[at + 1 : at + 3]),
-        "search index": words[at] == "FULLTEXT" or (words[at] in _SEARCH and words[at + 1] in INDEX_WORDS),
-        "missing index": _is_missing_index(part, statement.indexes),
-        "expression index": flavor == "mariadb"
-        and words[at] in (*INDEX_WORDS, "UNIQUE", "CONSTRAINT")
-        and _over_expression(part),
-    }
-    return next((name for name, holds in reasons.items() if holds), "")
-
-
-def _over_expression(part: Sequence[Token]) -> bool:
-    """Whether an index definition has an expression among its columns: a parenthesis right inside its parentheses."""
-    return any(a.text in ("(", ",") and a.kind == b.kind == "symbol" and b.text == "(" for a, b in pairwise(part))
-
-
-def _is_missing_index(part: Sequence[Token], indexes: frozenset[str] | None) -> bool:
-    """Whether a part drops, renames or alters an index that the target does not have."""
-    if indexes is None or len(part) < 3 or part[0].upper not in ("DROP", "RENAME", "ALTER"):  # noqa: PLR2004 - verb, INDEX, name
-        return False
-    at = 4 if part[2].upper == "IF" else 2
-    return part[1].upper in INDEX_WORDS and len(part) > at and part[at].name.casefold() not in indexes
-
-
-def names_index(found: Sequence[Token]) -> bool:
-    """Whether a statement drops, renames or alters an index, so that it matters which ones the target has."""
-    return any(has_words(found, verb, index) for verb in ("DROP", "RENAME", "ALTER") for index in INDEX_WORDS)
+def index_columns(part: Sequence[Token]) -> list[str]:
+    """The columns that an index definition names right inside its parentheses, in order."""
+    opening = next((i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol"), -1)
+    inside = part[opening].depth + 1 if opening >= 0 else 0
+    return [token.name for token in part[opening + 1 :] if token.kind == "quoted" and token.depth == inside]
 
 
 def spans(statement: Statement, gone: frozenset[int]) -> list[tuple[int, int]]:

@@ -40,16 +40,7 @@ class StateTables:
             _tso("storage_checkpoint"),
             _tso("window_id"),
         )
-        self.tables = self._table(
-            "table_progress",
-            Column("table_key", String(_PATH), primary_key=True),
-            _text("schema_name"),
-            _text("table_name"),
-            _tso("checkpoint"),
-            Column("state", String(16), nullable=False),
-            Column("follows", BOOLEAN, nullable=False),
-            Column("error", Text, nullable=False),
-        )
+        self.tables = self._table("table_progress", *_progress_columns())
         self.files = self._table(
             "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _text("tag")
         )
@@ -62,6 +53,11 @@ class StateTables:
         self.journal = self._table("ddl_journal", *_journal_columns())
         self.decisions = self._table("ddl_decision", *_decision_columns())
         self.structures = self._table("schema_history", *_structure_columns())
+        self.keys = self._table(
+            "table_keys",
+            Column("table_key", String(_PATH), primary_key=True),
+            Column("unique_keys", MEDIUMTEXT, nullable=False),
+        )
         self.slots = self._table(
             "slots",
             _number("slot"),
@@ -100,6 +96,19 @@ def _identity() -> tuple[Column[Any], ...]:
         Column("table_dir", String(_PATH), primary_key=True),
         Column("version", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
         Column("checksum", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+    )
+
+
+def _progress_columns() -> tuple[Column[Any], ...]:
+    """One row per table: how far it is, and what it stands still for."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _text("schema_name"),
+        _text("table_name"),
+        _tso("checkpoint"),
+        Column("state", String(16), nullable=False),
+        Column("follows", BOOLEAN, nullable=False),
+        Column("error", Text, nullable=False),
     )
 
 

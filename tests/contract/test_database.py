@@ -10,6 +10,7 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableName
+from storage_consumer.sql_text import tokens
 from storage_consumer.target.database import TargetDatabase
 from tests.servers import KINDS, DatabaseServer, learn_zone
 from tests.small_bucket import ts
@@ -51,7 +52,7 @@ def test_names_are_found_in_any_case(rig: Rig) -> None:
         ["id", "v"],
     )
     assert [key.name for key in found.unique_keys] == ["PRIMARY"]
-    assert rig.database.index_names(wanted) == {"primary", "vi"}
+    assert rig.database.part_names(wanted).indexes == {"primary", "vi"}
     assert rig.database.database_collation("sHoP") == "utf8mb4_bin"
     before = rig.structure("orderS", "SHOP")
     assert before != rig.structure("nothing", "SHOP")
@@ -129,3 +130,38 @@ def test_nothing_runs(rig: Rig) -> None:
     assert not rig.database.is_running(statement)
     rig.database.execute_ddl(statement, "Shop", ts(1))
     assert not rig.database.is_running(statement)
+
+
+def test_keys_that_somebody_added_are_told(rig: Rig) -> None:
+    """A table has what its last statement left; one more unique key is told until the note is taken away."""
+    notes = "CREATE TABLE storage_consumer.table_keys (table_key VARCHAR(512) PRIMARY KEY, unique_keys TEXT NOT NULL)"
+    rig.server.query(notes)
+    name = TableName(schema="Shop", table="Orders")
+    rig.server.query("CREATE TABLE Shop.Orders (id VARCHAR(9) PRIMARY KEY, v INT, UNIQUE u (v))")
+    rig.database.remember([name, TableName(schema="Shop", table="")])
+    assert rig.database.describe([name])[name.folded()].by_hand == ""
+    rig.server.query("ALTER TABLE Shop.Orders ADD UNIQUE mine (v, id)")
+    assert rig.database.describe([name])[name.folded()].by_hand == "unique key over `id`, `v`"
+    rig.database.forget([name])
+    assert rig.database.describe([name])[name.folded()].by_hand == ""
+
+
+def test_names_of_parts(rig: Rig) -> None:
+    """Of a statement only what matters for it is asked: foreign keys, and texts with fractions that become integers."""
+    rig.server.query("CREATE TABLE Shop.p (id INT PRIMARY KEY)")
+    for table in ("a", "b"):
+        rig.server.query(
+            f"CREATE TABLE Shop.{table} (id INT PRIMARY KEY, s VARCHAR(9), CONSTRAINT fk_{table} FOREIGN KEY (id) REFERENCES p (id))"
+        )
+    rig.server.query("INSERT INTO Shop.p VALUES (1), (2)")
+    rig.server.query("INSERT INTO Shop.a VALUES (1, '4.6')")
+    rig.server.query("INSERT INTO Shop.b VALUES (1, '-7'), (2, '1.00')")
+    query = "ALTER TABLE `x` DROP FOREIGN KEY `y`, MODIFY COLUMN `s` INT"
+    a, b = (rig.database.part_names(TableName(schema="Shop", table=table), tokens(query)) for table in ("a", "b"))
+    assert (a.columns, a.foreign_keys, a.other_foreign_keys) == (
+        frozenset({"id", "s"}),
+        frozenset({"fk_a"}),
+        frozenset({"fk_b"}),
+    )
+    assert (a.fractions, b.fractions) == (frozenset({"s"}), frozenset())
+    assert rig.database.part_names(TableName(schema="Shop", table="a")).foreign_keys == frozenset()

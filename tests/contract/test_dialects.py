@@ -102,7 +102,7 @@ def play(database: TargetDatabase, flavor: str, statements: Sequence[str]) -> No
         definition = TableDefinition(
             name=T, version=TableVersion(ts(number + 1)), query=query, ddl_type=5, columns=(), path="t/x", checksum=1
         )
-        action = action_for(definition, flavor, database.database_collation("shop"), database.index_names(T))
+        action = action_for(definition, flavor, database.database_collation("shop"), database.part_names(T))
         if action.statement:
             assert database.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
         else:

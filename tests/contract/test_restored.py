@@ -124,6 +124,6 @@ def play(server: DatabaseServer, statements: list[str]) -> None:
             path="t/x",
             checksum=1,
         )
-        action = action_for(definition, flavor, "utf8mb4_bin", database.index_names(T), zone="+03:00")
+        action = action_for(definition, flavor, "utf8mb4_bin", database.part_names(T), zone="+03:00")
         assert database.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
     database.close()

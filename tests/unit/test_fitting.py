@@ -36,8 +36,8 @@ def col(name: str, kind: str = "INT", *, pk: bool = False, nullable: bool | None
 
 
 def there(name: str, **facts: object) -> TargetColumn:
-    """A column of the target, not null where nothing else is said."""
-    known: dict[str, object] = {"data_type": "int", "nullable": False, **facts}
+    """A column of the target, not null and of a fitting type where nothing else is said."""
+    known: dict[str, object] = {"data_type": "", "nullable": False, **facts}
     return TargetColumn(name=name, **known)  # type: ignore[arg-type] # the facts are named as the fields
 
 

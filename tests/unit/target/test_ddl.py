@@ -141,7 +141,7 @@ def test_texts_beyond_the_basic_plane() -> None:
 def test_recovery(query: str) -> None:
     """What brings back rows that are in no file runs on TiDB only; elsewhere the message says what to do."""
     assert statement(query, flavor="tidb") == query
-    with pytest.raises(NotReplicable, match=r"s\.t.*Load the table anew"):
+    with pytest.raises(NotReplicable, match=r"s\.t.*Load what it names anew"):
         statement(query)
 
 

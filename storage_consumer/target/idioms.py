@@ -1,0 +1,239 @@
+"""What TiDB says in its own way, or names in its own way: each rule gives edits of the statement's text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from storage_consumer.sql_text import Token, closing, find_words, has_words, makes_global_index, quote
+from storage_consumer.target.part_names import PartNames
+from storage_consumer.target.parts import INDEX_WORDS, Edit, Statement, index_columns
+
+_NAME_LENGTH = 64
+STORED_BY_TIDB_ONLY = frozenset(
+    (
+        *("STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_OPTIONS"),
+        *(
+            "ATTRIBUTES",
+            "NODEGROUP",
+            "ENCRYPTION",
+            "ENGINE_ATTRIBUTE",
+            "SECONDARY_ENGINE",
+            "SECONDARY_ENGINE_ATTRIBUTE",
+        ),
+        *("AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "TABLESPACE"),
+    )
+)
+"""Options that TiDB heeds alone, or takes and forgets while another server would act on them or refuse them."""
+UNKNOWN_TO_MARIADB = frozenset(("COMPRESSION", "AUTOEXTEND_SIZE"))
+_RANDOM = frozenset(("RAND", "UUID", "UUID_SHORT", "UUID_V4", "UUID_V7", "RANDOM_BYTES"))
+
+
+# options
+
+
+def table_options(statement: Statement) -> list[Edit]:
+    """Take options off that only TiDB heeds, and folders that it does not."""
+    found = [*_options(statement, STORED_BY_TIDB_ONLY), *_directories(statement)]
+    return [(first.start, last.end, "") for first, last in found]
+
+
+def mariadb_options(statement: Statement) -> list[Edit]:
+    """Take options off that MariaDB does not know."""
+    return [(first.start, last.end, "") for first, last in _options(statement, UNKNOWN_TO_MARIADB)]
+
+
+def _options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Token, Token]]:
+    """First and last token of each option ``WORD [=] value`` of a table."""
+    found = statement.found
+    if not has_words(found[:4], "TABLE"):
+        return
+    after_body = max(statement.body[1], 2)
+    for at, token in enumerate(found[:-1]):
+        value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
+        if at > after_body and token.depth == 0 and token.upper in words:
+            yield token, found[value]
+
+
+def _directories(statement: Statement) -> Iterator[tuple[Token, Token]]:
+    """The same for DATA DIRECTORY and INDEX DIRECTORY, of a table or a partition."""
+    found = statement.found
+    for at, (before, token) in enumerate(pairwise(found[:-1]), 1):
+        value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
+        if token.upper == "DIRECTORY" and before.upper in ("DATA", "INDEX") and found[value].kind == "string":
+            yield before, found[value]
+
+
+def validation(statement: Statement) -> list[Edit]:
+    """Take WITH or WITHOUT VALIDATION off EXCHANGE PARTITION."""
+    return [
+        (before.start, token.end, "")
+        for before, token in pairwise(statement.found)
+        if token.upper == "VALIDATION" and before.upper in ("WITH", "WITHOUT")
+    ]
+
+
+# names
+
+
+def index_names(statement: Statement) -> list[Edit]:
+    """TiDB's name for an index over an expression that has none: MySQL would call it otherwise."""
+    there = statement.names or PartNames()
+    taken = set(there.indexes) | {token.name.casefold() for token in _explicit_names(statement)}
+    edits: list[Edit] = []
+    for first, last in statement.parts:
+        part = statement.found[first:last]
+        if (at := _opening(part)) < 0 or not over_expression(part):
+            continue
+        in_front = index_columns(part[at:])
+        base = "expression_index" if statement.body[1] >= 0 or part[at + 1].text == "(" else in_front[0]
+        name, number = base, 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name.casefold())
+        edits.append((part[at].start, part[at].start, f" {quote(name)}"))
+    return edits
+
+
+def over_expression(part: Sequence[Token]) -> bool:
+    """Whether an index definition has an expression among its columns: a parenthesis right inside its parentheses."""
+    return any(a.text in ("(", ",") and a.kind == b.kind == "symbol" and b.text == "(" for a, b in pairwise(part))
+
+
+def _opening(part: Sequence[Token]) -> int:
+    """Where the columns of an index without a name begin, -1 if the part is none."""
+    at = 1 if part and part[0].upper == "ADD" else 0
+    words = [token.upper for token in part[at : at + 3]] + [""] * 3
+    at += words[0] == "UNIQUE"
+    at += words[int(words[0] == "UNIQUE")] in INDEX_WORDS
+    begins = words[0] in (*INDEX_WORDS, "UNIQUE")
+    return at if begins and at < len(part) and part[at].text == "(" else -1
+
+
+def _explicit_names(statement: Statement) -> Iterator[Token]:
+    """The names of the indexes that a statement defines."""
+    for first, last in statement.parts:
+        for before, token in pairwise(statement.found[first:last]):
+            if before.upper in (*INDEX_WORDS, "UNIQUE") and token.kind == "quoted":
+                yield token
+
+
+def foreign_key_names(statement: Statement) -> list[Edit]:
+    """Give each foreign key a name that no other table's has, from which TiDB's own can be told again."""
+    there, found = statement.names or PartNames(), statement.found
+    edits: list[Edit] = []
+    numbers = [int(key.rpartition("_")[2]) for key in there.foreign_keys if key.rpartition("_")[2].isdecimal()]
+    number = max([len(there.foreign_keys), *numbers])
+    for first, last in statement.parts:
+        at = find_words(found[:last], "FOREIGN", "KEY", start=first)
+        if at < 0 or at + 2 >= last or found[first].upper == "DROP":
+            edits += _dropped(found[first:last], there)
+            continue
+        number += 1
+        named = found[at - 1].kind == "quoted" and found[at - 2].upper == "CONSTRAINT"
+        if named:
+            own = found[at - 1]
+            if own.name.casefold() in there.other_foreign_keys:
+                edits.append((own.start, own.end, quote(_with_table(statement, own.name))))
+            continue
+        index = found[at + 2].name if found[at + 2].kind == "quoted" else ""
+        name = _with_table(statement, index or f"fk_{number}")
+        start = found[at - 1].start if at > first and found[at - 1].upper == "CONSTRAINT" else found[at].start
+        edits.append((start, found[at].start, f"CONSTRAINT {quote(name)} "))
+    return edits
+
+
+def _dropped(part: Sequence[Token], there: PartNames) -> list[Edit]:
+    """The target's name in DROP FOREIGN KEY."""
+    named = foreign_key_dropped(part)
+    own = "" if named is None else name_there(named.name, there)
+    return [(named.start, named.end, quote(own))] if named and own and own != named.name.casefold() else []
+
+
+def foreign_key_dropped(part: Sequence[Token]) -> Token | None:
+    """The name in DROP FOREIGN KEY, None for any other part."""
+    if [token.upper for token in part[:3]] != ["DROP", "FOREIGN", "KEY"]:
+        return None
+    return part[-1]
+
+
+def name_there(name: str, there: PartNames | None) -> str:
+    """A foreign key's folded name on the target, empty if it has none."""
+    keys = there.foreign_keys if there else frozenset[str]()
+    if name.casefold() in keys:
+        return name.casefold()
+    return next((key for key in sorted(keys) if key.endswith(f"_{name.casefold()}")), "")
+
+
+def _with_table(statement: Statement, name: str) -> str:
+    return f"{statement.table[: max(1, _NAME_LENGTH - 1 - len(name))]}_{name}"
+
+
+# conditions
+
+
+def conditions(statement: Statement) -> list[Edit]:
+    """Take IF EXISTS and IF NOT EXISTS off parts of ALTER TABLE, and off indexes: the source knew that it holds."""
+    found = statement.found
+    of_index = found[0].upper in ("CREATE", "DROP") and any(has_words(found[:3], word) for word in INDEX_WORDS)
+    if not of_index and find_words(found[:2], "ALTER", "TABLE") != 0:
+        return []
+    edits: list[Edit] = []
+    for at, token in enumerate(found[:-1]):
+        if token.upper == "IF" and token.depth == 0:
+            last = at + 2 if found[at + 1].upper == "NOT" else at + 1
+            if last < len(found) and found[last].upper == "EXISTS":
+                edits.append((token.start, found[last].end, ""))
+    return edits
+
+
+def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
+    """Whether a part of ALTER TABLE asks for IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
+    at = find_words(part, "IF")
+    if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
+        return False
+    wanted = part[at + 1].upper != "NOT"
+    named = at + (2 if wanted else 3)
+    words = {token.upper for token in part[:at]}
+    if named >= len(part) or words & {"PARTITION", "CONSTRAINT"}:
+        return False
+    names = there.foreign_keys if "FOREIGN" in words else there.indexes if words & {*INDEX_WORDS} else there.columns
+    return (part[named].name.casefold() in names) != wanted
+
+
+# global indexes
+
+
+def global_marks(statement: Statement) -> list[Edit]:
+    """Take UNIQUE off a column whose index TiDB keeps over all partitions, and UPDATE INDEXES off PARTITION BY."""
+    found = statement.found
+    edits: list[Edit] = []
+    for first, last in statement.parts:
+        at = next((i for i in range(first, last) if found[i].upper == "UNIQUE"), -1)
+        if at > first and found[first].kind == "quoted" and is_global(statement, first, last):
+            end = at + (at + 1 < last and found[at + 1].upper in INDEX_WORDS)
+            edits.append((found[at].start, found[end].end, ""))
+    at = find_words(found, "UPDATE", "INDEXES", "(")
+    if at >= 0:
+        edits.append((found[at].start, found[closing(found, at + 2)].end, ""))
+    return edits
+
+
+def is_global(statement: Statement, first: int, last: int) -> bool:
+    """Whether the part [first, last) defines an index over all partitions; TiDB says so in a comment of its own."""
+    found = statement.found
+    end = found[last].start if last < len(found) else len(statement.text)
+    return makes_global_index(statement.text[found[first].start : end])
+
+
+# what can only be told
+
+
+def random_default(statement: Statement) -> str:
+    """The column that ALTER TABLE adds with a default which fills the rows that are there by chance; empty if none."""
+    for first, last in statement.parts:
+        part = statement.found[first:last]
+        if part[:1] and part[0].upper == "ADD" and has_words(part, "DEFAULT") and any(t.upper in _RANDOM for t in part):
+            return next((token.name for token in part if token.kind == "quoted"), "")
+    return ""

@@ -1,0 +1,84 @@
+"""The names that a table's parts have on the target: a statement of the source may mean one that is called otherwise there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storage_consumer.model import TableName
+from storage_consumer.sql_text import Token, has_words, quote
+
+Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
+"""Runs a query with arguments; all its rows."""
+
+_COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+_INDEXES = "SELECT index_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
+_FOREIGN_KEYS = (
+    "SELECT table_name, constraint_name FROM information_schema.table_constraints "
+    "WHERE constraint_schema = %s AND constraint_type = 'FOREIGN KEY'"
+)
+
+_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "INTEGER", "BOOL", "BOOLEAN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartNames:
+    """Names inside one table, all folded; none where there is no such table."""
+
+    columns: frozenset[str] = frozenset()
+    indexes: frozenset[str] = frozenset()
+    foreign_keys: frozenset[str] = frozenset()
+    other_foreign_keys: frozenset[str] = frozenset()
+    """Those of the other tables of its database, where MySQL and MariaDB want each name once."""
+    fractions: frozenset[str] = frozenset()
+    """Text columns that the statement makes integers, and that hold numbers with a fraction."""
+
+
+def matters_for(found: Sequence[Token]) -> bool:
+    """Whether it depends on names inside the table what a statement becomes. A new table has none, but for foreign keys."""
+    if has_words(found, "FOREIGN"):
+        return True
+    if has_words(found[:2], "CREATE", "TABLE"):
+        return False
+    return any(has_words(found, word) for word in ("INDEX", "KEY", "UNIQUE")) or (
+        has_words(found[:2], "ALTER", "TABLE") and (has_words(found, "EXISTS") or bool(to_integers(found)))
+    )
+
+
+def to_integers(found: Sequence[Token]) -> list[str]:
+    """The columns that an ALTER TABLE makes integers by MODIFY or CHANGE, by the names that they had."""
+    columns = []
+    for at, token in enumerate(found):
+        if token.upper in ("MODIFY", "CHANGE") and token.depth == 0:
+            named = next((i for i in range(at + 1, len(found)) if found[i].kind == "quoted"), len(found))
+            typed = named + (2 if token.upper == "CHANGE" else 1)
+            columns += [found[named].name] if typed < len(found) and found[typed].upper in _INTEGERS else []
+    return columns
+
+
+def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNames:
+    """Ask the target; `name` as it spells it. Of a statement `found` it is asked what matters for that alone."""
+    place = (name.schema, name.table)
+    asked = query(_FOREIGN_KEYS, (name.schema,)) if has_words(found, "FOREIGN") else []
+    foreign = [(_folded(table), _folded(key)) for table, key in asked]
+    return PartNames(
+        columns=frozenset(_folded(one) for (one,) in query(_COLUMNS, place)),
+        indexes=frozenset(_folded(one) for (one,) in query(_INDEXES, place)),
+        foreign_keys=frozenset(key for table, key in foreign if table == name.table.casefold()),
+        other_foreign_keys=frozenset(key for table, key in foreign if table != name.table.casefold()),
+        fractions=frozenset(column for column in to_integers(found) if _has_fractions(query, name, column)),
+    )
+
+
+def _has_fractions(query: Query, name: TableName, column: str) -> bool:
+    """Whether a text column holds a number with a fraction."""
+    if not query(f"{_COLUMNS} AND column_name = %s AND collation_name IS NOT NULL", (name.schema, name.table, column)):
+        return False
+    found = f"SELECT 1 FROM {quote(name.schema)}.{quote(name.table)} WHERE {quote(column)} REGEXP %s LIMIT 1"
+    return bool(query(found, (r"^[[:space:]]*[-+]?[0-9]*[.][0-9]*[1-9]",)))
+
+
+def _folded(value: Any) -> str:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return text.casefold()

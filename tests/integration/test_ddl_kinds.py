@@ -1,0 +1,37 @@
+"""Every kind of statement on every server: rows, structure and journal are as they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.kinds.playing import ALL, play
+from tests.kinds.source import at_the_source
+from tests.servers import KINDS, DatabaseServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_statement(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Each story ends with its rows and its structure, and the journal says how; see ``python -m tests.ddl_table``."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    wrong: Mapping[str, tuple[str, ...]] = {
+        name: played.problems for name, played in play(server, ALL, tmp_path).items() if played.problems
+    }
+    assert wrong == {}
+
+
+def test_names_of_stories_are_their_databases() -> None:
+    """No two stories meet in one database."""
+    assert len({kind.schema for kind in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind == "tidb"])
+def test_the_source_agrees(kind: str, request: pytest.FixtureRequest) -> None:
+    """TiDB itself takes the stories' statements as they stand, and ends with the rows that the stories say."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    wrong = {story.name: found for story in ALL if story.to_tidb and (found := at_the_source(server, story))}
+    assert wrong == {}

@@ -1,0 +1,144 @@
+"""What TiDB says or names in its own way, and what other servers get instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.errors import NotReplicable
+from storage_consumer.sql_text import tokens
+from storage_consumer.target.ddl import DdlAction, action_for
+from storage_consumer.target.part_names import PartNames, to_integers
+from tests.unit.building import definition
+
+BOTH = ("mysql", "mariadb")
+THERE = PartNames(
+    columns=frozenset(("id", "a", "s")),
+    indexes=frozenset(("primary", "i")),
+    foreign_keys=frozenset(("own", "t_fk_1")),
+    other_foreign_keys=frozenset(("fk",)),
+)
+"""The table ``t`` on the target."""
+
+
+def action(query: str, flavor: str) -> DdlAction:
+    """What is run for a statement on that table."""
+    return action_for(definition("s/t", 1, query), flavor, "utf8mb4_bin", THERE)
+
+
+CHANGED = [
+    (BOTH, "table option", "CREATE TABLE `t` (`a` INT) STATS_BUCKETS = 9 COMMENT = 'x' ENCRYPTION 'Y'", "CREATE TABLE `t` (`a` INT)  COMMENT = 'x'"),
+    (BOTH, "table option", "ALTER TABLE `t` ATTRIBUTES='a=b'", ""),
+    (
+        BOTH,
+        "table option",
+        "CREATE TABLE `t` (`a` INT) PARTITION BY HASH(`a`) (PARTITION `p` DATA DIRECTORY = '/d' COMMENT = 'c')",
+        "CREATE TABLE `t` (`a` INT) PARTITION BY HASH(`a`) (PARTITION `p`  COMMENT = 'c')",
+    ),
+    (("mariadb",), "unknown option", "CREATE TABLE `t` (`compression` INT) COMPRESSION = 'none'", "CREATE TABLE `t` (`compression` INT)"),
+    (("mariadb",), "validation", "ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `x` WITHOUT VALIDATION", "ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `x`"),
+    (("mysql",), "index name", "ALTER TABLE `t` ADD UNIQUE((LOWER(`s`)))", "ALTER TABLE `t` ADD UNIQUE `expression_index`((LOWER(`s`)))"),
+    (
+        ("mysql",),
+        "index name",
+        "ALTER TABLE `t` ADD INDEX(`i`, (`a`+1)), ADD INDEX((`a`)), ADD UNIQUE KEY ((`a`))",
+        "ALTER TABLE `t` ADD INDEX `i_2`(`i`, (`a`+1)), ADD INDEX `expression_index`((`a`)), ADD UNIQUE KEY  `expression_index_2`((`a`))",
+    ),
+    (
+        ("mysql",),
+        "index name",
+        "CREATE TABLE `t` (`a` INT,KEY `expression_index`((`a`+1)),KEY(`a`, (`a`+2)),KEY(`a`))",
+        "CREATE TABLE `t` (`a` INT,KEY `expression_index`((`a`+1)),KEY `expression_index_2`(`a`, (`a`+2)),KEY(`a`))",
+    ),
+    (BOTH, "foreign key name", "ALTER TABLE `t` ADD FOREIGN KEY (`a`) REFERENCES `p`(`id`)", "ALTER TABLE `t` ADD CONSTRAINT `t_fk_3` FOREIGN KEY (`a`) REFERENCES `p`(`id`)"),
+    (BOTH, "foreign key name", "ALTER TABLE `t` ADD CONSTRAINT FOREIGN KEY `x` (`a`) REFERENCES `p`(`id`)", "ALTER TABLE `t` ADD CONSTRAINT `t_x` FOREIGN KEY `x` (`a`) REFERENCES `p`(`id`)"),
+    (BOTH, "foreign key name", "ALTER TABLE `t` ADD CONSTRAINT `fk` FOREIGN KEY (`a`) REFERENCES `p`(`id`)", "ALTER TABLE `t` ADD CONSTRAINT `t_fk` FOREIGN KEY (`a`) REFERENCES `p`(`id`)"),
+    (BOTH, "foreign key name", "ALTER TABLE `t` DROP FOREIGN KEY `fk_1`", "ALTER TABLE `t` DROP FOREIGN KEY `t_fk_1`"),
+    (BOTH, "missing foreign key", "ALTER TABLE `t` DROP FOREIGN KEY `fk_7`, DROP COLUMN `a`", "ALTER TABLE `t`  DROP COLUMN `a`"),
+    (BOTH, "global index", "CREATE TABLE `t` (`a` INT UNIQUE KEY /*T![global_index] GLOBAL */,`b` INT UNIQUE)", "CREATE TABLE `t` (`a` INT  /*T![global_index] GLOBAL */,`b` INT UNIQUE)"),
+    (BOTH, "global index", "CREATE TABLE `t` (`a` INT,UNIQUE `u`(`a`) /*T![global_index] GLOBAL */)", "CREATE TABLE `t` (`a` INT /*T![global_index] GLOBAL */)"),
+    (BOTH, "global index", "ALTER TABLE `t` ADD UNIQUE `u`(`a`) /*T![global_index] GLOBAL */", ""),
+    (BOTH, "global index", "ALTER TABLE `t` PARTITION BY HASH (`a`) PARTITIONS 2 UPDATE INDEXES (`u` GLOBAL)", "ALTER TABLE `t` PARTITION BY HASH (`a`) PARTITIONS 2"),
+    ((*BOTH, "tidb"), "attribute of TiDB", "ALTER TABLE `t` SET TIFLASH REPLICA 2", ""),
+    (BOTH, "attribute of TiDB", "ALTER TABLE `t` NOCACHE", ""),
+    (BOTH, "attribute of TiDB", "ALTER TABLE `t` /*T![ttl] REMOVE TTL */", ""),
+    (BOTH, "object of TiDB", "CREATE SEQUENCE `q` CACHE 9", ""),
+    (BOTH, "object of TiDB", "DROP PLACEMENT POLICY `q`", ""),
+    (("mysql",), "IF EXISTS", "ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `b` INT", "ALTER TABLE `t` ADD COLUMN  `b` INT"),
+    (("mysql",), "IF EXISTS", "ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` INT, DROP INDEX IF EXISTS `i`", "ALTER TABLE `t`  DROP INDEX  `i`"),
+    (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP COLUMN IF EXISTS `b`", ""),
+    (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP PARTITION IF EXISTS `p`", "ALTER TABLE `t` DROP PARTITION  `p`"),
+    (("mysql",), "IF EXISTS", "CREATE INDEX IF NOT EXISTS `j` ON `t` (`a`)", "CREATE INDEX  `j` ON `t` (`a`)"),
+    (("mariadb",), "unique expression index", "ALTER TABLE `t` ADD UNIQUE `u`((LOWER(`s`)))", ""),
+    (
+        (*BOTH, "tidb"),
+        "random default of n",
+        "ALTER TABLE `t` ADD COLUMN `n` VARCHAR(40) DEFAULT (UUID())",
+        "ALTER TABLE `t` ADD COLUMN `n` VARCHAR(40) DEFAULT (UUID())",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flavors", "difference", "query", "expected"), CHANGED)
+def test_changed(flavors: tuple[str, ...], difference: str, query: str, expected: str) -> None:
+    """A statement that other servers read in another way is changed and noted there, and runs as it is elsewhere."""
+    for flavor in (*BOTH, "tidb"):
+        found = action(query, flavor)
+        if flavor in flavors:
+            assert (found.statement, found.notes) == (expected, (difference,))
+        else:
+            assert difference not in found.notes
+
+
+UNCHANGED = [
+    "ALTER TABLE `t` DROP FOREIGN KEY `own`",
+    "ALTER TABLE `t` ADD CONSTRAINT `new` FOREIGN KEY (`a`) REFERENCES `p`(`id`)",
+    "CREATE TABLE IF NOT EXISTS `t` (`stats_buckets` INT COMMENT 'data directory',`cache` INT)",
+    "ALTER TABLE `t` ADD INDEX(`a`)",
+    "ALTER TABLE `t` ADD COLUMN `ttl` INT DEFAULT (1+1)",
+    "ALTER TABLE `t` ADD COLUMN `uuid` INT DEFAULT 3",
+    "DROP TABLE IF EXISTS `s`.`t`",
+    "CREATE TABLE `t` (`a` INT,`u` VARCHAR(36) DEFAULT (UUID()))",
+    "CREATE TABLE `t` (`global` INT,UNIQUE `u`(`global`))",
+]
+
+
+@pytest.mark.parametrize("query", UNCHANGED)
+@pytest.mark.parametrize("flavor", [*BOTH, "tidb"])
+def test_unchanged(query: str, flavor: str) -> None:
+    """What only looks alike stays as it is."""
+    assert (action(query, flavor).statement, action(query, flavor).notes) == (query, ())
+
+
+def test_comment_that_tidb_heeds() -> None:
+    """A statement that says something to TiDB alone runs there."""
+    query = "ALTER TABLE `t` /*T![ttl] REMOVE TTL */"
+    assert action(query, "tidb").statement == query
+
+
+def test_flashback_of_a_cluster_runs_nowhere() -> None:
+    """It would take the target's other databases and our own state back as well."""
+    with pytest.raises(NotReplicable, match=r"FLASHBACK CLUSTER .* Load what it names anew"):
+        action("FLASHBACK CLUSTER TO TIMESTAMP '2026-09-21 00:00:00'", "tidb")
+
+
+def test_texts_with_fractions_become_no_integers_on_mariadb() -> None:
+    """MariaDB would cut what the source rounded: the table stops before that, and where there are none it goes on."""
+    query = "ALTER TABLE `t` MODIFY COLUMN `s` INT"
+    there = PartNames(columns=frozenset(("s",)), fractions=frozenset(("s",)))
+    with pytest.raises(NotReplicable, match=r"fractions \(s\), which the source rounds"):
+        action_for(definition("s/t", 1, query), "mariadb", "utf8mb4_bin", there)
+    assert action_for(definition("s/t", 1, query), "mysql", "utf8mb4_bin", there).statement == query
+    assert action(query, "mariadb").statement == query
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("ALTER TABLE `t` MODIFY COLUMN `s` INT, CHANGE `a` `b` BIGINT UNSIGNED", ["s", "a"]),
+        ("ALTER TABLE `t` MODIFY COLUMN IF EXISTS `s` TINYINT(1)", ["s"]),
+        ("ALTER TABLE `t` MODIFY `s` DECIMAL(9), ADD COLUMN `modify` INT", []),
+    ],
+)
+def test_columns_that_become_integers(query: str, columns: list[str]) -> None:
+    """They are told by the names that they have before the statement."""
+    assert to_integers(tokens(query)) == columns
