@@ -40,6 +40,8 @@ class RoundDdls:
     late: Sequence[DdlStep] = ()
     """Statements that turned up when later rows of their tables had been applied; the tables are halted."""
     _decisions: Mapping[Identity, Decision] = field(default_factory=dict)
+    rows_may_be_late: bool = True
+    """A job for rows has run since statements began last, and a task of it may still be about to write."""
     _groups: list[deque[DdlStep]] = field(default_factory=list)
     _begun: set[Identity] = field(default_factory=set)
 
@@ -47,6 +49,10 @@ class RoundDdls:
     def is_running(self) -> bool:
         """Whether a statement is running."""
         return bool(self.parts.lanes.running)
+
+    def is_young(self, seconds: float) -> bool:
+        """Whether a statement is running, and has for less than so long."""
+        return any(since < seconds for _, since in self.parts.lanes.running)
 
     def still_running(self) -> dict[str, str]:
         """Table key → which statement it stands still for, and since when."""
@@ -128,7 +134,9 @@ class RoundDdls:
             keep_on=self.parts.lanes.keep_on,
         )
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
-        self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
+        if self.rows_may_be_late:
+            self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
+            self.rows_may_be_late = False
         self.parts.lanes.fence(self.parts.state.epoch)
         if not self.goes_on():
             return

@@ -33,7 +33,7 @@ MOST_PARTITIONS = 2_000
 _LOOK_UP = 0.5
 """Seconds between two looks at whether the round is to end while statements run."""
 _PATIENCE = 1.0
-"""Seconds that a round waits for statements where there is nothing else to do; those that take longer run on beside the next."""
+"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; beside one that takes longer they go on."""
 
 
 @dataclass(slots=True)
@@ -171,6 +171,7 @@ class Round:
             load_data=parts.facts.load_data and parts.config.tuning.local_infile,
             max_packet=parts.facts.max_packet,
         )
+        self.ddls.rows_may_be_late = True
         reports = parts.pipeline.run(spec, files, parts.progress)
         by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
         for report in reports:
@@ -250,14 +251,12 @@ class Round:
 
     def _run_ddls(self, groups: Sequence[Sequence[DdlStep]]) -> bool:
         """Begin statements, or see how those that run are doing; False where nothing more comes of it in this round."""
-        if self.ddls.begin(groups):
-            return True
-        waited = 0.0
-        while self.ddls.is_running and (self.take_last_ddl or waited < _PATIENCE) and self._goes_on():
-            if self.ddls.collect(_LOOK_UP):
-                return True
-            waited += _LOOK_UP
-        return False
+        anything = self.ddls.begin(groups)
+        while self.ddls.is_young(_PATIENCE) and self._goes_on():
+            anything |= self.ddls.collect(_LOOK_UP)
+        while not anything and self.take_last_ddl and self.ddls.is_running and self._goes_on():
+            anything = self.ddls.collect(_LOOK_UP)
+        return anything
 
     def _ddl_done(self, step: DdlStep) -> None:
         """A statement took effect, or was skipped."""
