@@ -122,7 +122,7 @@ def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Seq
         return
     raise NotReplicable(
         f"{definition.name}: the DDL of {definition.path} does not show where it names its table, so that the route to "
-        f"{routes.target(definition.name)} cannot be put in. Run it there by hand, then note it as done in the state schema's ddl_journal"
+        f"{routes.target(definition.name)} cannot be put in. Run it there by hand"
     )
 
 
@@ -160,5 +160,5 @@ def _several(definition: TableDefinition, targets: Sequence[str], other: str) ->
     remedy = "drop the tables that came from it" if definition.ddl_type == DROP_SCHEMA else "do there what is due"
     return (
         f"{definition.name}: by the routes its tables {where}{shares}, so that {definition.path} is not one statement of the "
-        f"target: {definition.query[:200]}. By hand, {remedy}, then note it as done in the state schema's ddl_journal"
+        f"target: {definition.query[:200]}. By hand, {remedy}"
     )

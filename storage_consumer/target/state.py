@@ -19,7 +19,7 @@ from storage_consumer.ports import TableProgress
 from storage_consumer.target.batches import batched
 from storage_consumer.target.journal import DONE, SKIPPED, STARTED
 from storage_consumer.target.places import places
-from storage_consumer.target.state_base import CHUNK
+from storage_consumer.target.state_base import CHUNK, larger
 from storage_consumer.target.state_history import HistoryState
 
 SERIAL_SLOTS = 16
@@ -71,7 +71,7 @@ class StateStore(HistoryState):
             connection.execute(
                 update(tables.feed).values(
                     window_id=tables.feed.c.window_id + 1,
-                    storage_checkpoint=func.greatest(tables.feed.c.storage_checkpoint, storage_checkpoint),
+                    storage_checkpoint=larger(tables.feed.c.storage_checkpoint, storage_checkpoint),
                 )
             )
             window_id = connection.execute(select(tables.feed.c.window_id)).scalar_one()
@@ -104,7 +104,7 @@ class StateStore(HistoryState):
                 connection.execute(statement.on_duplicate_key_update(done_upto=new.done_upto, tag=new.tag))
             connection.execute(
                 update(feed).values(
-                    checkpoint=func.greatest(feed.c.checkpoint, checkpoint),
-                    storage_checkpoint=func.greatest(feed.c.storage_checkpoint, storage_checkpoint),
+                    checkpoint=larger(feed.c.checkpoint, checkpoint),
+                    storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
                 )
             )

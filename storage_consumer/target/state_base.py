@@ -15,6 +15,7 @@ from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateColumn, CreateTable
+from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.table import LOST, RUNNING
@@ -203,7 +204,7 @@ class OwnedState:
                 statement.on_duplicate_key_update(
                     schema_name=new.schema_name,
                     table_name=new.table_name,
-                    checkpoint=func.greatest(old.checkpoint, new.checkpoint),
+                    checkpoint=larger(old.checkpoint, new.checkpoint),
                     error=func.if_(found_lost, old.error, new.error),
                     state=func.if_(found_lost, old.state, new.state),
                     follows=new.follows,
@@ -245,3 +246,8 @@ def _without_autocommit(connection: Target) -> Target:
 def _in_seconds(ttl: float) -> object:
     """A moment by the database's clock; in UTC, since sessions may have different time zones."""
     return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, UTC_TIMESTAMP(6))")
+
+
+def larger(stored: ColumnElement[int], new: ColumnElement[int] | int) -> ColumnElement[int]:
+    """The larger of two numbers. TiDB's GREATEST is wrong beyond 2^63."""
+    return func.if_(stored < new, new, stored)
