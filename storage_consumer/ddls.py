@@ -69,13 +69,18 @@ class RoundDdls:
             self._refuse(step, LATE.format(step.definition.path), late=True)
         self._decisions = self.parts.state.decisions()
         for stopped in manager.stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
-            step, table = stopped.step, manager.tables[stopped.step.table_key]
-            if not table.lost:
-                table.state, table.error = RUNNING, ""
-            _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
-            if stopped.late:
+            self._resume(stopped.step)
+        running = {step.identity for step, _ in self.parts.lanes.running}
+        for step in manager.stopped.decided_late.values():
+            if step.identity not in running:
                 self._groups.append(deque([step]))
                 self._begun.add(step.identity)
+
+    def _resume(self, step: DdlStep) -> None:
+        table = self.parts.manager.tables[step.table_key]
+        if not table.lost:
+            table.state, table.error = RUNNING, ""
+        _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
     def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
         """Begin what can begin of these groups and of those that wait; whether anything was begun or settled."""
@@ -95,7 +100,16 @@ class RoundDdls:
         ended = self.parts.lanes.collect(seconds)
         for outcome in ended:
             self._judge(outcome)
+        if ended:
+            self._store_as_they_are(outcome.step.origin for outcome in ended)
         return self._go_on() or bool(ended)
+
+    def _store_as_they_are(self, steps: Iterable[DdlStep]) -> None:
+        """What the statements stored of their tables is from when they began."""
+        manager = self.parts.manager
+        keys = sorted({key for step in steps for key in manager.touched(step)})
+        tables = [progress_of(manager.tables[key], manager) for key in keys]
+        self.parts.state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
 
     def _go_on(self) -> bool:
         """Begin the next statement of each group whose statement before it has ended."""
@@ -104,6 +118,7 @@ class RoundDdls:
             while group and self.parts.lanes.is_free and not self._is_busy(group[0].version):
                 anything = True
                 self._start(group.popleft())
+        self._groups = [group for group in self._groups if group]
         return anything
 
     def _is_busy(self, version: int) -> bool:
@@ -147,6 +162,7 @@ class RoundDdls:
     def _judge(self, outcome: Outcome) -> None:
         """What becomes of the tables of a statement that ended."""
         step, fault = outcome.step.origin, outcome.fault
+        self.parts.manager.stopped.decided_late.pop(step.identity, None)
         if isinstance(fault, TargetBusy):
             self.parts.manager.wait(step.table_key, (str(fault),), self.parts.clock.monotonic())
             self._let_go(step)
@@ -157,6 +173,8 @@ class RoundDdls:
             raise fault
         elif self.parts.manager.stopped.is_late(step):
             self.parts.manager.ddl_done(step)
+            self._resume(step)
+            self.done(outcome.step)
             _log.info("ddl_settled", table=str(step.name), version=step.version, query=step.definition.query)
         elif self.parts.manager.is_pending(step):
             self.parts.manager.ddl_done(step)

@@ -115,7 +115,7 @@ class Lanes:
 
     def collect(self, seconds: float) -> list[Outcome]:
         """What has ended since the last call; waits up to `seconds` for the first where something is running."""
-        if self._jobs and seconds:
+        if self._jobs and seconds and not self._ended:
             self._clock.wait(self._any, seconds)
         self._any.clear()
         ended = [self._ended.popleft() for _ in range(len(self._ended))]

@@ -146,6 +146,9 @@ class Ddl(Protocol):
         """Run, or find out that it ran; `moved` is stored in the transaction that says so. Returns a note, or ``""``."""
         ...
 
+    def refused(self, step: DdlStep, error: str) -> None:
+        """Note why a statement stops its table."""
+
     def fence(self) -> None:
         """End what a former owner may still be about to run in this lane."""
 

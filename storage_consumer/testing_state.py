@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST, RUNNING
+from storage_consumer.consumers.table import DROPPED, EXCLUDED, HALTED, LOST
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost
 from storage_consumer.model import TableDefinition, TableName
@@ -183,8 +183,9 @@ class MemoryState:
         known = self._records.tables
         for table in tables:
             before = known.get(table.table_key, table)
-            found_lost = as_they_were and (before.state, table.state) == (LOST, RUNNING)
-            stored = replace(table, state=before.state, error=before.error) if found_lost else table
+            stopped = as_they_were and before.state in (HALTED, LOST)
+            kept = replace(table, state=before.state, error=before.error, follows=before.follows)
+            stored = kept if stopped else table
             known[table.table_key] = replace(stored, checkpoint=max(before.checkpoint, table.checkpoint))
 
 

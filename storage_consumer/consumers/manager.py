@@ -43,6 +43,8 @@ class ConsumerManager:
         self._rewound: dict[str, Finished] = {}
         self.lifetimes = Lifetimes()
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
+        self._tables_are_new = True
+        """Tables or statements came since it was found out which statement touches which tables."""
         self._known = KnownTables.of(())
         self._namesakes: Mapping[str, frozenset[str]] = {}
 
@@ -93,7 +95,7 @@ class ConsumerManager:
                 self._rewound[file.stream] = table.finished(file)
         self._dispatched = True
         if taken or len(self.tables) != before:
-            self._touches.clear()
+            self._tables_are_new = True
         return self._late
 
     def _enlist(self, table_dir: str, table: TableConsumer, definition: TableDefinition) -> None:
@@ -165,12 +167,15 @@ class ConsumerManager:
 
     def _with_touches(self) -> list[PendingDdl]:
         """The DDL that have not run, each with the tables that it touches."""
-        if self._pending and not self._touches:
+        self._look_at_new_tables()
+        return [PendingDdl(step=step, touches=self._touches[identity]) for identity, step in self._pending.items()]
+
+    def _look_at_new_tables(self) -> None:
+        if self._tables_are_new:
             self._known = KnownTables.of(table.name for table in self.tables.values())
             self._namesakes = sharing_a_name(self.tables.values(), self.selection.routes)
-            for identity, step in self._pending.items():
-                self._touches[identity] = self._touched_by(step)
-        return [PendingDdl(step=step, touches=self._touches[identity]) for identity, step in self._pending.items()]
+            self._touches = {identity: self._touched_by(step) for identity, step in self._pending.items()}
+            self._tables_are_new = False
 
     def _touched_by(self, step: DdlStep) -> frozenset[str]:
         touched = touched_keys(step.definition, self._known) | {step.table_key}
@@ -178,6 +183,7 @@ class ConsumerManager:
 
     def touched(self, step: DdlStep) -> frozenset[str]:
         """The tables, by key, that a DDL of the last wave, or one inferred from it, is a barrier for."""
+        self._look_at_new_tables()
         if step.identity not in self._touches:
             self._catalog.table(step.name)  # nothing else may know the table that an inferred one names
             self._touches[step.identity] = self._touched_by(step)

@@ -30,6 +30,8 @@ class StoppedDdl:
         self._stopped: dict[tuple[str, int, int], Stopped] = {}
         self._late: set[tuple[str, int, int]] = set()
         self._obeyed: set[tuple[tuple[str, int, int], str]] = set()
+        self.decided_late: dict[tuple[str, int, int], DdlStep] = {}
+        """Statements that came late and were decided about, until what became of them is known; their tables stand still."""
 
     def note(self, step: DdlStep, *, late: bool = False) -> None:
         """A statement stopped its table."""
@@ -41,11 +43,12 @@ class StoppedDdl:
         return step.identity in self._late
 
     def released(self, decided: Mapping[tuple[str, int, int], str]) -> list[Stopped]:
-        """Those about which there is a decision that was not given out yet. `decided`: statement → when it was decided on.
+        """Those in time about which there is a decision that was not given out yet. `decided`: statement → when it was decided on.
 
         Each decision is given out once: where its own text is refused too, the table waits for another decision.
         """
         new = [identity for identity in self._stopped if (identity, decided.get(identity, "")) not in self._obeyed]
         found = [self._stopped.pop(identity) for identity in new if identity in decided]
         self._obeyed |= {(stopped.step.identity, decided[stopped.step.identity]) for stopped in found}
-        return sorted(found, key=lambda stopped: stopped.step.version)
+        self.decided_late |= {stopped.step.identity: stopped.step for stopped in found if stopped.late}
+        return sorted((each for each in found if not each.late), key=lambda stopped: stopped.step.version)

@@ -127,8 +127,7 @@ class Selection:
 def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> str:
     return (
         f"the DDL of {definition.path} brings rows of {out}, which the filter leaves out, into {taken}: they were not read. Give "
-        f"{taken} a copy of the source's table as of version {definition.version}, then note the statement as done in the state "
-        "schema's ddl_journal, and start again"
+        f"{taken} a copy of the source's table as of version {definition.version}"
     )
 
 

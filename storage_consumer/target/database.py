@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -39,6 +40,8 @@ _UNKNOWN_ZONE = 1298
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
 _CHUNK = 500
+_IDLE = 60.0
+"""Seconds."""
 _WARNINGS = 5
 """So many are kept of those that one statement raises."""
 
@@ -52,6 +55,7 @@ class TargetDatabase:
         self._password = password
         self._lane = f":{lane}" if lane else ""
         self._connection: Connection | None = None
+        self._used = 0.0
         self._no_pad: frozenset[str] | None = None
 
     def close(self) -> None:
@@ -61,8 +65,15 @@ class TargetDatabase:
         self._connection = None
 
     def _live(self) -> Connection:
+        """The connection; one that was idle for long may have been ended by the server, and is made anew then."""
+        if time.monotonic() - self._used > _IDLE and self._connection is not None:
+            try:
+                self._connection.ping(reconnect=False)
+            except (pymysql.err.MySQLError, OSError, EOFError):
+                self.close()
         if self._connection is None or not self._connection.open:
             self._connection = connect(self._downstream, self._password, ddl=True)
+        self._used = time.monotonic()
         return self._connection
 
     def _rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:

@@ -108,6 +108,11 @@ class DdlRunner:
         if decision is not None and decision.verb != "replace":
             state, what = (DONE, "it took effect by hand") if decision.verb == "done" else (SKIPPED, "it is not to run")
             note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
+            if entry is not None and entry.state == STARTED:  # rows of after it must not be written before it ends
+                sent = DdlAction(statement=entry.statement, schema="")
+                started = _Started(step=step, action=sent, context=context, names=(step.name,))
+                self._wait_while_running(started, entry.statement)
+                self._fence(started)
             self._state.journal(step, state, note=note, tables=moved)
             return note
         try:
@@ -123,6 +128,10 @@ class DdlRunner:
         note = "; ".join(filter(None, (*action.notes, note)))
         self._state.journal(step, DONE, note=note, run=outcome, tables=moved)
         return note
+
+    def refused(self, step: DdlStep, error: str) -> None:
+        """Note why a statement stops its table."""
+        self._state.refused(step, error)
 
     def fence(self) -> None:
         """End what a former owner may still be about to run over this runner's lane; what it is running already is left alone."""

@@ -140,15 +140,13 @@ class Desk:
             before = self.rows(
                 f"SELECT verb, statement FROM {self.table('ddl_decision')} WHERE {of_it} FOR UPDATE", row.identity
             )
-            if before == [(decision.verb, decision.statement)]:
-                return "same"
             self.rows(
                 f"REPLACE INTO {self.table('ddl_decision')} "
                 "(table_dir, version, checksum, verb, statement, decided_at, decided_by) "
                 "VALUES (%s, %s, %s, %s, %s, UTC_TIMESTAMP(6), %s)",
                 (*row.identity, decision.verb, decision.statement, decision.decided_by),
             )
-        return "stored"
+        return "same" if before == [(decision.verb, decision.statement)] else "stored"
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -58,7 +58,9 @@ def _reason_to_leave_out(statement: Statement, number: int, flavor: str) -> str:
     dropped = foreign_key_dropped(part)
     reasons = {
         "algorithm and lock": statement.body[1] < 0 and words[0] in ("ALGORITHM", "LOCK"),
-        "check constraint": words[at] == "CHECK" or (words[at] == "CONSTRAINT" and "CHECK" in words[at + 1 : at + 3]),
+        "check constraint": words[at] == "CHECK"
+        or (words[at] == "CONSTRAINT" and "CHECK" in words[at + 1 : at + 3])
+        or (words[0] in ("DROP", "ALTER") and words[1] in ("CHECK", "CONSTRAINT")),
         "search index": words[at] == "FULLTEXT" or (words[at] in _SEARCH and words[at + 1] in INDEX_WORDS),
         "attribute of TiDB": any(words[: len(own)] == list(own) for own in _OWN_ACTIONS),
         "table option": statement.body[1] < 0 and words[0] in STORED_BY_TIDB_ONLY,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from storage_consumer.errors import TableError
 from storage_consumer.fitting import refuse_changes
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep, key_of
@@ -54,13 +55,24 @@ class Remembering:
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """See `ports.Ddl`."""
         names = sorted(mentioned_names(step.definition))
-        if step.definition.ddl_type not in _DROPS:
-            for table in self._standing.describe(names).values():
-                refuse_changes(table.name, table)
+        if step.definition.ddl_type not in _DROPS and context.decision is None and not step.skip:
+            self._refuse_changes(step, names)
         self._standing.forget(names)
         note = self._ddl.run(step, context, moved)
         self._standing.remember(names)
         return note
+
+    def _refuse_changes(self, step: DdlStep, names: Sequence[TableName]) -> None:
+        try:
+            for table in self._standing.describe(names).values():
+                refuse_changes(table.name, table)
+        except TableError as fault:
+            self._ddl.refused(step, str(fault))
+            raise
+
+    def refused(self, step: DdlStep, error: str) -> None:
+        """See `ports.Ddl`."""
+        self._ddl.refused(step, error)
 
     def fence(self) -> None:
         """See `ports.Ddl`."""

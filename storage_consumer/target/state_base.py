@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateColumn, CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.consumers.table import LOST, RUNNING
+from storage_consumer.consumers.table import HALTED, LOST
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
 from storage_consumer.ports import TableProgress
 from storage_consumer.sql_text import quote
@@ -181,7 +181,7 @@ class OwnedState:
     def _put_tables(
         self, connection: Connection, tables: Iterable[TableProgress], *, as_they_were: bool = False
     ) -> None:
-        """Store tables; `as_they_were`: some time ago, so that what was found lost since then stays so."""
+        """Store tables; `as_they_were`: some time ago, so that one that stopped since then stays so, and follows nothing."""
         stored = list(tables)
         put_places(connection, self._tables, stored)
         rows = [
@@ -199,15 +199,15 @@ class OwnedState:
         for some in batched(rows, CHUNK):
             statement = insert(self._tables.tables).values(some)
             new, old = statement.inserted, self._tables.tables.c
-            found_lost = (old.state == LOST) & (new.state == RUNNING) & as_they_were
+            stopped = old.state.in_((HALTED, LOST)) & as_they_were
             connection.execute(
                 statement.on_duplicate_key_update(
                     schema_name=new.schema_name,
                     table_name=new.table_name,
                     checkpoint=larger(old.checkpoint, new.checkpoint),
-                    error=func.if_(found_lost, old.error, new.error),
-                    state=func.if_(found_lost, old.state, new.state),
-                    follows=new.follows,
+                    error=func.if_(stopped, old.error, new.error),
+                    follows=func.if_(stopped, old.follows, new.follows),
+                    state=func.if_(stopped, old.state, new.state),
                 )
             )
 

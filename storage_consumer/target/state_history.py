@@ -12,7 +12,7 @@ from storage_consumer.target.batches import batched
 from storage_consumer.target.state_journal import JournalState
 from storage_consumer.target.structures import definition_of, record_of
 
-_BATCH = 200
+_BATCH = 20
 """Structures in one statement: their sizes differ much, and a packet has its limit."""
 
 

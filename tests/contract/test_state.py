@@ -221,17 +221,19 @@ def test_where_tables_are(rig: Rig) -> None:
     assert state.load()[0].targets["`shop`.`a`"] == (own["a"], moved)
 
 
-def test_a_statement_that_ends_forgets_no_loss(rig: Rig) -> None:
-    """What a statement moves is as it was when it began: a table that was found to lack rows meanwhile stays so."""
+@pytest.mark.parametrize("stopped", ["lost", "halted"])
+def test_a_statement_that_ends_forgets_no_stop(rig: Rig, stopped: str) -> None:
+    """What a statement moves is as it was when it began: a table that stopped meanwhile stays so, and follows nothing."""
     state = rig.owner()
-    lost = progress("a/b", 1, "lost", error="a file vanished")
-    state.save(tables=[lost, progress("a/c", 1, "lost")], streams={}, checkpoint=0, storage_checkpoint=0)
-    state.journal(statement(), DONE, tables=[progress("a/b", 9), progress("a/c", 9, "dropped")])
+    there = progress("a/b", 1, stopped, follows=False, error="a file vanished")
+    state.save(tables=[there], streams={}, checkpoint=0, storage_checkpoint=0)
+    state.journal(statement(), DONE, tables=[progress("a/b", 9)])
     restart, _ = state.load()
-    assert restart.lost == {"`a`.`b`"}
+    assert (restart.lost, restart.behind) == ({"`a`.`b`"} if stopped == "lost" else set(), {"`a`.`b`"})
     assert restart.tables["`a`.`b`"] == 9
     state.save(tables=[progress("a/b", 10)], streams={}, checkpoint=0, storage_checkpoint=0)
-    assert state.load()[0].lost == frozenset()
+    restart, _ = state.load()
+    assert (restart.lost, restart.behind) == (frozenset(), frozenset())
 
 
 def test_long_texts_are_cut_not_refused(rig: Rig) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.lanes import LANES
+from storage_consumer.ports import Decision
+from storage_consumer.testing import in_place
 from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.driving import World, of, running
 
@@ -226,3 +228,54 @@ def test_a_create_of_one_version_begins_once_its_database_is_there() -> None:
     assert running(world, act).checkpoint == ts(5)
     assert max(at_once) == 1
     assert sum(at_once) == 2
+
+
+def test_what_came_late_and_was_decided_about_runs_with_its_table_standing_still(world: World) -> None:
+    """A decided late statement has no place on the line: its table stands still until it has ended, over rounds."""
+    world.once()
+    world.bucket.schema("shop.b", ts(5), "ALTER TABLE `b` COMMENT = 'late'", ALTER)
+    late = world.once()
+    assert (of(late, "shop.b").state, "turned up after" in of(late, "shop.b").error) == ("halted", True)
+    (identity,) = (i for i, e in world.records.journal.items() if e.state == "failed")
+    works = held(world)
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.bucket.rows("shop.b", 1, row("shop.b", 8, "3", '"three"'), version=ts(5))
+            world.bucket.metadata(ts(9))
+            decided = Decision(verb="done", statement="", decided_at="now", decided_by="me")
+            world.records.decisions[identity] = decided
+        elif rounds == 3:
+            assert (len(works), numbers(world, "shop.b")) == (1, ["1", "2"]), "begun, and no row beside it"
+            works.popleft()()
+        elif rounds == 5:
+            world.stop.requested.set()
+
+    assert running(world, act).checkpoint == ts(9)
+    assert numbers(world, "shop.b") == ["1", "2", "3"]
+
+
+def test_a_halt_beside_a_running_statement_is_not_forgotten(world: World) -> None:
+    """A table that stops while its statement runs is stopped after a restart too, and follows nobody's checkpoint."""
+    works = held(world)
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.bucket.rows("shop.a", 3, row("shop.a", 8, "4", '"four"', "4"), version=ts(4))
+            world.bucket.rows("shop.b", 3, row("shop.b", 8, "3", '"three"'))
+            world.bucket.metadata(ts(9))
+            world.clock.advance(10_000)
+        elif rounds == 3:
+            world.clock.advance(10_000)
+        elif rounds == 5:
+            works.popleft()()
+        elif rounds == 7:
+            world.stop.requested.set()
+
+    assert "is missing" in of(running(world, act), "shop.a").error
+    assert world.records.tables["`shop`.`a`"].follows is False
+    world.bucket.rows("shop.a", 2, row("shop.a", 7, "3", '"three"', "3"), version=ts(4))
+    world.spawn = in_place
+    world.stop.requested.clear()
+    assert world.once().checkpoint == ts(9)
+    assert numbers(world, "shop.a") == ["1", "2", "3", "4"]
