@@ -190,7 +190,7 @@ def conditions(statement: Statement) -> list[Edit]:
 
 def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
     """Whether a part of ALTER TABLE asks for IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
-    at = find_words(part, "IF")
+    at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))  # not the function IF()
     if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
         return False
     wanted = part[at + 1].upper != "NOT"

@@ -97,12 +97,14 @@ def test_crash_around_a_statement(
 
 
 def test_crash_between_two_notes_of_the_journal(history: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Journal rows that say only that a statement was started are settled by the structure, at any later time."""
+    """A journal row that says only that a statement was started is settled by the structure, at any later time."""
     history.metadata(ts(5))
     once(history, mariadb)
-    mariadb.query("UPDATE storage_consumer.ddl_journal SET state = 'started', finished_at = NULL")
-    mariadb.query("UPDATE storage_consumer.table_progress SET checkpoint = 0, follows = 0")
-    mariadb.query("UPDATE storage_consumer.feed SET checkpoint = 0, storage_checkpoint = 0")
+    mariadb.query(
+        f"UPDATE storage_consumer.ddl_journal SET state = 'started', finished_at = NULL WHERE version = {ts(4)}"
+    )
+    mariadb.query(f"UPDATE storage_consumer.table_progress SET checkpoint = {ts(4)}, follows = 0")
+    mariadb.query(f"UPDATE storage_consumer.feed SET checkpoint = {ts(4)}, storage_checkpoint = {ts(4)}")
     summary = once(history, mariadb)
     assert not summary.halted
     assert content(mariadb, "d.t") == [(1, "one", 7), (2, "two", 7), (3, "three", 3)]

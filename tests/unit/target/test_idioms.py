@@ -97,6 +97,8 @@ UNCHANGED = [
     "ALTER TABLE `t` ADD COLUMN `ttl` INT DEFAULT (1+1)",
     "ALTER TABLE `t` ADD COLUMN `uuid` INT DEFAULT 3",
     "DROP TABLE IF EXISTS `s`.`t`",
+    "ALTER TABLE `t` ADD COLUMN `g` INT GENERATED ALWAYS AS(IF(`a`>1, 1, 2)) VIRTUAL",
+    "ALTER TABLE `t` ADD COLUMN `d` INT DEFAULT (IF(1, 2, 3))",
     "CREATE TABLE `t` (`a` INT,`u` VARCHAR(36) DEFAULT (UUID()))",
     "CREATE TABLE `t` (`global` INT,UNIQUE `u`(`global`))",
 ]
