@@ -28,7 +28,10 @@ class Intake:
 
 
 def taken_in(poll: Poll, reader: StorageReader, manager: ConsumerManager, state: State) -> Intake:
-    """Read the new schema files, keep what they say, and look up what is kept of the data files' directories that have none."""
+    """Read the new schema files, keep what they say, and look up what is kept of files that have vanished.
+
+    These are the schema files of data files' directories that have none and, at a start, those of statements that did not run.
+    """
     read: list[tuple[str, TableDefinition]] = []
     unreadable: list[tuple[SchemaFile, str]] = []
     for file in poll.schema_files:
@@ -46,6 +49,11 @@ def taken_in(poll: Poll, reader: StorageReader, manager: ConsumerManager, state:
     for key in sorted({file.version_key for file in poll.data_files} - told):
         if not manager.has_structure(key):
             read += [(key[1], definition) for definition in _vanished(key[1], key[0], state)]
+    if manager.is_new:
+        told |= {(definition.version, table_dir) for table_dir, definition in read}
+        for table_dir, version in state.unsettled():
+            if (version, table_dir) not in told:
+                read += [(table_dir, definition) for definition in _vanished(table_dir, version, state)]
     return Intake(
         definitions=tuple(definition for _, definition in read),
         table_dirs={definition.path: table_dir for table_dir, definition in read},

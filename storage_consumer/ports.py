@@ -100,6 +100,10 @@ class State(Protocol):
         """What the schema files of one version directory said, whether or not they still exist."""
         ...
 
+    def unsettled(self) -> list[tuple[str, int]]:
+        """Table directory and version of the statements that are kept and, by the journal, neither done nor skipped."""
+        ...
+
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
         """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""
         ...

@@ -164,6 +164,13 @@ class MemoryState:
         self._check_owner("reading a structure")
         return [d for identity, d in sorted(self._records.kept.items()) if identity[:2] == (table_dir, version)]
 
+    def unsettled(self) -> list[tuple[str, int]]:
+        """Directory and version of kept statements that are neither done nor skipped."""
+        self._check_owner("reading which statements are not settled")
+        settled = {identity for identity, entry in self._records.journal.items() if entry.state in (DONE, SKIPPED)}
+        kept = self._records.kept.items()
+        return sorted({i[:2] for i, definition in kept if definition.is_ddl and i not in settled})
+
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
         """What was decided about statements that are neither done nor skipped."""
         journal, made = self._records.journal, self._records.decisions

@@ -62,6 +62,11 @@ class ConsumerManager:
     def stored_checkpoint(self, checkpoint: int) -> None:
         self._catalog.stored_checkpoint = checkpoint
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was dispatched yet."""
+        return not self._dispatched
+
     # (2) dispatch: new files to their tables
 
     def dispatch(
@@ -288,15 +293,6 @@ class ConsumerManager:
     def checkpoint(self, storage_checkpoint: int) -> int:
         """The smallest checkpoint over the tables that are not halted, inclusive; an idle table has reached the storage's."""
         return lowest((t.checkpoint for t in self.tables.values() if t.state != HALTED), storage_checkpoint)
-
-    def waiting_ddls(self, storage_checkpoint: int) -> list[DdlStep]:
-        """DDL at exactly the storage checkpoint, which wait for it to move or to settle."""
-        return [
-            step
-            for step in self._pending.values()
-            if ddl_is_stored(step.version, storage_checkpoint, settled=True)
-            and not ddl_is_stored(step.version, storage_checkpoint, settled=False)
-        ]
 
     def stuck(self, storage_checkpoint: int) -> dict[str, str]:
         """Tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select
 from sqlalchemy.dialects.mysql import insert
 
 from storage_consumer.model import TableDefinition
 from storage_consumer.target.batches import batched
+from storage_consumer.target.journal import DONE, SKIPPED
 from storage_consumer.target.state_journal import JournalState
 from storage_consumer.target.structures import definition_of, record_of
 
@@ -40,6 +41,18 @@ class HistoryState(JournalState):
                 changed = {column.name: statement.inserted[column.name] for column in table.c}
                 connection.execute(statement.on_duplicate_key_update(**changed))
         known.update({tuple(r[name] for name in identity): r["digest"] for r in new})
+
+    def unsettled(self) -> list[tuple[str, int]]:
+        """Table directory and version of the statements that are kept and, by the journal, neither done nor skipped."""
+        kept, journal = self._tables.structures.c, self._tables.journal.c
+        same = and_(*(kept[name] == journal[name] for name in ("table_dir", "version", "checksum")))
+        query = (
+            select(kept.table_dir, kept.version)
+            .join_from(self._tables.structures, self._tables.journal, same, isouter=True)
+            .where(kept.query != "", or_(journal.state.is_(None), journal.state.not_in((DONE, SKIPPED))))
+        )
+        with self._owned("reading which statements are not settled") as connection:
+            return sorted({(row.table_dir, row.version) for row in connection.execute(query)})
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
         """What the schema files of one version directory said, whether or not they still exist.

@@ -14,10 +14,11 @@ from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.planning.steps import key_of
 from storage_consumer.target.desk_history import HistoryDesk
+from storage_consumer.target.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.target.structures import definition_of, record_of
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
-from tests.contract.state_rigs import Rig, real_rig
+from tests.contract.state_rigs import Rig, real_rig, statement
 from tests.servers import KINDS, DatabaseServer
 
 NAME = TableName(schema="Sh`op", table="a.b %s 表")
@@ -51,6 +52,17 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
         found = real_rig(request.getfixturevalue(request.param))
     yield found
     found.close()
+
+
+def test_statements_that_are_not_settled(rig: Rig) -> None:
+    """Kept statements without a journal entry, or with one that is neither done nor skipped, are found again; structures are not."""
+    state = rig.owner()
+    numbers = {DONE: 5, SKIPPED: 6, FAILED: 7, STARTED: 8, "unknown": 9}
+    state.keep([("shop/a", version(number)) for number in numbers.values()])
+    state.keep([("shop/a", replace(version(10), query="", ddl_type=0))])
+    for where in (DONE, SKIPPED, FAILED, STARTED):
+        state.journal(statement("shop/a", numbers[where], 7), where)
+    assert state.unsettled() == [("shop/a", 7), ("shop/a", 8), ("shop/a", 9)]
 
 
 def test_kept_as_it_was_read(rig: Rig) -> None:

@@ -255,6 +255,18 @@ def test_what_came_late_and_was_decided_about_runs_with_its_table_standing_still
     assert numbers(world, "shop.b") == ["1", "2", "3"]
 
 
+def test_a_statement_whose_file_vanished_before_it_ran(world: World) -> None:
+    """What was read once is kept: a later process runs the statement though its schema file is gone, and says so once."""
+    world.once()
+    written = world.bucket.schema("shop.b", ts(8), "TRUNCATE TABLE `b`", 11)
+    world.once()
+    world.bucket.storage.delete(str(written.relative_to(world.bucket.root)))
+    world.bucket.metadata(ts(9))
+    assert (world.once().checkpoint, numbers(world, "shop.b")) == (ts(9), [])
+    world.bucket.metadata(ts(10))
+    assert (world.once().ddls, world.records.effects.count("TRUNCATE TABLE `b`")) == (0, 1)
+
+
 def test_a_halt_beside_a_running_statement_is_not_forgotten(world: World) -> None:
     """A table that stops while its statement runs is stopped after a restart too, and follows nobody's checkpoint."""
     works = held(world)
