@@ -1,0 +1,31 @@
+"""Not only the rows: after each round the target's structure is the source's, and what its own kind of server makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.corpora import FIXTURES, CorpusSource, available
+from tests.replay import replayed
+from tests.servers import KINDS, DatabaseServer
+from tests.structure_check import StructureCheck
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+NAMES = {"classic/ddl_storm__csv", "classic/x_defaults__csv", "classic/x_hidden__csv-noterm"}
+SOURCES = [source for source in available(FIXTURES) if str(source) in NAMES]
+ENOUGH = 300
+"""Properties that each of them has at least."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_structure_equals(
+    source: CorpusSource, kind: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Columns are as the source showed them, everything else as the same statements leave it on a server of this kind."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    structures = StructureCheck()
+    replayed(source.open(tmp_path / "corpus"), "steps", server, tmp_path / "replay", structures)
+    assert structures.total.facts > ENOUGH
