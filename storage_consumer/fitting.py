@@ -13,6 +13,7 @@ from storage_consumer.decoding.values import wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.limits import limits, other_families, other_members
 from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
+from storage_consumer.planning.renames import is_astray
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, TargetColumn, TargetTable, VersionWork, WireColumn
 
@@ -126,7 +127,7 @@ def unread_work(index: int, step: RowStep, upstream: Upstream) -> TableWork:
 
 def _low(definition: TableDefinition, window: Window) -> int:
     """Rows at or below are repeated deliveries."""
-    return row_floor(window.low, definition.version, is_ddl=definition.is_ddl)
+    return row_floor(window.low, definition.version, is_ddl=definition.is_ddl and not is_astray(definition))
 
 
 def _wire(column: TableColumn, protocol: Protocol) -> WireColumn:

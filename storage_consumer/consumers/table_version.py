@@ -126,8 +126,8 @@ class TableVersionConsumer:
 
     @property
     def is_ddl(self) -> bool:
-        """Whether a statement led to this version, so that rows at or below it are repeated deliveries."""
-        return self.definition is not None and self.definition.is_ddl
+        """Whether a statement led to this version of this table, so that rows at or below it are repeated deliveries."""
+        return self.structure is not None and self.structure.is_ddl
 
     @property
     def structure(self) -> TableDefinition | None:

@@ -32,3 +32,17 @@ def test_rows_go_on_beside_a_step_of_another_table() -> None:
     service.close()
     names = {table: [one["name"] for one in world.rows(table)] for table in ("shop.a", "shop.c", "common.c")}
     assert names == {"shop.a": ["c"], "shop.c": ["one", "two"], "common.c": ["a"]}
+
+
+def test_rows_in_the_directory_of_another_tables_step() -> None:
+    """Where such a step made a directory, its version is no border for the rows of the table that has the name."""
+    world = World()
+    bucket = world.bucket
+    bucket.create("shop.a", "shop.c", "common.c")
+    bucket.schema("shop.c", ts(10), "RENAME TABLE `shop`.`a` TO `shop`.`spare`;", RENAME)
+    bucket.schema("shop.a", ts(10), "RENAME TABLE `common`.`c` TO `shop`.`a`;", RENAME)
+    bucket.schema("common.c", ts(10), "RENAME TABLE `shop`.`spare` TO `common`.`c`;", RENAME)
+    bucket.rows("shop.c", 1, row("shop.c", 9, "1", '"before"'), row("shop.c", 11, "2", '"after"'), version=ts(10))
+    bucket.metadata(ts(12))
+    assert world.once().checkpoint == ts(12)
+    assert [one["name"] for one in world.rows("shop.c")] == ["before", "after"]
