@@ -70,11 +70,8 @@ class RoundDdls:
         self._decisions = self.parts.state.decisions()
         for stopped in manager.stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
             self._resume(stopped.step)
-        running = {step.identity for step, _ in self.parts.lanes.running}
         for step in manager.stopped.decided_late.values():
-            if step.identity not in running:
-                self._groups.append(deque([step]))
-                self._begun.add(step.identity)
+            self._take([step])
 
     def _resume(self, step: DdlStep) -> None:
         table = self.parts.manager.tables[step.table_key]
@@ -84,13 +81,17 @@ class RoundDdls:
 
     def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
         """Begin what can begin of these groups and of those that wait; whether anything was begun or settled."""
-        running = {step.identity for step, _ in self.parts.lanes.running}
         for group in groups:
-            identities = {step.identity for step in group}
-            if not identities & (self._begun | running):
-                self._groups.append(deque(in_order(group, self.parts.manager, self.parts.target)))
-                self._begun |= identities
+            self._take(group)
         return self._go_on()
+
+    def _take(self, group: Sequence[DdlStep]) -> None:
+        """Have a group wait for its turn, unless something of it has been taken or is running."""
+        running = {step.identity for step, _ in self.parts.lanes.running}
+        identities = {step.identity for step in group}
+        if not identities & (self._begun | running):
+            self._groups.append(deque(in_order(group, self.parts.manager, self.parts.target)))
+            self._begun |= identities
 
     def collect(self, seconds: float) -> bool:
         """Take in what has ended, waiting up to `seconds` for it, and begin what waited for that; whether anything did.
@@ -162,31 +163,37 @@ class RoundDdls:
     def _judge(self, outcome: Outcome) -> None:
         """What becomes of the tables of a statement that ended."""
         step, fault = outcome.step.origin, outcome.fault
-        self.parts.manager.stopped.decided_late.pop(step.identity, None)
         if isinstance(fault, TargetBusy):
-            self.parts.manager.wait(step.table_key, (str(fault),), self.parts.clock.monotonic())
-            self._let_go(step)
-            _log.warning("ddl_waits", table=str(step.name), version=step.version, error=str(fault))
+            self._wait(step, str(fault))
         elif isinstance(fault, TableError):
             self._stop(step, str(fault))
         elif fault is not None:
             raise fault
-        elif self.parts.manager.stopped.is_late(step):
-            self.parts.manager.ddl_done(step)
+        else:
+            self._took_effect(step, outcome)
+
+    def _wait(self, step: DdlStep, reason: str) -> None:
+        """Try a statement again in the next round; the table of one that came late stands still anyway."""
+        if not self.parts.manager.stopped.is_late(step):
+            self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic())
+        self._let_go(step)
+        _log.warning("ddl_waits", table=str(step.name), version=step.version, error=reason)
+
+    def _took_effect(self, step: DdlStep, outcome: Outcome) -> None:
+        """Move the tables of a statement on, unless a fault of the round let that be read from the state meanwhile."""
+        manager = self.parts.manager
+        late = manager.stopped.is_late(step)
+        if not late and not manager.is_pending(step):
+            return
+        manager.ddl_done(step)
+        self.done(outcome.step)
+        told = {"table": str(step.name), "version": step.version, "query": step.definition.query}
+        if late:
+            manager.stopped.decided_late.pop(step.identity, None)
             self._resume(step)
-            self.done(outcome.step)
-            _log.info("ddl_settled", table=str(step.name), version=step.version, query=step.definition.query)
-        elif self.parts.manager.is_pending(step):
-            self.parts.manager.ddl_done(step)
-            self.done(outcome.step)
-            _log.info(
-                "ddl_finished",
-                table=str(step.name),
-                version=step.version,
-                query=step.definition.query,
-                note=outcome.note,
-                seconds=round(outcome.seconds, 3),
-            )
+            _log.info("ddl_settled", **told)
+        else:
+            _log.info("ddl_finished", **told, note=outcome.note, seconds=round(outcome.seconds, 3))
 
     def _refuse(self, step: DdlStep, error: str, *, late: bool = False) -> None:
         """Halt the table of a statement that is not even begun."""

@@ -36,6 +36,7 @@ class StoppedDdl:
     def note(self, step: DdlStep, *, late: bool = False) -> None:
         """A statement stopped its table."""
         self._late |= {step.identity} if late else set()
+        self.decided_late.pop(step.identity, None)
         self._stopped[step.identity] = Stopped(step=step, late=self.is_late(step))
 
     def is_late(self, step: DdlStep) -> bool:

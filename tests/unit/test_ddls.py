@@ -255,6 +255,36 @@ def test_what_came_late_and_was_decided_about_runs_with_its_table_standing_still
     assert numbers(world, "shop.b") == ["1", "2", "3"]
 
 
+def test_a_late_statement_that_waits_for_a_lock_is_tried_again(world: World) -> None:
+    """Its table stands still until it ran, however often others hold a lock that it needs; rows do not overtake it."""
+    world.once()
+    world.bucket.schema("shop.b", ts(5), "TRUNCATE TABLE `b`", 11)
+    world.once()
+    (identity,) = (i for i, e in world.records.journal.items() if e.state == "failed")
+    busy = [True] * 5  # three times in the first round, two in the next
+
+    def tick(where: str) -> None:
+        if where == "before MemoryTarget.execute_ddl" and busy and busy.pop():
+            message = "somebody holds a lock"
+            raise TargetBusy(message)
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.bucket.rows("shop.b", 1, row("shop.b", 8, "3", '"three"'), version=ts(5))
+            world.bucket.metadata(ts(9))
+            world.records.decisions[identity] = Decision(
+                verb="replace", statement="TRUNCATE TABLE `b`", decided_at="now", decided_by="me"
+            )
+            world.tick = tick
+        elif rounds == 2:
+            assert (len(busy), numbers(world, "shop.b")) == (2, ["1", "2"])
+        elif rounds == 4:
+            world.stop.requested.set()
+
+    assert running(world, act).checkpoint == ts(9)
+    assert (busy, numbers(world, "shop.b")) == ([], ["3"])
+
+
 def test_a_statement_whose_file_vanished_before_it_ran(world: World) -> None:
     """What was read once is kept: a later process runs the statement though its schema file is gone, and says so once."""
     world.once()
