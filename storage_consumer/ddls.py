@@ -16,6 +16,7 @@ from storage_consumer.consumers.table import RUNNING
 from storage_consumer.errors import TableError, TargetBusy
 from storage_consumer.lanes import Identity, Outcome
 from storage_consumer.parts import Parts, progress_of
+from storage_consumer.planning.renames import unfinished
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.preparing import decided, in_order, prepared, with_homes_of_names
@@ -23,6 +24,8 @@ from storage_consumer.remedies import ways_on
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
+
+UNFINISHED = "the DDL of {} gives its table a name for a moment only, and no file of its version tells the last one"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,9 +92,19 @@ class RoundDdls:
         """Have a group wait for its turn, unless something of it has been taken or is running."""
         running = {step.identity for step, _ in self.parts.lanes.running}
         identities = {step.identity for step in group}
-        if not identities & (self._begun | running):
-            self._groups.append(deque(in_order(group, self.parts.manager, self.parts.target)))
+        if identities & (self._begun | running):
+            return
+        ordered = in_order(group, self.parts.manager, self.parts.target)
+        if (step := unfinished(ordered)) is not None and step.identity not in self._decisions:
+            self._wait_for_the_rest(step)
+        else:
+            self._groups.append(deque(ordered))
             self._begun |= identities
+
+    def _wait_for_the_rest(self, step: DdlStep) -> None:
+        """Nothing of a cycle of renames runs before all of it can be read; one that stays as it is halts its table."""
+        if self.parts.manager.wait(step.table_key, (UNFINISHED.format(step.definition.path),), self.parts.clock.monotonic()):
+            self._refuse(step, f"{UNFINISHED.format(step.definition.path)}. Rename the tables by hand")
 
     def collect(self, seconds: float) -> bool:
         """Take in what has ended, waiting up to `seconds` for it, and begin what waited for that; whether anything did.

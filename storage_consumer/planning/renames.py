@@ -113,6 +113,20 @@ def in_running_order(
     return tuple(ordered)
 
 
+def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
+    """The rename of a version after which its table is to be renamed once more though none of the others does it.
+
+    Only a step of a cycle lies under another name than the one that it gives, and the last name of its table is yet to come. It is
+    missing while TiCDC, started again, writes such a version's files anew: each path then holds its first content for a moment.
+    """
+    pairs = [renamed(step.definition) for step in ordered]
+    for at, (step, pair) in enumerate(zip(ordered, pairs, strict=True)):
+        goes_on = pair is None or any(later is not None and later[0] == pair[1] for later in pairs[at + 1 :])
+        if is_astray(step.definition) and not goes_on:
+            return step
+    return None
+
+
 def lost_rename(
     pairs: Collection[tuple[TableName, TableName]], existing: AbstractSet[TableName]
 ) -> tuple[TableName, TableName] | None:

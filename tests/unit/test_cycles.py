@@ -1,48 +1,67 @@
-"""The whole driver where a step of a cycle of renames lies under the name of a table that it has nothing to do with."""
+"""Cycles of renames while TiCDC, started again, writes their schema files anew: for a moment each path has its first content."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.small_bucket import row, ts
-from tests.unit.driving import World
+from tests.unit.driving import World, of, running
 
 RENAME = 14
 
 
-def test_rows_go_on_beside_a_step_of_another_table() -> None:
-    """Rows of the table that has the name meanwhile go on in its own, older version directory, and none of them is missed.
-
-    The new architecture writes the step ``a TO spare`` under the last name of that table, ``c``, in the database of ``spare``,
-    where another ``c`` is. It has the columns of that one, so its checksum is the same.
-    """
+@pytest.fixture
+def world() -> World:
+    """A swap by way of `tmp`, as far as there is before its last step is written over its first, in the directory of `y`."""
     world = World()
     bucket = world.bucket
-    bucket.create("shop.a", "shop.c", "common.c")
-    bucket.rows("shop.c", 1, row("shop.c", 2, "1", '"one"'))
-    bucket.rows("shop.a", 1, row("shop.a", 2, "7", '"a"'))
-    bucket.rows("common.c", 1, row("common.c", 2, "8", '"c"'))
-    bucket.schema("shop.c", ts(10), "RENAME TABLE `shop`.`a` TO `shop`.`spare`;", RENAME)
-    bucket.schema("shop.a", ts(10), "RENAME TABLE `common`.`c` TO `shop`.`a`;", RENAME)
-    bucket.schema("common.c", ts(10), "RENAME TABLE `shop`.`spare` TO `common`.`c`;", RENAME)
-    bucket.metadata(ts(12))
-    service = world.service()
-    assert service.run_once(world.stop).halted == ()
-    bucket.rows("shop.c", 2, row("shop.c", 14, "2", '"two"'))
-    bucket.metadata(ts(20))
-    assert service.run_once(world.stop).checkpoint == ts(20)
-    service.close()
-    names = {table: [one["name"] for one in world.rows(table)] for table in ("shop.a", "shop.c", "common.c")}
-    assert names == {"shop.a": ["c"], "shop.c": ["one", "two"], "common.c": ["a"]}
+    bucket.create("shop.x", "shop.y", "shop.z")
+    bucket.rows("shop.x", 1, row("shop.x", 2, "1", '"was x"'))
+    bucket.rows("shop.y", 1, row("shop.y", 2, "2", '"was y"'))
+    bucket.rows("shop.z", 1, row("shop.z", 5, "3", '"other"'))
+    bucket.schema("shop.x", ts(4), "RENAME TABLE `shop`.`y` TO `shop`.`x`;", RENAME)
+    bucket.schema("shop.y", ts(4), "RENAME TABLE `shop`.`x` TO `shop`.`tmp`;", RENAME)
+    bucket.metadata(ts(6))
+    return world
 
 
-def test_rows_in_the_directory_of_another_tables_step() -> None:
-    """Where such a step made a directory, its version is no border for the rows of the table that has the name."""
-    world = World()
-    bucket = world.bucket
-    bucket.create("shop.a", "shop.c", "common.c")
-    bucket.schema("shop.c", ts(10), "RENAME TABLE `shop`.`a` TO `shop`.`spare`;", RENAME)
-    bucket.schema("shop.a", ts(10), "RENAME TABLE `common`.`c` TO `shop`.`a`;", RENAME)
-    bucket.schema("common.c", ts(10), "RENAME TABLE `shop`.`spare` TO `common`.`c`;", RENAME)
-    bucket.rows("shop.c", 1, row("shop.c", 9, "1", '"before"'), row("shop.c", 11, "2", '"after"'), version=ts(10))
-    bucket.metadata(ts(12))
-    assert world.once().checkpoint == ts(12)
-    assert [one["name"] for one in world.rows("shop.c")] == ["before", "after"]
+def names(world: World, table: str) -> list[str | None]:
+    """The texts in a table."""
+    return [row["name"] for row in world.rows(table)]
+
+
+def test_nothing_runs_before_the_last_step_is_there(world: World) -> None:
+    """The tables wait and say for what, others go on; once the last step can be read, all three take place."""
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            assert (names(world, "shop.x"), names(world, "shop.y")) == (["was x"], ["was y"])
+            assert names(world, "shop.z") == ["other"]
+            assert world.records.checkpoint == ts(4)
+            world.bucket.schema("shop.y", ts(4), "RENAME TABLE `shop`.`tmp` TO `shop`.`y`", RENAME)
+        else:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    assert summary.checkpoint == ts(6)
+    assert (names(world, "shop.x"), names(world, "shop.y")) == (["was y"], ["was x"])
+
+
+def test_last_step_that_never_comes(world: World) -> None:
+    """After the time for missing files the table halts, with the file's name and the way on."""
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            world.clock.advance(50)
+        elif rounds == 2:
+            assert world.records.tables["`shop`.`tmp`"].state != "halted"
+            world.clock.advance(10)
+        else:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    halted = of(summary, "shop.tmp")
+    assert halted.state == "halted"
+    assert f"shop/y/meta/schema_{ts(4)}_" in halted.error
+    assert "ddl done --table shop.y" in halted.error
+    assert names(world, "shop.x") == ["was x"]

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.planning.renames import in_running_order, is_astray, rename_of, subject
+from storage_consumer.planning.renames import in_running_order, is_astray, rename_of, subject, unfinished
 from storage_consumer.planning.steps import DdlStep
 from tests.unit.building import CREATE, RENAME, definition, named, step
 
@@ -90,6 +90,18 @@ def test_step_under_another_name() -> None:
         *renames(("s/b", "s/a"), ("common/c", "s/b")),
     ]
     assert queries(cycle, "s/a", "s/b") == {("s.a > common.c;", "s.b > s.a", "common.c > s.b")}
+
+
+def test_unfinished() -> None:
+    """A step that lies under its table's last name needs one after it that goes on from the name that it gives."""
+    query = "RENAME TABLE `s`.`x` TO `s`.`tmp`"
+    first = DdlStep(table_dir="s/y", table_key="`s`.`tmp`", definition=definition("s/y", 5, query, RENAME))
+    there = frozenset((named("s/x").folded(), named("s/y").folded()))
+    for group in permutations([first, *renames(("s/y", "s/x"), ("s/tmp", "s/y"))]):
+        assert unfinished(in_running_order(group, there)) is None
+    for group in permutations([first, *renames(("s/y", "s/x"))]):
+        assert unfinished(in_running_order(group, there)) is first
+    assert unfinished(in_running_order(renames(("s/y", "s/x"), ("s/tmp", "s/y")), there)) is None
 
 
 @pytest.mark.parametrize(
