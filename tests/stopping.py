@@ -20,6 +20,7 @@ from typing import Any
 import pymysql.cursors
 import pymysql.err
 
+from storage_consumer.planning.naming import table_names
 from storage_consumer.spark.job import SparkPipeline
 from storage_consumer.summary import RoundSummary
 from storage_consumer.target.database import TargetDatabase
@@ -50,6 +51,7 @@ LANE = "ddl"
 """Name of the threads in which statements run."""
 GONE = "99999999"
 """A number that no process has: it is beyond the kernel's largest."""
+EXCHANGES = re.compile(r"\bEXCHANGE\s+PARTITION\b", re.IGNORECASE)
 UNKNOWABLE = "EXCHANGE PARTITION with version"
 """Part of the error by which the program leaves it to the operator whether an interrupted statement took effect."""
 CHANGES_STRUCTURE = re.compile(r"\s*(CREATE|ALTER|DROP|RENAME|TRUNCATE|RECOVER|FLASHBACK)\b", re.IGNORECASE)
@@ -80,11 +82,15 @@ class Effects:
     ran: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Text and version → how often the server ran it without an error."""
     twice: list[str] = field(default_factory=list)
+    before: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Text and version of an exchange → what its tables were like right before it went to the server."""
 
     def note(self, run: Callable[[], str], statement: str, version: int) -> str:
         """Have a statement run; its answer, empty for success."""
         again = self.ran[statement, version] > 0
         before = self._image() if again else ""
+        if EXCHANGES.search(statement):
+            self.before[statement, version] = self._of_the_tables_in(statement)
         self.sent[statement] += 1
         answer = run()
         if not answer:
@@ -92,6 +98,16 @@ class Effects:
             if again and self._image() != before:
                 self.twice.append(statement)
         return answer
+
+    def took_effect(self, statement: str, version: int) -> bool:
+        """Whether the rows of an exchange's tables are others than right before it, whatever became of its answer."""
+        before = self.before.get((statement, version))
+        return before is not None and self._of_the_tables_in(statement) != before
+
+    def _of_the_tables_in(self, statement: str) -> str:
+        """The rows of the tables that a statement names, which stand still until it is settled."""
+        named = [f"{quoted(name.schema)}.{quoted(name.table)}" for name in table_names(statement)]
+        return repr([sorted(map(repr, self.server.query(f"SELECT * FROM {name}"))) for name in named])
 
     @property
     def repeated(self) -> int:
@@ -194,7 +210,7 @@ class Points:
             for statement, version in self.server.query(
                 f"SELECT statement, version FROM {journal} WHERE state = 'started'"
             ):
-                state = "done" if self.effects.ran[statement, version] else "planned"
+                state = "done" if self.effects.took_effect(statement, version) else "planned"
                 with self.server.connect() as connection, connection.cursor() as cursor:
                     where = "WHERE state = 'started' AND version = %s AND statement = %s"
                     cursor.execute(f"UPDATE {journal} SET state = %s {where}", (state, version, statement))
