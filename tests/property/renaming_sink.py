@@ -59,8 +59,8 @@ class Sink:
     def restart(self, dice: random.Random, told: int) -> None:
         """End and begin again from a checkpoint that is not before the one that was `told`.
 
-        The new architecture tells none after it before it is there again: else a process that comes for the first time could take
-        what a path of a cycle of renames has for a moment for its statement, and only some of these cases can be seen.
+        The new architecture stores a checkpoint before it tells it (format sheet 2.3), so that it begins again at one that is not
+        before any that was told: what a path of a cycle of renames holds for a moment is then beyond every checkpoint.
         """
         marks = [tick for _, tick, early in self.marks if tick >= told and not early]
         if not marks:
