@@ -163,9 +163,12 @@ class TableConsumer:
     def stays_after(self, version: int) -> bool:
         """Whether what follows `version` says that the table was there all the time, not made or named anew."""
         later = [
-            v.structure for key, v in sorted(self.versions.items()) if key[0] > version and v.structure is not None
+            (n, not v.structure.is_ddl, v.structure.ddl_type)
+            for (n, _), v in self.versions.items()
+            if n > version and v.structure is not None
         ]
-        return bool(later) and later[0].ddl_type not in MAKES_TABLE
+        later += [(n, False, kind) for n, kind in self.statements.items() if n > version]
+        return bool(later) and min(later)[-1] not in MAKES_TABLE
 
     def row_step(self, target: int) -> RowStep | None:
         """The rows up to `target` (inclusive), or None where no file can hold one."""

@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import TableDefinition, Window
-from tests.unit.building import CREATE, DROP, data_file, definition, named
+from tests.unit.building import CREATE, DROP, RENAME, data_file, definition, named
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
 
@@ -109,6 +109,24 @@ def test_structure_without_a_statement(table: TableConsumer) -> None:
     assert table.needs_table_before(definition("s/t", 30))
     assert not table.needs_table_before(definition("s/t", 15))
     assert TableConsumer(named("s/u"), 0, {}).needs_table_before(definition("s/u", 1))
+
+
+def test_stays_after(table: TableConsumer) -> None:
+    """It was there all the time if what follows does not make it; of one version the statement tells, not a bare structure."""
+    assert not table.stays_after(5), "nothing follows"
+    table.version((9, "S/t")).definition = definition("S/t", 9)
+    assert table.stays_after(5)
+    define(table, definition("s/t", 9, "RENAME TABLE `s`.`x` TO `s`.`t`", RENAME))
+    assert not table.stays_after(5)
+    define(table, definition("s/t", 7, "ALTER TABLE `t` ADD COLUMN `c` INT", 5))
+    assert table.stays_after(5)
+
+
+def test_stays_after_a_statement_elsewhere(table: TableConsumer) -> None:
+    """A statement that makes it tells so from the directory of another table too."""
+    table.statements[7] = RENAME
+    define(table, definition("s/t", 9, SQL, 5))
+    assert not table.stays_after(5)
 
 
 def test_wait_for_a_missing_file(table: TableConsumer) -> None:
