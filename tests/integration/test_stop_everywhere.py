@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.corpora import FIXTURES, CorpusSource
 from tests.replay import NotEqual, Replay
 from tests.servers import DatabaseServer
 from tests.stop_everywhere import alone, in_a_row
-from tests.stopping import Effects
+from tests.stopping import Crash, Effects
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SMALL = CorpusSource(path=FIXTURES / "batch_create" / "classic" / "batch_create__csv.tar.xz")
@@ -53,6 +54,20 @@ def test_statement_that_takes_effect_twice_is_found(mariadb: DatabaseServer) -> 
     effects.note(run, truncate, 2)
     assert effects.differences_from(effects.sent) == [f"took effect twice: {truncate}"]
     assert len(effects.differences_from(effects.sent + effects.sent)) == 2
+
+
+def test_statement_without_an_answer(mariadb: DatabaseServer) -> None:
+    """Where a process ended while it ran a statement, the server may have got that one or not; but no other one more."""
+    effects = Effects(mariadb)
+
+    def ends() -> str:
+        raise Crash
+
+    with pytest.raises(Crash):
+        effects.note(ends, "DROP TABLE d.t", 1)
+    for came in (0, 1):
+        assert effects.differences_from(Counter({"DROP TABLE d.t": came})) == []
+    assert len(effects.differences_from(Counter({"DROP TABLE d.t": 2, "DROP TABLE d.u": 1}))) == 2
 
 
 def test_failure_says_where_the_process_ended(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
