@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,6 +173,30 @@ class World:
         schema, _, name = table.partition(".")
         found = self.records.rows.get(TableName(schema=schema, table=name), [])
         return sorted(found, key=lambda row: [(v is not None, v or "") for v in row.values()])
+
+
+Works = deque[Callable[[], None]]
+
+
+def held(world: World, count: int = 1_000) -> Works:
+    """Hold the next `count` statements back until they are taken out and called; later ones run at once."""
+    works: Works = deque()
+    left = [count]
+
+    def spawn(work: Callable[[], None]) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            works.append(work)
+        else:
+            work()
+
+    world.spawn = spawn
+    return works
+
+
+def numbers(world: World, table: str) -> list[str | None]:
+    """The keys in a table, in order."""
+    return [row["id"] for row in world.rows(table)]
 
 
 def of(summary: RoundSummary, table: str) -> TableSummary:

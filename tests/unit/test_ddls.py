@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 import pytest
 
@@ -12,11 +11,10 @@ from storage_consumer.lanes import LANES
 from storage_consumer.ports import Decision
 from storage_consumer.testing import in_place
 from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
-from tests.unit.driving import World, of, running
+from tests.unit.driving import World, held, numbers, of, running
 
 WIDER = (*ID_NAME, column("more", "INT"))
 ALTER, RENAME = 5, 14
-Works = deque[Callable[[], None]]
 
 
 @pytest.fixture
@@ -34,27 +32,6 @@ def world() -> World:
     bucket.rows("shop.b", 2, row("shop.b", 6, "2", '"two"'))
     bucket.metadata(ts(7))
     return world
-
-
-def held(world: World, count: int = 1_000) -> Works:
-    """Hold the next `count` statements back until they are taken out and called; later ones run at once."""
-    works: Works = deque()
-    left = [count]
-
-    def spawn(work: Callable[[], None]) -> None:
-        left[0] -= 1
-        if left[0] >= 0:
-            works.append(work)
-        else:
-            work()
-
-    world.spawn = spawn
-    return works
-
-
-def numbers(world: World, table: str) -> list[str | None]:
-    """The keys in a table."""
-    return [row["id"] for row in world.rows(table)]
 
 
 def test_other_tables_go_on_beside_a_long_statement(world: World) -> None:
