@@ -240,6 +240,10 @@ class MemoryTarget:
         """None."""
         return PartNames()
 
+    def statement_zone(self, version: int) -> str:  # noqa: ARG002 - a twin has no clock
+        """The default."""
+        return "UTC"
+
     def is_running(self, statement: str) -> bool:  # noqa: ARG002 - nothing runs beside the one caller
         """No."""
         return False

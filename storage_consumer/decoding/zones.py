@@ -77,6 +77,15 @@ def from_utc(zone: str, text: str) -> str:
     return moment.astimezone(info).replace(tzinfo=None).isoformat(" ") + (found[2] or "")
 
 
+def occurs_twice(zone: str, text: str) -> bool:
+    """Whether a wall-clock time of `zone` is one of those that occurred twice, when the clocks went back."""
+    found = _MOMENT.fullmatch(text)
+    if found is None or found[1] == _ZERO or zone.upper() in _UTC_NAMES:
+        return False
+    first = dt.datetime.fromisoformat(found[1]).replace(tzinfo=_info(zone))
+    return first.utcoffset() != first.replace(fold=1).utcoffset()
+
+
 def to_utc(zone: str) -> partial[str]:
     """`utc_of` for one zone."""
     return partial(utc_of, zone)

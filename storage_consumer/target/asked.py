@@ -29,6 +29,10 @@ class Structure(Protocol):
         """What a table's parts are called."""
         ...
 
+    def statement_zone(self, version: int) -> str:
+        """The time zone of the session in which a statement of this version runs."""
+        ...
+
     def is_running(self, statement: str) -> bool:
         """Whether the server is executing the statement right now."""
         ...

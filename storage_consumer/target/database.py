@@ -36,7 +36,6 @@ _COUNTER = re.compile(
 """Rows and restarts of the server change it too, so it says nothing of a statement."""
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
 _UNKNOWN_DATABASE = 1049
-_UNKNOWN_ZONE = 1298
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
 _CHUNK = 500
@@ -57,6 +56,7 @@ class TargetDatabase:
         self._connection: Connection | None = None
         self._used = 0.0
         self._no_pad: frozenset[str] | None = None
+        self._knows_zone: bool | None = None
 
     def close(self) -> None:
         """Close the connection."""
@@ -290,12 +290,13 @@ class TargetDatabase:
         Returns the server's answer, which may be an error whose number is in `ignorable`. Raises `DdlFailed` with the server's
         answer, and `TargetUnavailable` when nobody knows whether it took effect.
         """
+        zone = self.statement_zone(version)
         connection = self._live()
-        moment = physical_ms(version)
         try:
             if schema:
                 self._enter(connection, schema)
-            self._set_clock(connection, moment)
+            connection.query(f"SET SESSION time_zone = '{escape(zone)}'")
+            connection.query(f"SET SESSION timestamp = {physical_ms(version) / 1000:.3f}")
             affected = connection.query(statement)
             warnings = self._warnings(connection)
             connection.query("SET SESSION timestamp = DEFAULT")
@@ -325,21 +326,17 @@ class TargetDatabase:
             return tuple(f"{_text(level).lower()} {number}: {_text(text)}" for level, number, text in found)
         return ()
 
-    def _set_clock(self, connection: Connection, moment: int) -> None:
-        """Zone and time of a DDL with this moment (ms): it may hold literals of TIMESTAMP columns.
+    def statement_zone(self, version: int) -> str:
+        """The session's time zone for a statement of this version: the feed's, by its name if the server knows that.
 
-        A server that does not know the zone by its name gets the offset that was in force at the moment, which is another one
-        than that of a literal from the other half of a year with daylight saving time.
+        Else it is the offset that was in force at that moment, which is another one than that of a moment from the other half
+        of a year with daylight saving time. Asked of the server once, so that texts are written for the zone that they run in.
         """
         zone = self._downstream.time_zone
-        for form in filter(None, (converted_zone(zone), offset_at(zone, moment))):
-            try:
-                connection.query(f"SET SESSION time_zone = '{escape(form)}'")
-                break
-            except pymysql.err.MySQLError as fault:
-                if number_of(fault) != _UNKNOWN_ZONE or form != converted_zone(zone):
-                    raise
-        connection.query(f"SET SESSION timestamp = {moment / 1000:.3f}")
+        if self._knows_zone is None:
+            sql = "SELECT CONVERT_TZ('2000-01-01 00:00:00', '+00:00', %s) IS NOT NULL"
+            self._knows_zone = bool(converted_zone(zone)) and bool(self._rows(sql, [zone])[0][0])
+        return zone if self._knows_zone else offset_at(zone, physical_ms(version))
 
 
 def _text(value: Any) -> str:

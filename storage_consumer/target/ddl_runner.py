@@ -39,6 +39,7 @@ from storage_consumer.target.journal import (
     Outcome,
     Sent,
 )
+from storage_consumer.target.moments import refuse_uncertain_moments
 from storage_consumer.target.part_names import matters_for
 from storage_consumer.target.settling import unlike
 from storage_consumer.telemetry import Log
@@ -156,7 +157,10 @@ class DdlRunner:
         if not step.ensure:
             found = tokens(step.definition.query)
             names = self._database.part_names(name, found) if matters_for(found) else None
-            return action_for(step.definition, self._flavor, collation, names, zone=self._zone)
+            zone = self._database.statement_zone(step.version)
+            if zone != self._zone:
+                refuse_uncertain_moments(step.definition, found, self._zone, self._database.describe)
+            return action_for(step.definition, self._flavor, collation, names, zone=zone)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)

@@ -7,10 +7,11 @@ escape before a backslash in some places, the collation that a string had, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from storage_consumer.decoding.zones import from_utc
+from storage_consumer.decoding.zones import from_utc, occurs_twice
+from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
 from storage_consumer.sql_text import TOKEN, Token, closing, elements, has_words
 from storage_consumer.target.parts import INDEX_WORDS, Edit, Statement
@@ -126,7 +127,7 @@ def timestamps(statement: Statement) -> list[Edit]:
     """Defaults of TIMESTAMP columns in the zone of our session: the text has that of an unknown session, the schema file UTC."""
     known: Mapping[str, TableColumn] = {column.name.casefold(): column for column in statement.columns}
     edits: list[Edit] = []
-    for name, part in _column_parts(statement):
+    for _, name, part in column_parts(statement.found, statement.parts):
         column = known.get(name.casefold())
         literal = _default(part)
         if column is None or column.type != "TIMESTAMP" or column.default is None or literal is None:
@@ -135,6 +136,11 @@ def timestamps(statement: Statement) -> list[Edit]:
             right = from_utc(statement.zone, column.default)
         except ValueError:
             continue
+        if occurs_twice(statement.zone, right):
+            raise NotReplicable(
+                f"{statement.table}: the default of {name} is {column.default} in UTC, {right} in {statement.zone}, where that hour "
+                "occurs twice: the target might take the other one"
+            )
         if right != literal.text.strip("'"):
             edits.append((literal.start, literal.end, f"'{right}'"))
     return edits
@@ -153,20 +159,21 @@ def _is_literal(token: Token) -> bool:
     return token.kind == "string" or token.text.isdecimal()
 
 
-def _column_parts(statement: Statement) -> Iterator[tuple[str, Sequence[Token]]]:
-    """Name and tokens of each column that a statement defines or changes."""
-    found = statement.found
-    for first, last in statement.parts:
+def column_parts(
+    found: Sequence[Token], parts: Iterable[tuple[int, int]]
+) -> Iterator[tuple[str, str, Sequence[Token]]]:
+    """Former name, name and tokens of each column that a statement defines or changes; `parts`: see `Statement`."""
+    for first, last in parts:
         part = found[first:last]
         if not part or not has_words(found[:3], "TABLE"):
             continue
         if part[0].kind == "quoted":
-            yield part[0].name, part
+            yield part[0].name, part[0].name, part
         elif part[0].upper in _COLUMN_VERBS:
             names = [token for token in part if token.kind == "quoted"]
             at = 2 if has_words(part[1:2], "COLUMN") else 1
             if len(part) > at and part[at].text == "(":
                 end = closing(part, at)
-                yield from ((part[a].name, part[a:b]) for a, b in elements(part, at, end))
+                yield from ((part[a].name, part[a].name, part[a:b]) for a, b in elements(part, at, end))
             elif len(names) >= _COLUMN_VERBS[part[0].upper]:
-                yield names[_COLUMN_VERBS[part[0].upper] - 1].name, part
+                yield names[0].name, names[_COLUMN_VERBS[part[0].upper] - 1].name, part

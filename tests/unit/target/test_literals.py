@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
 from storage_consumer.target.ddl import action_for
 from storage_consumer.target.literals import escaped
@@ -126,3 +127,13 @@ def test_timestamp_default_that_is_right_stays() -> None:
         columns=TIMESTAMPS,
     )
     assert action_for(told, "tidb", None).notes == ()
+
+
+def test_timestamp_default_in_an_hour_that_occurs_twice() -> None:
+    """A moment that the session's zone cannot tell from another one stops the table; by an offset it can be told."""
+    columns = (TableColumn(name="at", type="TIMESTAMP", default="2026-10-25 01:30:00"),)
+    query = "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT '2026-10-25 02:30:00'"
+    told = replace(definition("s/t", 1, query), columns=columns)
+    with pytest.raises(NotReplicable, match=r"2026-10-25 02:30:00 in Europe/Berlin, where that hour occurs twice"):
+        action_for(told, "mariadb", None, zone="Europe/Berlin")
+    assert "'2026-10-25 03:30:00'" in action_for(told, "mariadb", None, zone="+02:00").statement
