@@ -161,6 +161,7 @@ class RoundDdls:
         context = DdlContext(
             database_is_ours=manager.creates_database(step),
             table_was_seen=manager.has_earlier(step),
+            made_by=manager.made_by(step),
             decision=decision,
             keep_on=self.parts.lanes.keep_on,
         )

@@ -168,6 +168,8 @@ class DdlContext:
     """The bucket has the CREATE DATABASE of the statement's database, so its defaults are the source's."""
     table_was_seen: bool
     """The bucket has an earlier structure of the table, so it should be there."""
+    made_by: DdlStep | None = None
+    """The last statement before it that made the table, which may not have been run here."""
     decision: Decision | None = None
     """What an operator said about it."""
     keep_on: Callable[[], bool] = lambda: True

@@ -323,10 +323,11 @@ class ConsumerManager:
 
     def has_earlier(self, step: DdlStep) -> bool:
         """Whether the bucket has an earlier structure of the statement's table."""
-        return any(
-            version.structure is not None and version.version < step.version
-            for version in self.tables[step.table_key].versions.values()
-        )
+        return self.tables[step.table_key].structure_at(step.version - 1) is not None
+
+    def made_by(self, step: DdlStep) -> DdlStep | None:
+        """The last statement before this one that made its table, view or database, where the bucket has it."""
+        return self.tables[step.table_key].made_before(step.version)
 
     @property
     def pending_bytes(self) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from storage_consumer.checkpoint import may_hold_rows
 from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
 from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
-from storage_consumer.planning.steps import RowStep, key_of
-from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
+from storage_consumer.planning.steps import DdlStep, RowStep, key_of
+from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
 from storage_consumer.sql_text import makes_global_index
 
 _SEVERAL = 2
+_MAKES = MAKES_TABLE | {CREATE_SCHEMA}
 RUNNING, WAITING, HALTED, DROPPED, LOST = "running", "waiting", "halted", "dropped", "lost"
 EXCLUDED = "excluded"
 """The filter leaves the table out, or did until now and it lacks what was written meanwhile; only stored, never shown."""
@@ -159,6 +160,18 @@ class TableConsumer:
             if found is not None and number <= version and (last is None or (number, found.is_ddl) > last[:2]):
                 last = (number, found.is_ddl, found)
         return None if last is None else last[2]
+
+    def made_before(self, version: int) -> DdlStep | None:
+        """The last statement before `version` that made it or gave it its name."""
+        made = [
+            (number, table_dir, found)
+            for (number, table_dir), consumer in self.versions.items()
+            if number < version and (found := consumer.structure) is not None and found.ddl_type in _MAKES
+        ]
+        if not made:
+            return None
+        _, table_dir, found = max(made, key=lambda each: each[:2])
+        return DdlStep(table_dir=table_dir, table_key=self.key, definition=found)
 
     def stays_after(self, version: int) -> bool:
         """Whether what follows `version` says that the table was there all the time, not made or named anew."""

@@ -21,7 +21,7 @@ from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
-from storage_consumer.planning.touches import DROP_TABLE, DROP_VIEW, mentioned_names
+from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
 from storage_consumer.ports import DdlContext, Decision, TableProgress
 from storage_consumer.sql_text import has_words, quote, tokens
 from storage_consumer.target.asked import Journal, Structure
@@ -46,9 +46,9 @@ from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
 
-_DROPS = (DROP_TABLE, DROP_VIEW)
-_NO_SUCH_TABLE = frozenset((1051, 4092))
-"""What a DROP of a table or view answers that does not exist; MariaDB has a number of its own for views."""
+_DROPS = (DROP_SCHEMA, DROP_TABLE, DROP_VIEW)
+_NOTHING_THERE = frozenset((1008, 1051, 4092))
+"""What a DROP of a database, table or view answers that does not exist; MariaDB has a number of its own for views."""
 _LOOK = 1.0
 """Seconds between two looks at a statement that still runs."""
 _TOLD_EVERY = 30.0
@@ -249,11 +249,11 @@ class DdlRunner:
         step, action = started.step, started.action
         before = self._database.fingerprint(started.names)
         self._state.journal(step, PLANNED, run=Sent(statement=action.statement, structure_before=before))
-        unseen = step.definition.ddl_type in _DROPS and not started.context.table_was_seen
-        ignorable = ALREADY_DONE if interrupted else _NO_SUCH_TABLE if unseen else frozenset[int]()
+        unmade = self._why_unmade(step, started.context)
+        ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         try:
             answer, seconds = self._sent(started, before, ignorable)
-            self._refuse_if_not_ours(answer.ignored, started.names, "" if unseen else before)
+            self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade else before)
         except DdlFailed as fault:
             self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
             message = (
@@ -262,7 +262,17 @@ class DdlRunner:
             )
             raise DdlFailed(message) from fault
         after = self._database.fingerprint(started.names)
-        return answer.ignored, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
+        note = f"nothing to do, since {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
+        return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
+
+    def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
+        """Why what a DROP takes away need not be there; empty where it should be, and for all other statements."""
+        if step.definition.ddl_type not in _DROPS:
+            return ""
+        if not context.table_was_seen:
+            return "the bucket never showed it"
+        entry = self._state.journal_entry(context.made_by) if context.made_by is not None else None
+        return "what made it was not run" if entry is not None and entry.state == SKIPPED else ""
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
         """The server's answer and how many seconds it took; asks again where others hold locks."""

@@ -181,6 +181,25 @@ def test_a_statement_that_is_ignored() -> None:
     assert "ALTER TABLE `b` ADD COLUMN `note` VARCHAR(20)" in halted.error
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_drop_of_what_was_never_made(restarted: bool) -> None:  # noqa: FBT001 - a column of the table
+    """Where a filter kept the CREATE from being run, the DROP finds nothing to do, which the journal says; others still have to."""
+    made = world(event_filters=(EventFilter(matcher=("shop.b",), ignore_event=("create table",)),))
+    made.bucket.storage.delete(str(made.bucket.file("shop.b", 1).relative_to("/bucket")))
+    if restarted:
+        made.once()
+    made.bucket.schema("shop.b", ts(6), "DROP TABLE `b`", 4)
+    made.bucket.metadata(ts(7))
+    summary = made.once()
+    assert (summary.halted, summary.checkpoint) == ((), ts(7))
+    state, note = notes(made)[6]
+    assert (state, note.startswith("nothing to do, since what made it was not run")) == ("done", True)
+    made.records.structures.clear()
+    made.bucket.schema("shop.a", ts(8), "DROP TABLE `a`", 4)
+    made.bucket.metadata(ts(9))
+    assert "no table shop.a" in made.once().halted[0].error
+
+
 def test_a_drop_that_is_ignored() -> None:
     """The table and its rows stay."""
     made = world(event_filters=(EventFilter(matcher=("*.*",), ignore_event=("drop table",)),))
