@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.consumers.selected import collisions
 from storage_consumer.consumers.table import HALTED
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.ddls import RoundDdls
@@ -147,7 +146,7 @@ class Round:
         if left_out := manager.left_out_files:
             self.skipped["object: data file of a table that the filter leaves out"] += left_out
             self.parts.reader.leave_out(manager.left_out_directories())
-        for key, error in collisions(manager.tables, manager.selection.routes, manager.lifetimes).items():
+        for key, error in manager.collisions().items():
             self._halt(key, error, save=False)  # nothing of it is in the target, so another route may be given
 
     # rows

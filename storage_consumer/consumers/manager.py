@@ -8,16 +8,17 @@ from copy import copy
 from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
 from storage_consumer.consumers.catalog import Catalog, Restart
 from storage_consumer.consumers.lifetimes import Lifetimes
-from storage_consumer.consumers.selected import note_ignored, sharing_a_name
+from storage_consumer.consumers.selected import collisions, note_ignored, sharing_a_name
 from storage_consumer.consumers.stopped import LATE, StoppedDdl
 from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.consumers.table_names import TableNames
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import DataFile, TableDefinition, TableName, folded_name
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.planning.renames import renamed, subject
 from storage_consumer.planning.selection import Selection
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave, key_of
-from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, KnownTables, touched_keys
+from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, touched_keys
 
 
 class ConsumerManager:
@@ -45,7 +46,7 @@ class ConsumerManager:
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
         self._tables_are_new = True
         """Tables or statements came since it was found out which statement touches which tables."""
-        self._known = KnownTables.of(())
+        self._names = TableNames(self.tables, self.selection.routes)
         self._namesakes: Mapping[str, frozenset[str]] = {}
 
     @property
@@ -101,6 +102,7 @@ class ConsumerManager:
         self._dispatched = True
         if taken or len(self.tables) != before:
             self._tables_are_new = True
+            self._names = TableNames(self.tables, self.selection.routes)
         return self._late
 
     def _enlist(self, table_dir: str, table: TableConsumer, definition: TableDefinition) -> None:
@@ -177,13 +179,12 @@ class ConsumerManager:
 
     def _look_at_new_tables(self) -> None:
         if self._tables_are_new:
-            self._known = KnownTables.of(table.name for table in self.tables.values())
-            self._namesakes = sharing_a_name(self.tables.values(), self.selection.routes)
+            self._namesakes = sharing_a_name(self._names.alike, self.tables)
             self._touches = {identity: self._touched_by(step) for identity, step in self._pending.items()}
             self._tables_are_new = False
 
     def _touched_by(self, step: DdlStep) -> frozenset[str]:
-        touched = touched_keys(step.definition, self._known) | {step.table_key}
+        touched = touched_keys(step.definition, self._names.known) | {step.table_key}
         return frozenset(touched.union(*(self._namesakes.get(key, ()) for key in touched)))
 
     def touched(self, step: DdlStep) -> frozenset[str]:
@@ -262,6 +263,10 @@ class ConsumerManager:
         """A version is there whose structure cannot be read; the key of the table that it seems to be of."""
         return self._catalog.owner((version, table_dir)).key
 
+    def collisions(self) -> dict[str, str]:
+        """Tables that would be written over another one in the target; key → error."""
+        return collisions(self._names.alike, self.tables, self.selection.routes, self.lifetimes)
+
     def halt(self, key: str, error: str) -> None:
         """Stop one table; the others go on."""
         self.tables[key].halt(error)
@@ -319,7 +324,7 @@ class ConsumerManager:
     @property
     def databases(self) -> frozenset[str]:
         """The databases of all tables that are taken."""
-        return frozenset(table.name.schema for table in self.tables.values() if not table.left_out)
+        return self._names.databases
 
     def has_earlier(self, step: DdlStep) -> bool:
         """Whether the bucket has an earlier structure of the statement's table."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
@@ -32,30 +31,22 @@ def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
     return NOWHERE if table.misplaced and table.checkpoint < table.first else routes.target(table.name)
 
 
-def sharing_a_name(tables: Iterable[TableConsumer], routes: Routes) -> Mapping[str, frozenset[str]]:
-    """Key of a table → keys of all tables that have the same name in the target, one after another, where there are several."""
-    return {key: keys for keys in _alike((t for t in tables if not t.misplaced), routes) for key in keys}
+def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer]) -> dict[str, frozenset[str]]:
+    """Key of a table → keys of all tables that have its name in the target, one after another; `alike`: see `TableNames`."""
+    placed = [frozenset(key for key in keys if not tables[key].misplaced) for keys in alike]
+    return {key: keys for keys in placed if len(keys) > 1 for key in keys}
 
 
-def _alike(tables: Iterable[TableConsumer], routes: Routes) -> list[frozenset[str]]:
-    """The keys of tables with one name in the target, where there are several."""
-    if not routes:
-        return []
-    keys: dict[TableName, set[str]] = defaultdict(set)
-    for table in tables:
-        if table.name.table and not table.left_out:
-            keys[routes.target(table.name).folded()].add(table.key)
-    return [frozenset(found) for found in keys.values() if len(found) > 1]
-
-
-def collisions(tables: Mapping[str, TableConsumer], routes: Routes, lifetimes: Lifetimes) -> dict[str, str]:
+def collisions(
+    alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer], routes: Routes, lifetimes: Lifetimes
+) -> dict[str, str]:
     """Tables that would be written to a name in the target where another table is at the same time; key → error.
 
     Two tables of one name do not meet where all that is known of the one ends, by a DROP or another name, before the other
     begins. Of two that do meet the one that began later is named, unless it is halted already.
     """
     found: dict[str, str] = {}
-    for keys in _alike(tables.values(), routes):
+    for keys in alike:
         ordered = sorted((tables[key] for key in keys if tables[key].versions), key=lambda t: (t.first, t.key))
         for place, table in enumerate(ordered):
             before = [other for other in ordered[:place] if other.key not in found]

@@ -153,6 +153,18 @@ def test_database_statements_are_barriers(driver: Driver) -> None:
     assert {place(t) for t, table in driver.manager.tables.items() if table.dropped} == {"s/b"}
 
 
+def test_a_table_that_turns_up_by_a_data_file_alone(driver: Driver) -> None:
+    """A database's statement that is on the line already waits for a table of which a data file came before its schema file."""
+    driver.show([definition("s", 20, "ALTER DATABASE `s` CHARACTER SET utf8mb4", 26)])
+    driver.go(12)
+    driver.show(files=[data_file("s/z", 15, 1)])
+    driver.manager.look_for_gaps(30, 0.0)
+    assert driver.go(30) == []
+    driver.show([create("s/z", 15)])
+    driver.manager.look_for_gaps(30, 1.0)
+    assert driver.go(30, max_ts=20) == ["ddl s/z@15", "rows s/z (15, 20]", "ddl s@20"]
+
+
 def test_rename_moves_both_names(driver: Driver) -> None:
     """After a rename the old name is gone and the new one is there, and a table of the old name can come again."""
     driver.show([rename("a", "c", 20)])
