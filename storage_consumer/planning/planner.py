@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage_consumer.checkpoint import ddl_is_stored
 from storage_consumer.planning.steps import DdlStep
@@ -81,13 +81,18 @@ def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapp
 
 def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
     """DDL of one version that touch a common table wait for all tables of the others too: they may be one statement."""
-    merged: list[PendingDdl] = []
+    leader: dict[str, str] = {}
+
+    def led_by(key: str) -> str:
+        while leader.setdefault(key, key) != key:
+            leader[key] = key = leader[leader[key]]
+        return key
+
     for ddl in group:
-        touches = set(ddl.touches)
-        while True:
-            wider = touches.union(*(other.touches for other in group if touches & other.touches))
-            if wider == touches:
-                break
-            touches = set(wider)
-        merged.append(PendingDdl(step=ddl.step, touches=frozenset(touches)))
-    return merged
+        own = led_by(ddl.step.table_key)
+        for key in ddl.touches:
+            leader[led_by(key)] = own
+    together: dict[str, set[str]] = defaultdict(set)
+    for key in leader:
+        together[led_by(key)].add(key)
+    return [replace(ddl, touches=frozenset(together[led_by(ddl.step.table_key)])) for ddl in group]

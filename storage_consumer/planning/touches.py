@@ -107,7 +107,8 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
         free = [
             s for s in waiting if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]
         ]
-        for step in free or waiting[:1]:
-            ordered.append(step)
-            waiting.remove(step)
+        taken = free or waiting[:1]
+        ordered += taken
+        gone = {step.identity for step in taken}
+        waiting = [step for step in waiting if step.identity not in gone]
     return tuple(ordered)
