@@ -18,6 +18,7 @@ from storage_consumer.lanes import Identity, Outcome
 from storage_consumer.parts import Parts, progress_of
 from storage_consumer.planning.renames import unfinished
 from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.touches import mentioned_names
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.preparing import decided, in_order, prepared, with_homes_of_names
 from storage_consumer.remedies import ways_on
@@ -25,6 +26,8 @@ from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
 
+_TOLD_EVERY = 30.0
+"""Seconds between two looks at whom a statement waits for."""
 UNFINISHED = "the DDL of {} gives its table a name for a moment only, and no file of its version tells the last one"
 
 
@@ -118,7 +121,21 @@ class RoundDdls:
             self._judge(outcome)
         if ended:
             self._store_as_they_are(outcome.step.origin for outcome in ended)
+        if self.parts.facts.flavor == "tidb":
+            self._tell_who_blocks()
         return self._go_on() or bool(ended)
+
+    def _tell_who_blocks(self) -> None:
+        """Say whom statements wait for that do not give up: a TiDB's wait for open transactions, however long those last."""
+        for step, seconds in self.parts.lanes.overdue(self.parts.config.downstream.ddl_lock_wait, _TOLD_EVERY):
+            if blockers := self.parts.target.blockers(mentioned_names(step.definition)):
+                _log.warning(
+                    "ddl_blocked",
+                    table=str(step.name),
+                    version=step.version,
+                    error=f"it has been running for {seconds:.0f} s",
+                    blockers="; ".join(blockers),
+                )
 
     def _store_as_they_are(self, steps: Iterable[DdlStep]) -> None:
         """What the statements stored of their tables is from when they began."""

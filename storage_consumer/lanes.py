@@ -62,6 +62,7 @@ class Lanes:
         self._jobs: dict[Identity, _Job] = {}
         self._ended: deque[Outcome] = deque()
         self._any = threading.Event()
+        self._asked: dict[Identity, float] = {}
         self._fenced_for = -1
         self._closed = threading.Event()
 
@@ -74,6 +75,18 @@ class Lanes:
         """The statements that were begun and whose end was not collected, each with the seconds since then."""
         now = self._clock.monotonic()
         return [(job.step, now - job.began) for job in self._jobs.values()]
+
+    def overdue(self, seconds: float, every: float) -> list[tuple[DdlStep, float]]:
+        """As `running`, those that have been for so long, each at most once in `every` seconds."""
+        now = self._clock.monotonic()
+        self._asked = {identity: asked for identity, asked in self._asked.items() if identity in self._jobs}
+        found = [
+            (step, since)
+            for step, since in self.running
+            if since >= seconds and now - self._asked.get(step.identity, now - every) >= every
+        ]
+        self._asked |= {step.identity: now for step, _ in found}
+        return found
 
     @property
     def is_free(self) -> bool:

@@ -127,6 +127,10 @@ class Target(Protocol):
         """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
         ...
 
+    def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
+        """Who holds locks that a statement on these tables waits for, as far as the server tells."""
+        ...
+
     def close(self) -> None:
         """Close the connection."""
 

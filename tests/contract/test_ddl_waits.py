@@ -11,11 +11,12 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import DdlFailed, TargetBusy
+from storage_consumer.model import TableName
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.journal import DONE, PLANNED, STARTED
 from storage_consumer.testing import FakeClock
 from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
-from tests.servers import DatabaseServer
+from tests.servers import KINDS, DatabaseServer
 
 __all__ = ["rig"]
 pytestmark = pytest.mark.server
@@ -82,6 +83,31 @@ def test_lock_that_somebody_holds(rig: Rig, caplog: pytest.LogCaptureFixture) ->
     assert rig.run(step) == ""
     assert rig.columns() == ["id", "more", "name"]
     rig.database.close()
+
+
+@pytest.mark.parametrize("rig", [kind for kind in KINDS if kind not in WITH_LOCK_WAITS], indirect=True)
+def test_transaction_that_tidb_waits_for(rig: Rig) -> None:
+    """While TiDB's statement waits for a transaction that has used its table, it can be told whose that is; others are not named."""
+    rig.server.query("CREATE TABLE shop.b (id INT)")
+    name = TableName(schema="shop", table="a")
+    with rig.server.connect(autocommit=False) as holder, rig.server.connect(autocommit=False) as other:
+        for connection, table in ((holder, "a"), (other, "b")):
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT * FROM shop.{table}")
+        running = threading.Thread(target=rig.run, args=[rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)])
+        running.start()
+        time.sleep(1)
+        watcher = TargetDatabase(Downstream(port=rig.server.port), "")
+        (line,) = watcher.blockers([name])
+        with holder.cursor() as cursor:
+            cursor.execute("SELECT CONNECTION_ID()")
+            assert line.startswith(f"connection {cursor.fetchall()[0][0]} of root")
+        assert "holds a transaction since" in line
+        assert running.is_alive()
+        holder.rollback()
+        running.join()
+        assert watcher.blockers([name]) == ()
+        watcher.close()
 
 
 @pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)

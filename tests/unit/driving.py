@@ -110,6 +110,7 @@ class World:
         self.spawn: Callable[[Callable[[], None]], None] = in_place
         """Runs a statement: at once, unless a test says otherwise."""
         self.lanes: Lanes | None = None
+        self.facts = FACTS
         self.target: Callable[[TargetRecords], MemoryTarget] = MemoryTarget
 
     def watched(self, part: object) -> Any:
@@ -145,7 +146,7 @@ class World:
             target=target,
             lanes=self.lanes,
             pipeline=self.watched(pipeline),
-            facts=FACTS,
+            facts=self.facts,
             progress=Silent(),
             clock=self.clock,
             secrets_file="",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.lanes import LANES
+from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
 from storage_consumer.testing import in_place
+from storage_consumer.testing_state import MemoryTarget
 from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.driving import World, held, numbers, of, running
 
@@ -63,6 +68,34 @@ def test_a_round_tells_what_it_stands_still_for(world: World) -> None:
     assert of(summary, "shop.a").state == "waiting"
     assert "shop.a with version" in of(summary, "shop.a").error
     assert "running for" in of(summary, "shop.a").error
+
+
+@pytest.mark.parametrize(("flavor", "told"), [("tidb", 3), ("mysql", 0)])
+def test_whom_a_statement_waits_for_is_told(
+    world: World, flavor: str, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TiDB's DDL waits for transactions without an end: after the time for locks it is told whose, every half a minute."""
+
+    class Blocked(MemoryTarget):
+        """Somebody has used ``shop.a`` and not ended their transaction."""
+
+        def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
+            return ("connection 7 of root",) if TableName(schema="shop", table="a") in names else ()
+
+    world.target, world.facts = Blocked, replace(world.facts, flavor=flavor)
+    works = held(world)
+
+    def act(rounds: int) -> None:
+        world.clock.advance(5)
+        if rounds == 14:
+            works.popleft()()
+        elif rounds == 16:
+            world.stop.requested.set()
+
+    with caplog.at_level(logging.WARNING):
+        assert running(world, act).checkpoint == ts(7)
+    lines = [text for text in caplog.messages if "ddl_blocked" in text and "connection 7 of root" in text]
+    assert len(lines) == told
 
 
 def test_a_single_round_waits_for_its_statements(world: World) -> None:
