@@ -184,15 +184,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version_text())
     verbs = parser.add_subparsers(dest="verb", metavar="command")
-    run = verbs.add_parser(
-        "run",
-        help="apply what is in the bucket, and go on until a signal comes (or, with --once, one round)",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=_Help,
-        usage=f"{PROGRAM} run --upstream-uri URI --downstream-uri URI [option …]",
-        allow_abbrev=False,
+    run = _verb(
+        verbs,
+        "run --upstream-uri URI --downstream-uri URI [option …]",
+        "apply what is in the bucket, and go on until a signal comes (or, with --once, one round)",
+        _DESCRIPTION,
     )
+    run.epilog = _EXAMPLES
     run.add_argument("--version", action="version", version=version_text())
     for name in GROUPS:
         group = run.add_argument_group(name)
@@ -223,27 +221,35 @@ _OWN = {
 }
 
 
-def _add_ddl(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    ddl = verbs.add_parser(
-        "ddl",
-        help="list the statements that stopped a table, and decide about one: done, skip or replace",
-        description=_DDL,
+def _verb(verbs: argparse._SubParsersAction[_Parser], usage: str, summary: str, description: str) -> _Parser:
+    """The parser of one command; its name is the first word of `usage`."""
+    return verbs.add_parser(
+        usage.partition(" ")[0],
+        help=summary,
+        description=description,
         formatter_class=_Help,
-        usage=f"{PROGRAM} ddl [list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option ...]",
+        usage=f"{PROGRAM} {usage}",
         allow_abbrev=False,
+    )
+
+
+def _add_ddl(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    ddl = _verb(
+        verbs,
+        "ddl [list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
+        "list the statements that stopped a table, and decide about one: done, skip or replace",
+        _DDL,
     )
     ddl.add_argument("action", nargs="?", choices=DDL_VERBS, default="list", help="What to do; list if left out.")
     _add_own(ddl, "ddl")
 
 
 def _add_history(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    history = verbs.add_parser(
-        "history",
-        help="show the versions of a table: when, which statement, what changed, and how it went",
-        description=_HISTORY,
-        formatter_class=_Help,
-        usage=f"{PROGRAM} history [--table S.T] --downstream-uri URI [option ...]",
-        allow_abbrev=False,
+    history = _verb(
+        verbs,
+        "history [--table S.T] --downstream-uri URI [option …]",
+        "show the versions of a table: when, which statement, what changed, and how it went",
+        _HISTORY,
     )
     _add_own(history, "history")
 
@@ -260,16 +266,14 @@ def _add_own(parser: _Parser, verb: str) -> None:
 
 
 def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    inspect = verbs.add_parser(
-        "inspect",
-        help="say what the bucket is, which settings it shows and which are missing; the first thing to run",
-        description=_INSPECT,
-        formatter_class=_Help,
-        usage=f"{PROGRAM} inspect --upstream-uri URI [--config FILE] [--json] [option ...]",
-        allow_abbrev=False,
+    inspect = _verb(
+        verbs,
+        "inspect --upstream-uri URI [--config FILE] [--json] [option …]",
+        "say what the bucket is, which settings it shows and which are missing; the first thing to run",
+        _INSPECT,
     )
     inspect.add_argument("--version", action="version", version=version_text())
-    inspect.add_argument("--json", action="store_const", const="true", help="One JSON document instead of text.")
+    inspect.add_argument("--json", action="store_const", const="true", help=_JSON)
     for name in INSPECT_GROUPS:
         group = inspect.add_argument_group(name)
         for option in OPTIONS:

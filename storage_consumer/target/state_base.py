@@ -1,7 +1,6 @@
 """The ground of the state in the target: its tables, their version, the lease, and transactions that only its owner can commit.
 
-Every transaction of the driver first locks the lease row and checks that it is still ours. Write transactions of tasks do not
-touch that row: each locks its own *slot*, which carries the epoch and the open window.
+How the rows that tasks write are fenced off with it stands in `state`.
 """
 
 from __future__ import annotations
