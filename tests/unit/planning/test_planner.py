@@ -80,6 +80,15 @@ def test_one_statement_in_several_files() -> None:
     assert ready(chain, places | {"a": 10}, 50) == [["s/b", "s/c", "s/d", "s/x"]]
 
 
+@pytest.mark.parametrize("behind", "abc")
+def test_statements_that_share_a_third_table(behind: str) -> None:
+    """Two of one version that touch a table which is neither's own wait for all three tables, in whatever order they come."""
+    statements = [pending("s/b", 10, "s/a"), pending("s/c", 10, "s/a")]
+    for some in (statements, statements[::-1]):
+        assert ready(some, dict.fromkeys("abc", 10) | {behind: 9}, 50) == []
+        assert ready(some, dict.fromkeys("abc", 10), 50) == [["s/b", "s/c"]]
+
+
 def test_a_table_that_begins_later() -> None:
     """A table that stands still holds up nothing from before its first version."""
     positions = {
