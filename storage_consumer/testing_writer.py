@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from storage_consumer.checkpoint import is_applied
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.ports import TableProgress
@@ -25,13 +26,16 @@ class FencedWriter:
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
     def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
-        """Replace and delete rows by key."""
+        """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
         rows, written = self._rows(work), 0
-        names = [part.column.name for part in work.key]
+        names = tuple(part.column.name for part in work.key)
+        table = self._records.structures.get(work.name.folded())
+        unique = {names, *(key.columns for key in table.unique_keys)} if table else {names}
         for upsert, lines in ordered:
             for line in lines:
                 row = self._row(work, line) if upsert else dict(zip(names, decode_line(line), strict=True))
-                rows[:] = [there for there in rows if any(there[name] != row[name] for name in names)]
+                keys = unique if upsert else {names}
+                rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
                 rows += [row] if upsert else []
                 written += 1
         return written
@@ -44,7 +48,7 @@ class FencedWriter:
             table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
         )
         for commit_ts, events in groups:
-            if commit_ts <= table.checkpoint:
+            if is_applied(commit_ts, table.checkpoint):
                 continue
             for upsert, line in events:
                 row = self._row(work, line)
@@ -62,3 +66,8 @@ class FencedWriter:
 
     def _row(self, work: TableWork, line: str) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
+
+
+def _is_one(row: Row, other: Row, key: Sequence[str]) -> bool:
+    """Whether two rows have one unique key; a key with a NULL in it is nobody's."""
+    return all(row[name] is not None and row[name] == other[name] for name in key)

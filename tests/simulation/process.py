@@ -1,0 +1,322 @@
+"""A process of the program on the twins, and what befalls it at its calls: the real service, round, lanes and runner."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.consumers.manager import ConsumerManager
+from storage_consumer.errors import StorageUnavailable, TargetUnavailable, TransientError
+from storage_consumer.lanes import Lanes
+from storage_consumer.parts import Parts
+from storage_consumer.pipeline import RowWriter
+from storage_consumer.ports import State
+from storage_consumer.service import ConsumerService, Renewal
+from storage_consumer.storage.reader import StorageReader
+from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.target.journal import DdlAnswer
+from storage_consumer.testing import FakeClock
+from storage_consumer.testing_state import FACTS, MemoryState
+from storage_consumer.testing_writer import FencedWriter
+from storage_consumer.work import JobSpec, TableWork
+from tests.simulation.judge import Judge
+from tests.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
+from tests.unit.driving import Stop, Watched
+
+UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
+TTL = 4.0
+"""Seconds of a lease."""
+_AGES = 1e9
+CONFIG = Config(
+    upstream=UPSTREAM,
+    downstream=Downstream(),
+    # What takes too long for an operator never does here: what is waited for comes.
+    tuning=Tuning(partitions=2, lease_ttl=TTL, gap_timeout=_AGES, ddl_at_checkpoint_wait=_AGES),
+)
+ANSWERING = ("MemoryState.", "OwnedTarget.", "LaneTarget.", "FencedWriter.", "LaggingStorage.", "RetryingPipeline.")
+"""Parts of the outside, whose calls can fail."""
+
+
+class Crash(BaseException):
+    """The end of a process."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """Something that befalls a process at one of its calls."""
+
+    kind: str
+    """``crash``, ``lost`` (the answer), ``away`` (what is called), or what the history does meanwhile."""
+    place: str
+    """Part of the call's name; empty for any."""
+    left: int
+    """How many such calls it lets pass, this one included."""
+
+
+class World(Protocol):
+    """What a process needs of its history."""
+
+    records: Records
+    storage: LaggingStorage
+    clock: FakeClock
+    judge: Judge
+
+    def meanwhile(self, kind: str, process: Process) -> None:
+        """Something happens while the process is at a call."""
+
+    def tell(self, text: str) -> None:
+        """One more line of the story."""
+
+    def befalls(self, kind: str, text: str) -> None:
+        """A fault is due."""
+
+    def put_off(self, late: Callable[[], object], process: Process) -> None:
+        """A task goes on though its job has ended."""
+
+
+class Beat(Renewal):
+    """The renewal of a lease without a thread: the calls of its process keep the time."""
+
+    def __init__(self, state: State, ttl: float, clock: Clock) -> None:  # pylint: disable=super-init-not-called
+        """The lease was just acquired for so long."""
+        self.lost = threading.Event()
+        self._state = state
+        self._ttl = ttl
+        self._clock = clock
+        self._last = clock.monotonic()
+
+    def beat(self) -> None:
+        """Renew if it is time to."""
+        now = self._clock.monotonic()
+        if now - self._last >= self._ttl / 3 and not self.lost.is_set():
+            self._last = now
+            if not self._renewed():
+                self.lost.set()
+
+    def stop(self) -> None:
+        """There is no thread."""
+
+
+@dataclass(slots=True)
+class LaneClock:
+    """The clock by which lanes wait: a statement that runs beside its round ends in some wait for it."""
+
+    process: Process
+
+    def monotonic(self) -> float:
+        """Seconds that were let pass."""
+        return self.process.world.clock.monotonic()
+
+    def now(self) -> float:
+        """Seconds since 1970-01-01 UTC."""
+        return self.process.world.clock.now()
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Let `seconds` pass, or a statement end."""
+        if self.process.deferred and self.process.dice.random() < 0.4:
+            self.process.deferred.popleft()()
+        return self.process.world.clock.wait(event, seconds)
+
+
+class LaneTarget(OwnedTarget):
+    """A connection of a lane, which may break while the server executes."""
+
+    def __init__(self, process: Process, lane: int) -> None:
+        """Of a process."""
+        super().__init__(process.world.records, lane, process.world.judge)
+        self._process = process
+
+    def execute_ddl(
+        self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+    ) -> DdlAnswer:
+        """Run one statement, or lose the server in the middle of it."""
+        process = self._process
+        if process.takes("send") and not statement.startswith("CREATE DATABASE"):
+            self.send(statement, schema, version, process.dice.randint(1, 3))
+            process.world.tell("    the server goes on with a statement alone")
+            raise process.dice.choice((Crash(), TargetUnavailable("the connection broke")))
+        return super().execute_ddl(statement, schema, version, ignorable)
+
+
+class Task:
+    """A writer whose calls may come much later than its job thinks."""
+
+    def __init__(self, writer: RowWriter, process: Process) -> None:
+        """In a process."""
+        self._writer = writer
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of the writer."""
+        write = getattr(self._writer, name)
+
+        def call(work: TableWork, *batches: Iterable[Any]) -> Any:
+            if self._process.takes("late"):
+                self._process.world.put_off(lambda: write(work, *batches), self._process)
+                raise TargetUnavailable("the executor was lost")
+            return write(work, *batches)
+
+        return call
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A process, from its start to whatever ends it."""
+
+    world: World
+    number: int
+    dice: random.Random
+    slow_lanes: bool
+    """Statements run beside their round."""
+    faults: list[Fault] = field(default_factory=list)
+    deferred: deque[Callable[[], None]] = field(default_factory=deque)
+    """Statements that run beside the round."""
+    calls: int = 0
+    notices: bool = True
+    """Its renewal runs; a process that wakes up may go on for a while before it does."""
+    service: ConsumerService = field(init=False)
+    lanes: Lanes = field(init=False)
+    _state: MemoryState = field(init=False)
+    _pending: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """A new service with parts of its own."""
+        world = self.world
+        self._state = MemoryState(world.records, world.clock)
+        state = self._watched(self._state)
+
+        def lane(number: int) -> Any:
+            database = self._watched(LaneTarget(self, number))
+            return self._watched(DdlRunner(database, state, FACTS.flavor, clock=world.clock))
+
+        self.lanes = Lanes(lane, LaneClock(self), self._spawn)
+        self.service = ConsumerService(CONFIG, state, lambda manager: self._parts(manager, state), world.clock)
+        self.service._me = f"process {self.number}"
+
+    @property
+    def epoch(self) -> int:
+        """Of its lease."""
+        return self._state.epoch
+
+    def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
+        world, storage = self.world, self._watched(self.world.storage)
+        return Parts(
+            config=CONFIG,
+            reader=StorageReader(storage, UPSTREAM, world.clock, full_listing_interval=CONFIG.tuning.full_listing_interval),
+            manager=manager,
+            state=state,
+            target=self._watched(OwnedTarget(world.records, None, world.judge)),
+            lanes=self.lanes,
+            pipeline=self._watched(RetryingPipeline(storage, UPSTREAM, self._writer, self.dice)),
+            facts=FACTS,
+            progress=Silent(),
+            clock=world.clock,
+            secrets_file="",
+        )
+
+    def _writer(self, spec: JobSpec) -> Any:
+        return Task(self._watched(FencedWriter(self.world.records, spec)), self)
+
+    def _spawn(self, work: Callable[[], None]) -> None:
+        if self.slow_lanes and self.dice.random() < 0.5:
+            self.deferred.append(work)
+        else:
+            work()
+
+    def _watched(self, part: object) -> Any:
+        return Watched(part, self._tick)
+
+    def round(self, *, once: bool = False) -> RoundSummary | None:
+        """One round, tried again where something does not answer."""
+        service, stop = self.service, Stop()
+        return service._persistently(lambda: service._round(stop, once=once), stop)
+
+    def end(self) -> None:
+        """End as one should."""
+        self.faults = []
+        while self.deferred:
+            self.deferred.popleft()()
+        self.service.close()
+
+    # what befalls it
+
+    def takes(self, kind: str) -> bool:
+        """Whether a fault of this kind is due now; it is no more afterwards."""
+        if kind in self._pending:
+            self._pending.remove(kind)
+            return True
+        return False
+
+    def _tick(self, where: str) -> None:
+        """Told of each call, before it and after it."""
+        self.calls += 1
+        when, _, call = where.partition(" ")
+        if when == "after":
+            self.world.judge.called(call, self)
+        renewal = self.service._renewal
+        if self.notices and isinstance(renewal, Beat):
+            renewal.beat()
+        for fault in tuple(self.faults):
+            if _fits(fault, when, call):
+                fault.left -= 1
+                if fault.left <= 0:
+                    self.faults.remove(fault)
+                    self._befall(fault.kind, where, call)
+
+    def _befall(self, kind: str, where: str, call: str) -> None:
+        self.world.befalls(kind, f"    {where} of process {self.number}: {kind}")
+        if kind == "crash":
+            raise Crash
+        if kind in ("lost", "away"):
+            raise _no_answer(call)
+        if kind in ("late", "send"):
+            self._pending.append(kind)
+        else:
+            self.world.meanwhile(kind, self)
+
+
+def _fits(fault: Fault, when: str, call: str) -> bool:
+    """Whether a fault can be at a call."""
+    if fault.place not in call:
+        return False
+    if fault.kind in ("lost", "away"):
+        return when == ("after" if fault.kind == "lost" else "before") and call.startswith(ANSWERING)
+    if fault.kind == "late":
+        return when == "before" and call == "RetryingPipeline.run"
+    if fault.kind == "send":
+        return when == "before" and call == "DdlRunner.run"
+    return True
+
+
+def _no_answer(call: str) -> TransientError:
+    if call.startswith("LaggingStorage."):
+        return StorageUnavailable(f"no answer to {call}")
+    return TargetUnavailable(f"no answer to {call}")
+
+
+PLACES: Sequence[str] = (
+    "", "", "", "", "FencedWriter.write", "FencedWriter.write", "execute_ddl", "MemoryState.journal", "MemoryState.save",
+    "MemoryState.open_window", "MemoryState.acquire", "MemoryState.load", "LaggingStorage.", "DdlRunner.run", "fence",
+    "RetryingPipeline.run",
+)  # fmt: skip
+
+
+def some_faults(dice: random.Random, *, nested: bool) -> list[Fault]:
+    """What befalls a process in one round; `nested`: another one is paused meanwhile."""
+    kinds = ["crash", "crash", "lost", "lost", "away", "late", "send", "show"]
+    kinds += [] if nested else ["pause", "pause", "pause", "pause"]
+    count = dice.choice((0, 1, 1, 1, 2, 2))
+    faults = []
+    for _ in range(count):
+        kind = dice.choice(kinds)
+        place = "" if kind in ("late", "send") else dice.choice(PLACES)
+        most = 40 if kind not in ("late", "send") and not place else 2
+        faults.append(Fault(kind, place, dice.randint(1, most)))
+    return faults

@@ -1,0 +1,83 @@
+"""The kinds of tables that histories have: their columns, keys, and values that meet often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from storage_consumer.sql_text import quote
+from tests.small_bucket import column
+
+NULL = "\\N"
+"""How a row's values, which are texts, say NULL."""
+Image = tuple[str, ...]
+_WORDS = ("x", "y", NULL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A kind of table."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    """Name and definition of each column, as in a CREATE TABLE."""
+    keys: tuple[int, ...]
+    """Places of the columns that are unique, the one that tells rows apart first; none for a keyless table."""
+    domains: tuple[tuple[str, ...], ...]
+    """Values of each column."""
+
+
+SHAPES = (
+    Shape(
+        name="keyed",
+        columns=(("id", "INT PRIMARY KEY"), ("v", "VARCHAR(20)")),
+        keys=(0,),
+        domains=(("1", "2", "3", "4"), _WORDS),
+    ),
+    Shape(
+        name="unique",
+        columns=(("id", "INT PRIMARY KEY"), ("u", "INT UNIQUE"), ("v", "VARCHAR(20)")),
+        keys=(0, 1),
+        domains=(("1", "2", "3", "4"), ("1", "2", "3", NULL), _WORDS),
+    ),
+    Shape(
+        name="candidate",
+        columns=(("u", "INT NOT NULL UNIQUE"), ("v", "VARCHAR(20)")),
+        keys=(0,),
+        domains=(("1", "2", "3", "4"), _WORDS),
+    ),
+    Shape(name="keyless", columns=(("n", "INT"), ("v", "VARCHAR(20)")), keys=(), domains=(("1", NULL), _WORDS)),
+)
+BY_NAME = {shape.name: shape for shape in SHAPES}
+EXTRA = "VARCHAR(20)"
+"""What a column is that is added later."""
+
+
+def create_body(shape: Shape) -> str:
+    """What stands between the parentheses of a CREATE TABLE."""
+    return ", ".join(f"{quote(name)} {kind}" for name, kind in shape.columns)
+
+
+@lru_cache(maxsize=4096)
+def schema_columns(shape: Shape, extras: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+    """As a schema file lists them."""
+    listed = []
+    for name, kind in (*shape.columns, *((name, EXTRA) for name in extras)):
+        more = {"ColumnPrecision": "20"} if kind == EXTRA else {}
+        more |= {"ColumnNullable": "false"} if "NOT NULL" in kind else {}
+        listed.append(column(name, kind.split("(")[0].split()[0], key="PRIMARY" in kind, **more))
+    return tuple(listed)
+
+
+def taken(shape: Shape, image: Image) -> Iterator[tuple[int, str]]:
+    """Which places in unique indexes a row takes."""
+    return ((place, image[place]) for place in shape.keys if image[place] != NULL)
+
+
+@lru_cache(maxsize=4096)
+def line(operation: str, name: tuple[str, str], ts: int, values: Image) -> str:
+    """A row as it stands in a CSV file."""
+    texts = [value if value == NULL or value.isdigit() else f'"{value}"' for value in values]
+    return f'"{operation}","{name[1]}","{name[0]}",{ts},{",".join(texts)}\r\n'

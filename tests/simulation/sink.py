@@ -1,0 +1,247 @@
+"""The sink: what TiCDC writes of a source's log, in which order, and what it writes again after a failover."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from storage_consumer.storage.schema_file import schema_checksum
+from tests.simulation.shapes import line
+from tests.simulation.source import Change, Name, Source, Statement
+from tests.small_bucket import ts
+
+Columns = tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How a changefeed is set up."""
+
+    new: bool
+    """The new architecture, else the classic one."""
+    dates: bool
+    """A directory for each day."""
+    dispatchers: bool
+    """A table's rows come from several dispatchers."""
+    raw: bool
+    """Updates of secondary unique keys are not split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A checkpoint that may be told."""
+
+    writes: int
+    """How many objects must have been written."""
+    tick: int
+    early: bool
+    """A statement of this very tick may be missing."""
+
+
+class Sink:
+    """Writes the files of a source's log."""
+
+    def __init__(self, source: Source, habits: Habits) -> None:
+        """From the beginning of the log."""
+        self._source = source
+        self._habits = habits
+        self.writes: list[tuple[str, str]] = []
+        """Path and content of every object, in order."""
+        self.marks: list[Mark] = []
+        self._at = 0
+        self._waiting: list[Change] = []
+        self.start = 0
+        """Checkpoint (a tick) from which it was started last."""
+        self._generation = 1
+        self._hashes = defaultdict[str, dict[int, set[int]]](lambda: defaultdict(set))
+        self._numbers = defaultdict[str, int](int)
+        self._written = set[tuple[int, int]]()
+
+    def follow(self, dice: random.Random) -> None:
+        """Take some more of the log, and write some or all rows of it."""
+        log = self._source.log
+        until = len(log) if dice.random() < 0.8 else dice.randint(self._at, len(log))
+        while self._at < until or self._is_inside(self._at):
+            entry = log[self._at]
+            self._at += 1
+            self._source.resolved = max(self._source.resolved, entry.tick)
+            if isinstance(entry, Change):
+                self._waiting.append(entry)
+            else:
+                self._barrier(entry, dice)
+        self._flush({change.uid for change in self._waiting if dice.random() < 0.7}, dice)
+
+    def _is_inside(self, at: int) -> bool:
+        """Whether a place in the log is within one commit ts: the resolved ts covers all of it."""
+        log = self._source.log
+        return 0 < at < len(log) and log[at - 1].tick == log[at].tick
+
+    def _barrier(self, entry: Statement, dice: random.Random) -> None:
+        """All rows of the tables of a statement are written before it."""
+        some = {change.uid for change in self._waiting if dice.random() < 0.5}
+        self._flush(some | entry.uids, dice)
+        if not self._habits.new:
+            self._mark(entry.tick, early=True)
+        for file in entry.files:
+            self._schema(file.name, entry.tick, tuple(file.columns), file.query, file.kind)
+        self._mark(entry.tick)
+
+    def restart(self, dice: random.Random, told: int) -> None:
+        """End and begin again, from a checkpoint that is about the one that was `told`: also before it after a failover.
+
+        No checkpoint beyond that one is told before everything is there again: a path of a cycle of renames has another content
+        for a moment.
+        """
+        marks = [mark.tick for mark in self.marks if not mark.early]
+        later = [tick for tick in marks if tick >= told]
+        earlier = [tick for tick in marks if tick < told][-3:]
+        candidates = earlier if earlier and dice.random() < 0.25 else later
+        if not candidates:
+            return
+        self.start = dice.choice(candidates)
+        self.marks = [mark for mark in self.marks if mark.tick <= self.start]
+        self._generation += 1
+        self._waiting = []
+        log = self._source.log
+        self._at = next((n for n, entry in enumerate(log) if entry.tick > self.start), len(log))
+
+    def finish(self, dice: random.Random) -> None:
+        """Write everything."""
+        while self._at < len(self._source.log):
+            self.follow(dice)
+        self._flush({change.uid for change in self._waiting}, dice)
+        self.marks.append(Mark(len(self.writes), self._source.tick + 1, early=False))
+
+    def _mark(self, tick: int, *, early: bool = False) -> None:
+        if self._waiting:
+            tick = min(tick, self._waiting[0].tick - 1)
+        self.marks.append(Mark(len(self.writes), tick, early))
+
+    def _flush(self, uids: set[int], dice: random.Random) -> None:
+        """Write the rows of these tables: per directory a file or two."""
+        groups = defaultdict[tuple[str, str], list[Change]](list)
+        for change in (c for c in self._waiting if c.uid in uids):
+            if (version := self._directory(change)) is not None:
+                folder = f"{change.name[0]}/{change.name[1]}/{ts(version)}{self._below(change)}"
+                groups[folder, self._dispatcher(change)].append(change)
+        self._written |= {(c.tick, c.uid) for c in self._waiting if c.uid in uids}
+        self._waiting = [c for c in self._waiting if c.uid not in uids]
+        for folder, dispatcher in dice.sample(sorted(groups), len(groups)):
+            changes = groups[folder, dispatcher]
+            cut = _cut(changes, dice)
+            for some in filter(None, (changes[:cut], changes[cut:])):
+                self._store(folder, dispatcher, some)
+        if not self._at:
+            return
+        last = self._source.log[self._at - 1]
+        self._mark(last.tick - isinstance(last, Statement))
+
+    def _below(self, change: Change) -> str:
+        """The directories below a version's."""
+        part = "" if change.part is None else f"/{change.part}"
+        day = datetime.fromtimestamp((ts(self._source.tick) >> 18) / 1000, UTC).date()
+        return f"{part}/{day.isoformat()}" if self._habits.dates else part
+
+    def _dispatcher(self, change: Change) -> str:
+        """Who writes a row: by its key; a table without one is not split. After a failover there are others."""
+        if not self._habits.dispatchers:
+            return ""
+        half = sum(map(ord, change.values[0])) % 2 if change.shape.keys else 0
+        return str((self._generation * 7919 + half * 104_729) % 1_000_003)
+
+    def _store(self, folder: str, dispatcher: str, changes: Sequence[Change]) -> None:
+        """Write one data file, and the index before it (classic) or after it."""
+        stream = f"{folder}|{dispatcher}"
+        self._numbers[stream] += 1
+        stem = f"CDC_{dispatcher}_" if dispatcher else "CDC"
+        name = f"{stem}{self._numbers[stream]:020d}.csv"
+        content = "".join(line(c.operation, c.name, ts(c.tick), c.values) for c in changes)
+        index = (f"{folder}/meta/{stem.rstrip('_')}.index", f"{name}\n")
+        data = (f"{folder}/{name}", content)
+        self.writes += (data, index) if self._habits.new else (index, data)
+
+    def _directory(self, change: Change) -> int | None:
+        """The version of the directory that a row goes to; None for a row that is left out as stale."""
+        candidate = max(change.version, self.start)
+        _, checksum = _document(change.name, candidate, tuple(change.columns), "", 0)
+        known = self._hashes["/".join(change.name)]
+        if checksum in known.get(candidate, ()):
+            return candidate
+        if same := [version for version, hashes in known.items() if checksum in hashes]:
+            # What was not written before would be lost at the source: that is not what is tried here.
+            stale = self._habits.new and max(same) > candidate and (change.tick, change.uid) in self._written
+            return None if stale else max(same)
+        self._schema(change.name, candidate, tuple(change.columns), "", 0)
+        return candidate
+
+    def _schema(self, name: Name, tick: int, columns: Columns, query: str, kind: int) -> None:
+        text, checksum = _document(name, tick, columns, query, kind)
+        folder = "/".join(filter(None, name))
+        self._hashes[folder][tick].add(checksum)
+        self.writes.append((f"{folder}/meta/schema_{ts(tick)}_{checksum:010d}.json", text))
+
+
+def _cut(changes: Sequence[Change], dice: random.Random) -> int:
+    """Where a file ends early. A transaction on a table without a key stays whole: format sheet 9.6, equal rows are told by pass."""
+    cut = dice.randint(0, len(changes))
+    if changes[0].shape.keys or not 0 < cut < len(changes) or changes[cut - 1].tick != changes[cut].tick:
+        return cut
+    return 0
+
+
+class _Columns:
+    """Columns that a cache can look up: a table has few of them, and each is one object all the time."""
+
+    __slots__ = ("columns", "key")
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.key = tuple(column["ColumnName"] for column in columns), tuple(c["ColumnType"] for c in columns)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Columns) and self.columns == other.columns
+
+
+def _document(name: Name, tick: int, columns: Columns, query: str, kind: int) -> tuple[str, int]:
+    """The text of a schema file, and its checksum."""
+    return _cached_document(name, tick, _Columns(columns), query, kind)
+
+
+@lru_cache(maxsize=20_000)
+def _cached_document(name: Name, tick: int, columns: _Columns, query: str, kind: int) -> tuple[str, int]:
+    document = {
+        "Table": name[1],
+        "Schema": name[0],
+        "Version": 1,
+        "TableVersion": ts(tick),
+        "Query": query,
+        "Type": kind,
+        "TableColumns": list(columns.columns) if name[1] else None,
+        "TableColumnsTotal": len(columns.columns),
+    }
+    text = json.dumps(document, indent=4)
+    checksum = schema_checksum(text)
+    assert checksum is not None
+    return text, checksum
+
+
+def table_of(path: str) -> str:
+    """The directory within which objects are written one after another."""
+    return "/".join(path.split("/")[:2])
+
+
+def in_sequence(writes: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[int]]]:
+    """Table directory and the places of its objects."""
+    places = defaultdict[str, list[int]](list)
+    for place, (path, _) in enumerate(writes):
+        places[table_of(path)].append(place)
+    yield from places.items()
