@@ -16,7 +16,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 
+from tests.property.cutting import Noted, Run, cut_down, tell
 from tests.property.renaming import Counts, run
 from tests.property.renaming_source import ARCHS, Arch
 
@@ -31,44 +33,9 @@ def of_seed(seed: int) -> tuple[Arch, Iterator[int]]:
     return arch, iter(lambda: dice.getrandbits(48), -1)
 
 
-class Noted:
-    """Numbers that remember which of them were taken."""
-
-    def __init__(self, numbers: Iterator[int]) -> None:
-        """From an endless source."""
-        self._numbers = numbers
-        self.taken: list[int] = []
-
-    def __iter__(self) -> Iterator[int]:
-        """One after another."""
-        for number in self._numbers:
-            self.taken.append(number)
-            yield number
-
-
-def fault_of(arch: Arch, numbers: Sequence[int]) -> Exception | None:
-    """What goes wrong in a history, None if nothing does."""
-    try:
-        run(arch, numbers)
-    except Exception as fault:  # noqa: BLE001 - any fault is one
-        return fault
-    return None
-
-
-def cut_down(arch: Arch, numbers: Sequence[int], seconds: float = SHRINKING_SECONDS) -> list[int]:
-    """A part of a failing history's numbers that fails too, and from which nothing more can be left out in the time."""
-    deadline, left = time.monotonic() + seconds, list(numbers)
-    size = len(left) // 2
-    while size and time.monotonic() < deadline:
-        start, shorter = 0, False
-        while start < len(left) and time.monotonic() < deadline:
-            without = left[:start] + left[start + size :]
-            if fault_of(arch, without) is not None:
-                left, shorter = without, True
-            else:
-                start += size
-        size = size if shorter and size == 1 else size // 2
-    return left
+def runner(arch: Arch) -> Run:
+    """What runs histories of one architecture."""
+    return partial(run, arch)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,21 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as fault:  # noqa: BLE001 - any fault is one
             print(f"seed {seed} ({arch}), {len(numbers.taken)} numbers: {type(fault).__name__}: {fault}", flush=True)
             if not failed and asked.seconds:
-                _tell(arch, cut_down(arch, numbers.taken, asked.seconds))
+                tell(runner(arch), cut_down(runner(arch), numbers.taken, asked.seconds))
             failed.append(seed)
         if total.histories % 25 == 0:
             print(f"{total.histories} histories, {time.monotonic() - began:.0f} s", flush=True)
     counts = ", ".join(f"{getattr(total, field.name)} {field.name}" for field in fields(total))
     print(f"{counts}; {len(failed)} that differ {failed or ''}")
     return 1 if failed else 0
-
-
-def _tell(arch: Arch, numbers: Sequence[int]) -> None:
-    """Print the story of a history that fails."""
-    fault = fault_of(arch, numbers)
-    print(f"cut down to {len(numbers)} numbers: {list(numbers)}")
-    if fault is not None:
-        print("\n".join([*getattr(fault, "__notes__", ()), f"{type(fault).__name__}: {fault}"]))
 
 
 if __name__ == "__main__":

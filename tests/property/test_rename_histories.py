@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.property.rename_histories import cut_down, fault_of, of_seed
+from tests.property.cutting import cut_down, fault_in
+from tests.property.rename_histories import of_seed, runner
 from tests.property.renaming import run
 from tests.property.renaming_source import ARCHS, Arch
 
@@ -25,9 +26,9 @@ def test_failing_history_is_cut_down(arch: Arch, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tests.property.renaming_target.RenamingTarget._renamed", lambda *_: None)
     _, endless = of_seed(1)
     numbers = [next(endless) for _ in range(60)]
-    assert fault_of(arch, numbers) is not None
-    fewer = cut_down(arch, numbers, 20.0)
+    assert fault_in(runner(arch), numbers) is not None
+    fewer = cut_down(runner(arch), numbers, 20.0)
     assert len(fewer) <= 6
-    fault = fault_of(arch, fewer)
+    fault = fault_in(runner(arch), fewer)
     assert fault is not None
     assert "RENAME" in "".join(fault.__notes__)
