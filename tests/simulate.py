@@ -24,9 +24,10 @@ from functools import partial
 from tests.property.cutting import Run, cut_down, fault_in, tell
 from tests.simulation.history import Counts, History, run
 from tests.simulation.plants import PLANTS, planted
+from tests.simulation.remembered import remembered
 from tests.simulation.sink import Habits
 
-ACTS = 24
+ACTS = 20
 SHRINKING_SECONDS = 60.0
 _SHARE = 50
 """Histories that a process takes at once."""
@@ -55,16 +56,16 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
 
 def simulate(seeds: Sequence[int], acts: int, plants: Sequence[str] = (), *, until_one_fails: bool = False) -> Outcome:
     """Run the histories of some seeds."""
-    outcome = Outcome()
+    outcome, before = Outcome(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with planted(plants):
+        with remembered(), planted(plants):
             for seed in seeds:
                 _simulate_one(seed, acts, outcome)
                 if outcome.failed and until_one_fails:
                     break
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
     return outcome
 
 
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _asked(arguments)
     logging.disable(logging.CRITICAL)
     if asked.replay is not None:
-        with planted(asked.plant):
+        with remembered(), planted(asked.plant):
             _tell_of(asked.seed, asked)
             runs, _ = of_seed(asked.seed, asked.acts)
             return int(fault_in(runs, [int(number) for number in asked.replay.split(",") if number]) is not None)
@@ -140,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             break
     seconds = time.monotonic() - began
     if failed:
-        with planted(asked.plant):
+        with remembered(), planted(asked.plant):
             _tell_of(min(failed)[0], asked)
     counts = ", ".join(f"{getattr(total, one.name)} {one.name}" for one in fields(total))
     print(f"{counts}; {total.histories / seconds:.0f} histories/s; {len(failed)} that differ {sorted(seed for seed, _ in failed) or ''}")

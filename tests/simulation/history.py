@@ -74,7 +74,7 @@ class History:
     process: Process | None = None
     dice: random.Random = field(default_factory=random.Random)
     _shown: list[bool] = field(default_factory=list)
-    _late: list[tuple[Callable[[], object], Process]] = field(default_factory=list)
+    _late: list[tuple[Callable[[], object], Process, tuple[int, int]]] = field(default_factory=list)
     _told: int = 0
     _hid: bool = False
     """A file that can be missed was hidden in this round."""
@@ -264,20 +264,24 @@ class History:
             self.end_process(dice)
         self.tell(f"process {paused.number} wakes up")
 
-    def put_off(self, late: Callable[[], object], process: Process) -> None:
-        """A task goes on though its job has ended."""
+    def put_off(self, late: Callable[[], object], process: Process, window: tuple[int, int]) -> None:
+        """A task of a window goes on though its job has ended."""
         self.counts.late += 1
-        self._late.append((late, process))
+        self._late.append((late, process, window))
 
     def _late_tasks(self) -> None:
         """Tasks of former jobs go on; what they are late for is refused."""
         late, self._late = self._late, []
-        for write, process in late:
+        for write, process, window in late:
+            process.faults = []
             self.tell(f"a late task of process {process.number} goes on")
             try:
                 write()
             except LeaseLost:
                 self.counts.refused += 1
+            else:
+                if window != self.records.window:
+                    raise Differs(f"a task of {window} wrote when {self.records.window} was open")
 
     # the end
 
@@ -348,7 +352,7 @@ def _between(paths: Iterable[str]) -> list[str]:
 def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
     """A history from its numbers. `Differs` where it fails; the story is in the fault's notes."""
     history = History(habits, slow_lanes)
-    with patch.object(service_module, "Renewal", Beat):
+    with patch.object(service_module, "Renewal", Beat), patch.object(service_module, "identity", str):
         try:
             for number in numbers:
                 history.act(number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,13 +15,7 @@ from storage_consumer.planning.steps import RowStep
 from storage_consumer.round import Round
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import TableWork
-
-
-def _everywhere(stack: ExitStack, good: Callable[..., Any], bad: Callable[..., Any]) -> None:
-    """Replace a function in all modules that have it."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("storage_consumer.") and getattr(module, good.__name__, None) is good:
-            stack.enter_context(patch.object(module, good.__name__, bad))
+from tests.simulation.remembered import everywhere
 
 
 def _mark_before_rows(stack: ExitStack) -> None:
@@ -49,7 +42,7 @@ def _lt_for_le(stack: ExitStack) -> None:
     def bad(low: int, version: int, *, is_ddl: bool) -> int:
         return good(low, version, is_ddl=is_ddl) - 1
 
-    _everywhere(stack, good, bad)
+    everywhere(stack, good, bad)
 
 
 def _lt_for_le_in_writer(stack: ExitStack) -> None:
@@ -58,7 +51,7 @@ def _lt_for_le_in_writer(stack: ExitStack) -> None:
     def bad(commit_ts: int, mark: int) -> bool:
         return commit_ts < mark
 
-    _everywhere(stack, checkpoint.is_applied, bad)
+    everywhere(stack, checkpoint.is_applied, bad)
 
 
 def _live_mark(stack: ExitStack) -> None:
@@ -94,7 +87,7 @@ def _delete_after_upsert(stack: ExitStack) -> None:
         if current is None or (commit_ts, not is_upsert(order)) >= (current[0], not is_upsert(current[1])):
             states[key] = (commit_ts, order, row)
 
-    _everywhere(stack, ordering.fold, bad)
+    everywhere(stack, ordering.fold, bad)
 
 
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {

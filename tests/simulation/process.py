@@ -28,7 +28,7 @@ from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, TableWork
 from tests.simulation.judge import Judge
 from tests.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
-from tests.unit.driving import Stop, Watched
+from tests.unit.driving import Stop
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
 TTL = 4.0
@@ -77,8 +77,8 @@ class World(Protocol):
     def befalls(self, kind: str, text: str) -> None:
         """A fault is due."""
 
-    def put_off(self, late: Callable[[], object], process: Process) -> None:
-        """A task goes on though its job has ended."""
+    def put_off(self, late: Callable[[], object], process: Process, window: tuple[int, int]) -> None:
+        """A task of a window goes on though its job has ended."""
 
 
 class Beat(Renewal):
@@ -145,13 +145,39 @@ class LaneTarget(OwnedTarget):
         return super().execute_ddl(statement, schema, version, ignorable)
 
 
+class Watched:
+    """Tells of each call of a part, before it begins and after it has ended."""
+
+    def __init__(self, watched: object, tick: Callable[[str, str], None]) -> None:
+        """Stand before `watched`; `tick` takes ``before`` or ``after`` and the name of the call."""
+        self._watched = watched
+        self._tick = tick
+
+    def __getattr__(self, name: str) -> Any:
+        """A method that tells, which is made once, or a plain attribute."""
+        found = getattr(self._watched, name)
+        if not callable(found):
+            return found
+        tick, place = self._tick, f"{type(self._watched).__name__}.{name}"
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tick("before", place)
+            result = found(*args, **kwargs)
+            tick("after", place)
+            return result
+
+        self.__dict__[name] = call
+        return call
+
+
 class Task:
     """A writer whose calls may come much later than its job thinks."""
 
-    def __init__(self, writer: RowWriter, process: Process) -> None:
-        """In a process."""
+    def __init__(self, writer: RowWriter, process: Process, window: tuple[int, int]) -> None:
+        """In a process; `window`: its owner's epoch and its id."""
         self._writer = writer
         self._process = process
+        self._window = window
 
     def __getattr__(self, name: str) -> Any:
         """A method of the writer."""
@@ -159,7 +185,7 @@ class Task:
 
         def call(work: TableWork, *batches: Iterable[Any]) -> Any:
             if self._process.takes("late"):
-                self._process.world.put_off(lambda: write(work, *batches), self._process)
+                self._process.world.put_off(lambda: write(work, *batches), self._process, self._window)
                 raise TargetUnavailable("the executor was lost")
             return write(work, *batches)
 
@@ -178,7 +204,6 @@ class Process:
     faults: list[Fault] = field(default_factory=list)
     deferred: deque[Callable[[], None]] = field(default_factory=deque)
     """Statements that run beside the round."""
-    calls: int = 0
     notices: bool = True
     """Its renewal runs; a process that wakes up may go on for a while before it does."""
     service: ConsumerService = field(init=False)
@@ -222,7 +247,7 @@ class Process:
         )
 
     def _writer(self, spec: JobSpec) -> Any:
-        return Task(self._watched(FencedWriter(self.world.records, spec)), self)
+        return Task(self._watched(FencedWriter(self.world.records, spec)), self, (spec.epoch, spec.window_id))
 
     def _spawn(self, work: Callable[[], None]) -> None:
         if self.slow_lanes and self.dice.random() < 0.5:
@@ -254,24 +279,22 @@ class Process:
             return True
         return False
 
-    def _tick(self, where: str) -> None:
+    def _tick(self, when: str, call: str) -> None:
         """Told of each call, before it and after it."""
-        self.calls += 1
-        when, _, call = where.partition(" ")
         if when == "after":
             self.world.judge.called(call, self)
         renewal = self.service._renewal
         if self.notices and isinstance(renewal, Beat):
             renewal.beat()
-        for fault in tuple(self.faults):
+        for fault in tuple(self.faults) if self.faults else ():
             if _fits(fault, when, call):
                 fault.left -= 1
                 if fault.left <= 0:
                     self.faults.remove(fault)
-                    self._befall(fault.kind, where, call)
+                    self._befall(fault.kind, when, call)
 
-    def _befall(self, kind: str, where: str, call: str) -> None:
-        self.world.befalls(kind, f"    {where} of process {self.number}: {kind}")
+    def _befall(self, kind: str, when: str, call: str) -> None:
+        self.world.befalls(kind, f"    {when} {call} of process {self.number}: {kind}")
         if kind == "crash":
             raise Crash
         if kind in ("lost", "away"):
