@@ -109,13 +109,19 @@ def _tell_of(seed: int, asked: argparse.Namespace) -> None:
 
 
 def _asked(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulate", description="Random histories through the whole driver.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulate", description="Random histories through the whole driver."
+    )
     parser.add_argument("--histories", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first history; each next one has the next")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--acts", type=int, default=ACTS, help="of each history")
-    parser.add_argument("--plant", choices=PLANTS, action="append", default=[], help="a bug; ends with the first history that differs")
-    parser.add_argument("--seconds", type=float, default=SHRINKING_SECONDS, help="for cutting the first failing one down")
+    parser.add_argument(
+        "--plant", choices=PLANTS, action="append", default=[], help="a bug; ends with the first history that differs"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SHRINKING_SECONDS, help="for cutting the first failing one down"
+    )
     parser.add_argument("--replay", metavar="NUMBERS", help="tell the history of the seed with these numbers only")
     return parser.parse_args(arguments)
 
@@ -144,7 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with remembered(), planted(asked.plant):
             _tell_of(min(failed)[0], asked)
     counts = ", ".join(f"{getattr(total, one.name)} {one.name}" for one in fields(total))
-    print(f"{counts}; {total.histories / seconds:.0f} histories/s; {len(failed)} that differ {sorted(seed for seed, _ in failed) or ''}")
+    print(
+        f"{counts}; {total.histories / seconds:.0f} histories/s; {len(failed)} that differ {sorted(seed for seed, _ in failed) or ''}"
+    )
     return 1 if failed else 0
 
 

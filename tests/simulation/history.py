@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from unittest.mock import patch
 
 from storage_consumer import service as service_module
-from storage_consumer.errors import LeaseLost, TransientError
+from storage_consumer.errors import LeaseLost
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing import FakeClock
 from tests.simulation.judge import Judge
@@ -253,7 +253,9 @@ class History:
         self.counts.takeovers += 1
         self._gone(paused)
         for _ in range(dice.randint(1, 3)):
-            for act in dice.choices(("change_rows", "change_rows", "truncate", "follow", "show", "fail_over"), k=dice.randint(0, 4)):
+            for act in dice.choices(
+                ("change_rows", "change_rows", "truncate", "follow", "show", "fail_over"), k=dice.randint(0, 4)
+            ):
                 log = len(self.source.log)
                 getattr(self if hasattr(self, act) else self.source, act)(dice)
                 self._tell_of(log)

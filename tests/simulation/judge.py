@@ -51,7 +51,7 @@ class Judge:
         """A call has taken effect: ``Class.method``."""
         kind, _, method = where.partition(".")
         if method in _WRITES:
-            self._only_the_owner(where, process)
+            self._only_in_its_window(where, process)
             self._look()
         elif method in _STORES and kind == "MemoryState":
             self._only_the_owner(where, process)
@@ -63,7 +63,17 @@ class Judge:
     def _only_the_owner(self, where: str, process: Owner) -> None:
         """G3: nothing is written after another process got the lease."""
         if process.epoch != self._records.epoch:
-            raise Differs(f"{where} by the owner of epoch {process.epoch}, when that of {self._records.epoch} is the writer")
+            raise Differs(
+                f"{where} by the owner of epoch {process.epoch}, when that of {self._records.epoch} is the writer"
+            )
+
+    def _only_in_its_window(self, where: str, process: Owner) -> None:
+        """The same for rows. They are fenced by slots (DESIGN 4), so from when a new owner has opened a window.
+
+        It does so before it reads what is stored, so that what was written until then counts like all that came before.
+        """
+        if process.epoch != self._records.window[0]:
+            raise Differs(f"{where} by the owner of epoch {process.epoch} in the window {self._records.window}")
 
     def _nothing_fell(self) -> None:
         """Stored checkpoints never fall."""
@@ -95,7 +105,9 @@ class Judge:
     def _has_passing_name(self, name: TableName, uid: int, version: int) -> bool:
         """Whether a table has a name that only a step of a cycle of renames gives it."""
         moments = self._source.known[uid].moments
-        return any(m.is_statement and m.tick == tick_of(version) and m.name != (name.schema, name.table) for m in moments)
+        return any(
+            m.is_statement and m.tick == tick_of(version) and m.name != (name.schema, name.table) for m in moments
+        )
 
     def _is_at_its_place(self, name: TableName, table: Table, *, exactly: bool) -> None:
         """The rows are the source's at the table's stored checkpoint.
@@ -177,7 +189,9 @@ class Judge:
         expected = self._source.at(tick, with_statement=ran)
         names = {TableName(schema=name[0], table=name[1]): picture for name, picture in expected.items()}
         if names.keys() != self._records.structures.keys():
-            raise Differs(f"at tick {tick}: tables {sorted(map(str, self._records.structures))}, at the source {sorted(map(str, names))}")
+            raise Differs(
+                f"at tick {tick}: tables {sorted(map(str, self._records.structures))}, at the source {sorted(map(str, names))}"
+            )
         for name, picture in names.items():
             if (found := self._rows(name, picture)) != picture.rows:
                 raise Differs(f"at tick {tick}: {name} has {found}, at the source {picture.rows}")

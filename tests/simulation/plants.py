@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from storage_consumer import checkpoint, ordering, pipeline
+from storage_consumer.consumers.table import TableConsumer
+from storage_consumer.consumers.table_version import TableVersionConsumer
+from storage_consumer.model import DataFile
 from storage_consumer.ordering import Key, is_upsert
 from storage_consumer.parts import progress_of
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.round import Round
+from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.testing_state import MemoryState
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import TableWork
 from tests.simulation.remembered import everywhere
+from tests.simulation.twins import OwnedTarget
 
 
 def _mark_before_rows(stack: ExitStack) -> None:
@@ -59,7 +65,7 @@ def _live_mark(stack: ExitStack) -> None:
     good = pipeline._read_file
     marks: dict[int, tuple[TableWork, int]] = {}
 
-    def bad(work: Any, table: TableWork, *rest: Any) -> Iterator[Any]:
+    def bad(work: Any, table: TableWork, *rest: Any) -> Generator[Any, None, Any]:
         of, mark = marks.get(table.index, (table, 0))
         mark = mark if of is table else 0
         versions = {key: replace(version, low=max(version.low, mark)) for key, version in table.versions.items()}
@@ -90,6 +96,61 @@ def _delete_after_upsert(stack: ExitStack) -> None:
     everywhere(stack, ordering.fold, bad)
 
 
+def _repeats_summed(stack: ExitStack) -> None:
+    """Repeated deliveries of a keyless transaction are added up."""
+
+    def bad(changes: Iterable[tuple[int, str]]) -> list[tuple[bool, str]]:
+        return sorted((is_upsert(order), row) for order, row in changes)
+
+    everywhere(stack, ordering.delivered_once, bad)
+
+
+def _later_rows_forgotten(stack: ExitStack) -> None:
+    """A file that was read is done with, though some of its rows are beyond the window."""
+
+    def bad(self: TableConsumer, file: DataFile, *, max_ts: int, next_ts: int) -> None:
+        self.version(file.version_key).finish(file)
+
+    stack.enter_context(patch.object(TableConsumer, "finish", bad))
+
+
+def _gaps_unseen(stack: ExitStack) -> None:
+    """Nobody looks for missing numbers."""
+    stack.enter_context(patch.object(TableVersionConsumer, "gap", str))
+
+
+def _windows_stay_open(stack: ExitStack) -> None:
+    """Nothing closes a window but the next one: not a statement, and not a new owner."""
+    good = MemoryState.open_window
+
+    def bad(self: MemoryState, partitions: int, storage_checkpoint: int) -> int:
+        return good(self, partitions, storage_checkpoint) if partitions else self._records.window[1]
+
+    stack.enter_context(patch.object(MemoryState, "open_window", bad))
+
+
+def _statements_unsettled(stack: ExitStack) -> None:
+    """A statement that was interrupted just runs again."""
+
+    def bad(*_: object) -> None:
+        return None
+
+    stack.enter_context(patch.object(DdlRunner, "_settled", bad))
+
+
+def _lanes_unfenced(stack: ExitStack) -> None:
+    """A former owner's connections stay as they are."""
+
+    def bad(self: OwnedTarget) -> bool:
+        return self._lane is None or self._own.lanes.setdefault(self._lane, self) is not None
+
+    def unchecked(*_: object) -> None:
+        return None
+
+    stack.enter_context(patch.object(OwnedTarget, "fence_ddl", bad))
+    stack.enter_context(patch.object(OwnedTarget, "_check_connection", unchecked))
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -97,7 +158,14 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "live-mark": _live_mark,
     "no-epoch": _no_epoch,
     "delete-after-upsert": _delete_after_upsert,
+    "repeats-summed": _repeats_summed,
+    "later-rows-forgotten": _later_rows_forgotten,
+    "gaps-unseen": _gaps_unseen,
+    "windows-stay-open": _windows_stay_open,
+    "statements-unsettled": _statements_unsettled,
+    "lanes-unfenced": _lanes_unfenced,
 }
+"""The bugs by name; the first ones are those that a simulation must find at the least."""
 
 
 @contextmanager

@@ -234,7 +234,9 @@ class Process:
         world, storage = self.world, self._watched(self.world.storage)
         return Parts(
             config=CONFIG,
-            reader=StorageReader(storage, UPSTREAM, world.clock, full_listing_interval=CONFIG.tuning.full_listing_interval),
+            reader=StorageReader(
+                storage, UPSTREAM, world.clock, full_listing_interval=CONFIG.tuning.full_listing_interval
+            ),
             manager=manager,
             state=state,
             target=self._watched(OwnedTarget(world.records, None, world.judge)),
@@ -325,10 +327,21 @@ def _no_answer(call: str) -> TransientError:
 
 
 PLACES: Sequence[str] = (
-    "", "", "", "", "FencedWriter.write", "FencedWriter.write", "execute_ddl", "MemoryState.journal", "MemoryState.save",
+    "", "", "", "FencedWriter.write", "FencedWriter.write", "execute_ddl", "MemoryState.journal", "MemoryState.save",
     "MemoryState.open_window", "MemoryState.acquire", "MemoryState.load", "LaggingStorage.", "DdlRunner.run", "fence",
     "RetryingPipeline.run",
 )  # fmt: skip
+"""Where a process can be hit."""
+PAUSES: Sequence[str] = (
+    "",
+    "",
+    "FencedWriter.write",
+    "FencedWriter.write",
+    "execute_ddl",
+    "execute_ddl",
+    "MemoryState.",
+)
+"""Where it can be paused while another one takes over."""
 
 
 def some_faults(dice: random.Random, *, nested: bool) -> list[Fault]:
@@ -339,7 +352,7 @@ def some_faults(dice: random.Random, *, nested: bool) -> list[Fault]:
     faults = []
     for _ in range(count):
         kind = dice.choice(kinds)
-        place = "" if kind in ("late", "send") else dice.choice(PLACES)
+        place = "" if kind in ("late", "send") else dice.choice(PAUSES if kind == "pause" else PLACES)
         most = 40 if kind not in ("late", "send") and not place else 2
         faults.append(Fault(kind, place, dice.randint(1, most)))
     return faults

@@ -101,7 +101,7 @@ class Sink:
         marks = [mark.tick for mark in self.marks if not mark.early]
         later = [tick for tick in marks if tick >= told]
         earlier = [tick for tick in marks if tick < told][-3:]
-        candidates = earlier if earlier and dice.random() < 0.25 else later
+        candidates = earlier if earlier and dice.random() < 0.4 else later
         if not candidates:
             return
         self.start = dice.choice(candidates)
