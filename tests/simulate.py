@@ -50,6 +50,7 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
         dates=dice.random() < 0.5,
         dispatchers=dice.random() < 0.3,
         raw=dice.random() < 0.3,
+        protocol="canal-json" if dice.random() < 0.3 else "csv",
     )
     return partial(run, habits, dice.random() < 0.4), [dice.getrandbits(48) for _ in range(acts)]
 

@@ -19,7 +19,7 @@ from tests.simulation.source import Source, Statement
 from tests.simulation.twins import Differs, LaggingStorage, Records
 from tests.small_bucket import ts
 
-_NUMBERED = re.compile(r"CDC(?:_\d+_)?(\d+)\.csv")
+_NUMBERED = re.compile(r"CDC(?:_\d+_)?(\d+)\.(?:csv|json)")
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class History:
 
     def __post_init__(self) -> None:
         """Source and sink by their habits."""
-        self.source = Source(new=self.habits.new, raw=self.habits.raw)
+        self.source = Source(new=self.habits.new, raw=self.habits.raw, tells_old=self.habits.protocol == "canal-json")
         self.sink = Sink(self.source, self.habits)
         self.judge = Judge(self.source, self.records)
 
@@ -183,7 +183,7 @@ class History:
         if self.process is None:
             self.counts.processes += 1
             own = random.Random(dice.getrandbits(32))  # noqa: S311 - not for secrets
-            self.process = Process(self, self.counts.processes, own, self.slow_lanes)
+            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_lanes)
         return self.process
 
     def end_process(self, dice: random.Random) -> None:
@@ -345,7 +345,7 @@ def _between(paths: Iterable[str]) -> list[str]:
     found = []
     for path in paths:
         stem = path.rpartition("_" if "CDC_" in path else "C")[0]
-        if path.endswith(".csv"):
+        if _NUMBERED.fullmatch(path.rpartition("/")[2]):
             found += [last[stem]] if stem in last else []
             last[stem] = path
     return found[:1]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.errors import StorageUnavailable, TargetUnavailable, TransientError
 from storage_consumer.lanes import Lanes
@@ -30,16 +31,19 @@ from tests.simulation.judge import Judge
 from tests.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
 from tests.unit.driving import Stop
 
-UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
+UPSTREAMS: Mapping[Protocols, Upstream] = {
+    "csv": Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True)),
+    "canal-json": Upstream(scheme="file", root="/bucket", protocol="canal-json", enable_tidb_extension=True),
+}
 TTL = 4.0
 """Seconds of a lease."""
 _AGES = 1e9
-CONFIG = Config(
-    upstream=UPSTREAM,
-    downstream=Downstream(),
-    # What takes too long for an operator never does here: what is waited for comes.
-    tuning=Tuning(partitions=2, lease_ttl=TTL, gap_timeout=_AGES, ddl_at_checkpoint_wait=_AGES),
-)
+# What takes too long for an operator never does here: what is waited for comes.
+_TUNING = Tuning(partitions=2, lease_ttl=TTL, gap_timeout=_AGES, ddl_at_checkpoint_wait=_AGES)
+CONFIGS = {
+    protocol: Config(upstream=upstream, downstream=Downstream(), tuning=_TUNING)
+    for protocol, upstream in UPSTREAMS.items()
+}
 ANSWERING = ("MemoryState.", "OwnedTarget.", "LaneTarget.", "FencedWriter.", "LaggingStorage.", "RetryingPipeline.")
 """Parts of the outside, whose calls can fail."""
 
@@ -199,6 +203,7 @@ class Process:
     world: World
     number: int
     dice: random.Random
+    protocol: Protocols
     slow_lanes: bool
     """Statements run beside their round."""
     faults: list[Fault] = field(default_factory=list)
@@ -222,7 +227,9 @@ class Process:
             return self._watched(DdlRunner(database, state, FACTS.flavor, clock=world.clock))
 
         self.lanes = Lanes(lane, LaneClock(self), self._spawn)
-        self.service = ConsumerService(CONFIG, state, lambda manager: self._parts(manager, state), world.clock)
+        self.service = ConsumerService(
+            CONFIGS[self.protocol], state, lambda manager: self._parts(manager, state), world.clock
+        )
         self.service._me = f"process {self.number}"
 
     @property
@@ -231,17 +238,17 @@ class Process:
         return self._state.epoch
 
     def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
-        world, storage = self.world, self._watched(self.world.storage)
+        world, storage, config = self.world, self._watched(self.world.storage), CONFIGS[self.protocol]
         return Parts(
-            config=CONFIG,
+            config=config,
             reader=StorageReader(
-                storage, UPSTREAM, world.clock, full_listing_interval=CONFIG.tuning.full_listing_interval
+                storage, config.upstream, world.clock, full_listing_interval=config.tuning.full_listing_interval
             ),
             manager=manager,
             state=state,
             target=self._watched(OwnedTarget(world.records, None, world.judge)),
             lanes=self.lanes,
-            pipeline=self._watched(RetryingPipeline(storage, UPSTREAM, self._writer, self.dice)),
+            pipeline=self._watched(RetryingPipeline(storage, config.upstream, self._writer, self.dice)),
             facts=FACTS,
             progress=Silent(),
             clock=world.clock,
@@ -312,7 +319,8 @@ def _fits(fault: Fault, when: str, call: str) -> bool:
     if fault.place not in call:
         return False
     if fault.kind in ("lost", "away"):
-        return when == ("after" if fault.kind == "lost" else "before") and call.startswith(ANSWERING)
+        answers = call.startswith(ANSWERING) and not call.endswith(".close")  # what closes tells of no fault
+        return answers and when == ("after" if fault.kind == "lost" else "before")
     if fault.kind == "late":
         return when == "before" and call == "RetryingPipeline.run"
     if fault.kind == "send":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -76,8 +77,42 @@ def taken(shape: Shape, image: Image) -> Iterator[tuple[int, str]]:
     return ((place, image[place]) for place in shape.keys if image[place] != NULL)
 
 
-@lru_cache(maxsize=4096)
-def line(operation: str, name: tuple[str, str], ts: int, values: Image) -> str:
+def half_of(image: Image) -> int:
+    """Which of two partitions, or of two dispatchers, a row is of: rows of one key are of the same."""
+    return int(image[0] in ("1", "3"))
+
+
+@lru_cache(maxsize=50_000)
+def csv_line(operation: str, name: tuple[str, str], ts: int, values: Image) -> str:
     """A row as it stands in a CSV file."""
     texts = [value if value == NULL or value.isdigit() else f'"{value}"' for value in values]
     return f'"{operation}","{name[1]}","{name[0]}",{ts},{",".join(texts)}\r\n'
+
+
+_TYPES = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+
+
+def canal_line(
+    operation: str, name: tuple[str, str], ts: int, columns: Sequence[str], images: tuple[Image, Image | None]
+) -> str:
+    """A row as it stands in a canal-json file; `images`: the row, and the one before an update."""
+    data, old = (
+        image and [dict(zip(columns, (None if v == NULL else v for v in image), strict=True))] for image in images
+    )
+    message = {
+        "id": 0,
+        "database": name[0],
+        "table": name[1],
+        "pkNames": None,
+        "isDdl": False,
+        "type": _TYPES[operation],
+        "es": ts >> 18,
+        "ts": ts >> 18,
+        "sql": "",
+        "sqlType": {},
+        "mysqlType": {},
+        "old": old,
+        "data": data,
+        "_tidb": {"commitTs": ts},
+    }
+    return json.dumps(message) + "\r\n"

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from storage_consumer.config.settings import Protocol
 from storage_consumer.storage.schema_file import schema_checksum
-from tests.simulation.shapes import line
+from tests.simulation.shapes import canal_line, csv_line, half_of
 from tests.simulation.source import Change, Name, Source, Statement
 from tests.small_bucket import ts
 
@@ -30,7 +31,8 @@ class Habits:
     dispatchers: bool
     """A table's rows come from several dispatchers."""
     raw: bool
-    """Updates of secondary unique keys are not split."""
+    """Updates of keys are not split, as far as the protocol tells what they are of."""
+    protocol: Protocol = "csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class Sink:
         """Who writes a row: by its key; a table without one is not split. After a failover there are others."""
         if not self._habits.dispatchers:
             return ""
-        half = sum(map(ord, change.values[0])) % 2 if change.shape.keys else 0
+        half = half_of(change.values) if change.shape.keys else 0
         return str((self._generation * 7919 + half * 104_729) % 1_000_003)
 
     def _store(self, folder: str, dispatcher: str, changes: Sequence[Change]) -> None:
@@ -160,11 +162,17 @@ class Sink:
         stream = f"{folder}|{dispatcher}"
         self._numbers[stream] += 1
         stem = f"CDC_{dispatcher}_" if dispatcher else "CDC"
-        name = f"{stem}{self._numbers[stream]:020d}.csv"
-        content = "".join(line(c.operation, c.name, ts(c.tick), c.values) for c in changes)
+        name = f"{stem}{self._numbers[stream]:020d}.{'csv' if self._habits.protocol == 'csv' else 'json'}"
+        content = "".join(map(self._line, changes))
         index = (f"{folder}/meta/{stem.rstrip('_')}.index", f"{name}\n")
         data = (f"{folder}/{name}", content)
         self.writes += (data, index) if self._habits.new else (index, data)
+
+    def _line(self, change: Change) -> str:
+        if self._habits.protocol == "csv":
+            return csv_line(change.operation, change.name, ts(change.tick), change.values)
+        names = tuple(column["ColumnName"] for column in change.columns)
+        return canal_line(change.operation, change.name, ts(change.tick), names, (change.values, change.old))
 
     def _directory(self, change: Change) -> int | None:
         """The version of the directory that a row goes to; None for a row that is left out as stale."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage_consumer.sql_text import quote
-from tests.simulation.shapes import NULL, SHAPES, Image, Shape, create_body, schema_columns, taken
+from tests.simulation.shapes import NULL, SHAPES, Image, Shape, create_body, half_of, schema_columns, taken
 
 Name = tuple[str, str]
 """Database and table."""
@@ -73,6 +73,8 @@ class Change:
     part: int | None
     operation: str
     values: Image
+    old: Image | None = None
+    """Of an update: the row before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +107,11 @@ def sql(name: Name) -> str:
 class Source:
     """The tables, and everything that happened to them, by tick."""
 
-    def __init__(self, *, new: bool, raw: bool) -> None:
-        """`new`: the sink is the new architecture's. `raw`: it does not split updates of secondary unique keys."""
+    def __init__(self, *, new: bool, raw: bool, tells_old: bool) -> None:
+        """`new`: the sink is the new architecture's. `raw`: it does not split updates of keys; `tells_old`: it tells the old row."""
         self._new = new
         self._raw = raw
+        self._tells_old = tells_old
         self.tables: dict[Name, Table] = {}
         self.known: list[Table] = []
         self.log: list[Change | Statement] = []
@@ -273,19 +276,22 @@ class Source:
             if old == new:
                 continue
             if old is not None and new is not None and self._is_whole(table.shape, old, new):
-                updates.append(self._change(table, "U", new))
+                updates.append(self._change(table, "U", new, old))
                 continue
             deletes += [] if old is None else [self._change(table, "D", old)]
             inserts += [] if new is None else [self._change(table, "I", new)]
         return [*deletes, *updates, *inserts]
 
     def _is_whole(self, shape: Shape, old: Image, new: Image) -> bool:
-        """Whether an update is one row."""
+        """Whether an update is one row: it must say which one it takes the place of, and not go from one partition to another."""
+        if self._raw and self._tells_old:
+            return half_of(old) == half_of(new)
+        if not shape.keys:
+            return self._tells_old and half_of(old) == half_of(new)
         kept = shape.keys[:1] if self._raw else shape.keys
-        return bool(kept) and all(old[place] == new[place] for place in kept)
+        return all(old[place] == new[place] for place in kept)
 
-    def _change(self, table: Table, operation: str, values: Image) -> Change:
-        part = 10 * table.uid + (values[0] in ("1", "3")) if table.parted else None
+    def _change(self, table: Table, operation: str, values: Image, old: Image | None = None) -> Change:
         return Change(
             tick=self.tick,
             uid=table.uid,
@@ -293,9 +299,10 @@ class Source:
             shape=table.shape,
             columns=schema_columns(table.shape, table.extras),
             version=table.version,
-            part=part,
+            part=10 * table.uid + half_of(values) if table.parted else None,
             operation=operation,
             values=values,
+            old=old,
         )
 
     # renames

@@ -1,0 +1,164 @@
+"""What every writer of rows does: the twin in memory, and the real one on every server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.pipeline import RowWriter
+from storage_consumer.target.state import StateStore
+from storage_consumer.target.writer import TargetWriter
+from storage_consumer.testing import FakeClock
+from storage_consumer.testing_state import MemoryState, TargetRecords
+from storage_consumer.testing_writer import FencedWriter
+from storage_consumer.work import JobSpec, Mode, TableWork, TargetColumn, TargetTable, UniqueKey
+from tests.contract.state_rigs import BUCKET
+from tests.servers import KINDS, DatabaseServer
+from tests.unit.test_pipeline import NAME, table
+
+Image = tuple[str | None, ...]
+KEYLESS = table(Mode.KEYLESS)
+
+
+@dataclass
+class Rig:
+    """A target with the table of `tests.unit.test_pipeline`, keyed by c0 and then c1 or not at all."""
+
+    state: StateStore | MemoryState
+    new: Callable[[JobSpec], Any]
+    rows: Callable[[], Counter[Image]]
+    downstream: Downstream = field(default_factory=Downstream)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    spec: JobSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Get the lease and open a window."""
+        self.state.open(BUCKET)
+        self.state.acquire("me", 30)
+        self.spec = JobSpec(
+            upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+            downstream=self.downstream,
+            secrets_file="",
+            tables=(),
+            partitions=1,
+            epoch=self.state.epoch,
+            window_id=self.state.open_window(1, 0),
+            load_data=False,
+            max_packet=1 << 24,
+        )
+
+    def writer(self, *, epoch: int = 0) -> RowWriter:
+        """A writer of the window that was opened here, or of one of another epoch; closed at the end."""
+        found: RowWriter = self.new(replace(self.spec, epoch=epoch or self.spec.epoch))
+        if isinstance(found, TargetWriter):
+            self._stack.callback(found.close)
+        return found
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._stack.close()
+        self.state.close()
+
+
+def memory_rig(*, keyed: bool) -> Rig:
+    """The twin."""
+    records = TargetRecords()
+    columns = tuple(TargetColumn(name=name, data_type="varchar", nullable=not keyed) for name in ("c0", "c1"))
+    keys = tuple(UniqueKey(name=name, columns=(name,), prefixes=(None,)) for name in ("c0", "c1") if keyed)
+    records.structures[NAME] = TargetTable(name=NAME, columns=columns, unique_keys=keys)
+
+    def rows() -> Counter[Image]:
+        return Counter(tuple(row.values()) for row in records.rows.get(NAME, ()))
+
+    return Rig(MemoryState(records, FakeClock()), lambda spec: FencedWriter(records, spec), rows)
+
+
+def real_rig(server: DatabaseServer, *, keyed: bool) -> Rig:
+    """The real one."""
+    keys = "PRIMARY KEY, c1 VARCHAR(20) UNIQUE" if keyed else ", c1 VARCHAR(20)"
+    server.query("CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    server.query(f"CREATE TABLE shop.orders (c0 VARCHAR(20) {keys})")
+    downstream = Downstream(port=server.port)
+    return Rig(
+        StateStore(downstream, ""),
+        lambda spec: TargetWriter(spec, "", 0),
+        lambda: Counter(server.query("SELECT c0, c1 FROM shop.orders")),
+        downstream,
+    )
+
+
+@pytest.fixture(params=["memory", *(pytest.param(kind, marks=pytest.mark.server) for kind in KINDS)])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[[bool], Rig]]:
+    """What makes each rig, keyed or not."""
+    made: list[Rig] = []
+
+    def new(keyed: bool) -> Rig:  # noqa: FBT001 - the one thing there is to say
+        if request.param == "memory":
+            made.append(memory_rig(keyed=keyed))
+        else:
+            made.append(real_rig(request.getfixturevalue(request.param), keyed=keyed))
+        return made[-1]
+
+    yield new
+    for rig in made:
+        rig.close()
+
+
+def test_replace_goes_by_all_unique_keys(make: Callable[[bool], Rig]) -> None:
+    """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first."""
+    rig = make(True)  # noqa: FBT003 - as above
+    work = replace(table(), serial=False)
+    rig.writer().write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
+    rig.writer().write_states(work, ["d"], ["a\t2"])
+    assert rig.rows() == Counter({("a", "2"): 1, ("c", None): 1})
+
+
+def test_runs_go_in_their_order(make: Callable[[bool], Rig]) -> None:
+    """Runs are written one after another, so that a key may go and come again."""
+    rig = make(True)  # noqa: FBT003 - as above
+    rig.writer().write_runs(table(), [(True, ["a\t1", "b\t2"]), (False, ["a", "x"]), (True, ["a\t3"]), (False, ["b"])])
+    assert rig.rows() == Counter({("a", "3"): 1})
+
+
+def test_events_once(make: Callable[[bool], Rig]) -> None:
+    """A keyless table's events are written as often as they are, and not again at or below the stored checkpoint."""
+    rig = make(False)  # noqa: FBT003 - as above
+    events: list[tuple[int, list[tuple[bool, str]]]] = [
+        (5, [(True, "a\t1")] * 2),
+        (6, [(False, "a\t1"), (True, "b\t\\N")]),
+    ]
+    for _ in range(2):
+        rig.writer().write_events(KEYLESS, events)
+        assert rig.rows() == Counter({("a", "1"): 1, ("b", None): 1})
+    restart, _ = rig.state.load()
+    assert restart.tables == {KEYLESS.table_key: 6}
+
+
+def test_delete_has_to_find_its_row(make: Callable[[bool], Rig]) -> None:
+    """A keyless table's delete that finds no row is refused; NULL finds NULL."""
+    rig = make(False)  # noqa: FBT003 - as above
+    rig.writer().write_events(KEYLESS, [(5, [(True, "b\t\\N")]), (6, [(False, "b\t\\N")])])
+    with pytest.raises(RowRefused, match="commit ts 7"):
+        rig.writer().write_events(KEYLESS, [(7, [(False, "b\t\\N")])])
+    assert rig.rows() == Counter()
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("other", ["window", "owner"])
+def test_closed_window(make: Callable[[bool], Rig], other: str, *, keyed: bool) -> None:
+    """A writer of a window that is closed, or of another owner, writes nothing."""
+    rig = make(keyed)
+    work: TableWork = table() if keyed else KEYLESS
+    late = rig.writer() if other == "window" else rig.writer(epoch=rig.spec.epoch + 1)
+    if other == "window":
+        rig.state.open_window(0, 0)
+    with pytest.raises(LeaseLost, match="is closed"):
+        late.write_states(work, [], ["a\t1"]) if keyed else late.write_events(work, [(5, [(True, "a\t1")])])
+    assert rig.rows() == Counter()
