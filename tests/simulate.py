@@ -20,9 +20,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import takewhile
 
 from tests.property.cutting import Run, cut_down, fault_in, tell
-from tests.simulation.history import Counts, History, run
+from tests.simulation.counts import Counts
+from tests.simulation.history import History, run
 from tests.simulation.plants import PLANTS, planted
 from tests.simulation.remembered import remembered
 from tests.simulation.sink import Habits
@@ -61,25 +63,25 @@ def simulate(seeds: Sequence[int], acts: int, plants: Sequence[str] = (), *, unt
     logging.disable(logging.CRITICAL)
     try:
         with remembered(), planted(plants):
-            for seed in seeds:
-                _simulate_one(seed, acts, outcome)
-                if outcome.failed and until_one_fails:
-                    break
+            for _ in takewhile(lambda seed: _agrees(seed, acts, outcome) or not until_one_fails, seeds):
+                pass
     finally:
         logging.disable(before)
     return outcome
 
 
-def _simulate_one(seed: int, acts: int, outcome: Outcome) -> None:
+def _agrees(seed: int, acts: int, outcome: Outcome) -> bool:
+    """Run the history of a seed; whether it ends as it should."""
     runs, numbers = of_seed(seed, acts)
     try:
         history = runs(numbers)
     except Exception as fault:  # noqa: BLE001 - any fault is one
         outcome.counts.histories += 1
         outcome.failed.append((seed, f"{type(fault).__name__}: {fault}"))
-    else:
-        assert isinstance(history, History)
-        outcome.counts.add(history.counts)
+        return False
+    assert isinstance(history, History)
+    outcome.counts.add(history.counts)
+    return True
 
 
 def _shares(asked: argparse.Namespace) -> Iterator[range]:

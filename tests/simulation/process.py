@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
 from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.errors import StorageUnavailable, TargetUnavailable, TransientError
+from storage_consumer.errors import TargetUnavailable
 from storage_consumer.lanes import Lanes
 from storage_consumer.parts import Parts
 from storage_consumer.pipeline import RowWriter
@@ -27,6 +27,7 @@ from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import FACTS, MemoryState
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, TableWork
+from tests.simulation.faults import Crash, Fault, fits, no_answer
 from tests.simulation.judge import Judge
 from tests.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
 from tests.unit.driving import Stop
@@ -44,33 +45,19 @@ CONFIGS = {
     protocol: Config(upstream=upstream, downstream=Downstream(), tuning=_TUNING)
     for protocol, upstream in UPSTREAMS.items()
 }
-ANSWERING = ("MemoryState.", "OwnedTarget.", "LaneTarget.", "FencedWriter.", "LaggingStorage.", "RetryingPipeline.")
-"""Parts of the outside, whose calls can fail."""
-
-
-class Crash(BaseException):
-    """The end of a process."""
-
-
-@dataclass(slots=True)
-class Fault:
-    """Something that befalls a process at one of its calls."""
-
-    kind: str
-    """``crash``, ``lost`` (the answer), ``away`` (what is called), or what the history does meanwhile."""
-    place: str
-    """Part of the call's name; empty for any."""
-    left: int
-    """How many such calls it lets pass, this one included."""
 
 
 class World(Protocol):
     """What a process needs of its history."""
 
     records: Records
-    storage: LaggingStorage
     clock: FakeClock
     judge: Judge
+
+    @property
+    def storage(self) -> LaggingStorage:
+        """The bucket."""
+        ...
 
     def meanwhile(self, kind: str, process: Process) -> None:
         """Something happens while the process is at a call."""
@@ -296,7 +283,7 @@ class Process:
         if self.notices and isinstance(renewal, Beat):
             renewal.beat()
         for fault in tuple(self.faults) if self.faults else ():
-            if _fits(fault, when, call):
+            if fits(fault, when, call):
                 fault.left -= 1
                 if fault.left <= 0:
                     self.faults.remove(fault)
@@ -307,60 +294,8 @@ class Process:
         if kind == "crash":
             raise Crash
         if kind in ("lost", "away"):
-            raise _no_answer(call)
+            raise no_answer(call)
         if kind in ("late", "send"):
             self._pending.append(kind)
         else:
             self.world.meanwhile(kind, self)
-
-
-def _fits(fault: Fault, when: str, call: str) -> bool:
-    """Whether a fault can be at a call."""
-    if fault.place not in call:
-        return False
-    if fault.kind in ("lost", "away"):
-        answers = call.startswith(ANSWERING) and not call.endswith(".close")  # what closes tells of no fault
-        return answers and when == ("after" if fault.kind == "lost" else "before")
-    if fault.kind == "late":
-        return when == "before" and call == "RetryingPipeline.run"
-    if fault.kind == "send":
-        return when == "before" and call == "DdlRunner.run"
-    return True
-
-
-def _no_answer(call: str) -> TransientError:
-    if call.startswith("LaggingStorage."):
-        return StorageUnavailable(f"no answer to {call}")
-    return TargetUnavailable(f"no answer to {call}")
-
-
-PLACES: Sequence[str] = (
-    "", "", "", "FencedWriter.write", "FencedWriter.write", "execute_ddl", "MemoryState.journal", "MemoryState.save",
-    "MemoryState.open_window", "MemoryState.acquire", "MemoryState.load", "LaggingStorage.", "DdlRunner.run", "fence",
-    "RetryingPipeline.run",
-)  # fmt: skip
-"""Where a process can be hit."""
-PAUSES: Sequence[str] = (
-    "",
-    "",
-    "FencedWriter.write",
-    "FencedWriter.write",
-    "execute_ddl",
-    "execute_ddl",
-    "MemoryState.",
-)
-"""Where it can be paused while another one takes over."""
-
-
-def some_faults(dice: random.Random, *, nested: bool) -> list[Fault]:
-    """What befalls a process in one round; `nested`: another one is paused meanwhile."""
-    kinds = ["crash", "crash", "lost", "lost", "away", "late", "send", "show"]
-    kinds += [] if nested else ["pause", "pause", "pause", "pause"]
-    count = dice.choice((0, 1, 1, 1, 2, 2))
-    faults = []
-    for _ in range(count):
-        kind = dice.choice(kinds)
-        place = "" if kind in ("late", "send") else dice.choice(PAUSES if kind == "pause" else PLACES)
-        most = 40 if kind not in ("late", "send") and not place else 2
-        faults.append(Fault(kind, place, dice.randint(1, most)))
-    return faults

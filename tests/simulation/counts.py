@@ -1,0 +1,40 @@
+"""What happened in histories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened in histories."""
+
+    histories: int = 0
+    rows: int = 0
+    statements: int = 0
+    failovers: int = 0
+    """Of TiCDC."""
+    rounds: int = 0
+    processes: int = 0
+    crashes: int = 0
+    takeovers: int = 0
+    """By another process, while the writer was paused."""
+    fenced: int = 0
+    """Processes that found out that they are not the writer any more."""
+    lost: int = 0
+    """Answers."""
+    away: int = 0
+    """Calls that were not heard."""
+    late: int = 0
+    """Tasks that went on after their job."""
+    refused: int = 0
+    """Those of them that came too late."""
+    alone: int = 0
+    """Statements that the server went on with alone."""
+    repeated: int = 0
+    """Rows that were delivered again."""
+
+    def add(self, other: Counts) -> None:
+        """Sum up."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
