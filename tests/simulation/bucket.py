@@ -62,6 +62,11 @@ class Bucket:
         for path in self.storage.hidden:
             self.tell(f"    {path} is not listed yet")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that was written can be listed, so that no statement of the checkpoint told can be missing."""
+        return len(self._shown) == len(self.sink.writes) and all(self._shown) and not self.storage.hidden
+
     def show_all(self) -> None:
         """Everything that was written can be listed."""
         self._shown += [False] * (len(self.sink.writes) - len(self._shown))

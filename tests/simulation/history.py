@@ -90,12 +90,12 @@ class History:
             self.bucket.show(dice)
         process = self._running(dice)
         process.faults = some_faults(dice, nested=False)
-        self.run(process)
+        self.run(process, once=self.bucket.is_whole and dice.random() < 0.3)
 
     def quiet_round(self, dice: random.Random) -> None:
         """One round in which nothing goes wrong."""
         process = self._running(dice)
-        process.faults = []
+        process.spare()
         self.run(process)
 
     def _running(self, dice: random.Random) -> Process:
@@ -138,7 +138,7 @@ class History:
             raise Differs("a round ended before it began")
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
-        self.judge.round_over(summary, may_wait=self.bucket.hid or bool(process.lanes.running))
+        self.judge.round_over(summary, may_wait=self.bucket.hid or bool(process.lanes.running), takes_last=once)
         return summary
 
     def _gone(self, process: Process) -> None:
@@ -192,7 +192,7 @@ class History:
         """Tasks of former jobs go on; what they are late for is refused."""
         late, self._late = self._late, []
         for write, process, window in late:
-            process.faults = []
+            process.spare()
             self.tell(f"a late task of process {process.number} goes on")
             try:
                 write()
@@ -224,7 +224,8 @@ class History:
     def _last_round(self, dice: random.Random) -> RoundSummary:
         for _ in range(3):
             process = self._running(dice)
-            process.faults, process.notices = [], True
+            process.spare()
+            process.notices = True
             summary = self.run(process, once=True)
             if summary is not None:
                 self.end_process(dice)

@@ -170,8 +170,11 @@ class Judge:
 
     # at the end of a round
 
-    def round_over(self, summary: RoundSummary, *, may_wait: bool) -> None:
-        """G1: the target is as the source at the storage checkpoint; `may_wait`: a file or a statement is not there yet."""
+    def round_over(self, summary: RoundSummary, *, may_wait: bool, takes_last: bool) -> None:
+        """G1: the target is as the source at the storage checkpoint.
+
+        `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
+        """
         if summary.halted:
             raise Differs(f"halted: {[table.error for table in summary.halted]}")
         for name, uid in self._records.owners.items():
@@ -181,11 +184,11 @@ class Judge:
             return
         if waiting or summary.checkpoint != summary.storage_checkpoint:
             raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
-        self._is_whole(tick_of(summary.storage_checkpoint))
+        self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
 
-    def _is_whole(self, tick: int) -> None:
+    def _is_whole(self, tick: int, *, takes_last: bool) -> None:
         """All tables of the source at a tick are there, and no others. A statement at this very tick may wait (DESIGN G1)."""
-        ran = any(version == ts(tick) for _, version in self._records.ran)
+        ran = takes_last or any(version == ts(tick) for _, version in self._records.ran)
         expected = self._source.at(tick, with_statement=ran)
         names = {TableName(schema=name[0], table=name[1]): picture for name, picture in expected.items()}
         if names.keys() != self._records.structures.keys():

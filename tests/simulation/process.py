@@ -261,12 +261,16 @@ class Process:
 
     def end(self) -> None:
         """End as one should."""
-        self.faults = []
+        self.spare()
         while self.deferred:
             self.deferred.popleft()()
         self.service.close()
 
     # what befalls it
+
+    def spare(self) -> None:
+        """Nothing befalls it from now on."""
+        self.faults, self._pending = [], []
 
     def takes(self, kind: str) -> bool:
         """Whether a fault of this kind is due now; it is no more afterwards."""
