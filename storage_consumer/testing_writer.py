@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from storage_consumer.checkpoint import is_applied
@@ -29,20 +29,19 @@ class FencedWriter:
         """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
         rows, written = self._rows(work), 0
         names = tuple(part.column.name for part in work.key)
-        table = self._records.structures.get(work.name.folded())
-        unique = {names, *(key.columns for key in table.unique_keys)} if table else {names}
+        unique = {names, *self._unique(work)}
         for upsert, lines in ordered:
             for line in lines:
                 row = self._row(work, line) if upsert else dict(zip(names, decode_line(line), strict=True))
-                keys = unique if upsert else {names}
-                rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
+                _remove(rows, row, unique if upsert else {names})
                 rows += [row] if upsert else []
                 written += 1
         return written
 
     def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
-        """Write events one by one; the stored checkpoint moves with them."""
+        """Write events one by one; the stored checkpoint moves with them. A row replaces those with its unique keys, if there are."""
         rows, written = self._rows(work), 0
+        unique = self._unique(work) if work.replaces else set()
         stored = self._records.tables.get(work.table_key)
         table = stored or TableProgress(
             table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
@@ -54,6 +53,7 @@ class FencedWriter:
                 row = self._row(work, line)
                 if not upsert and row not in rows:
                     raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+                _remove(rows, row, unique if upsert else ())
                 rows.append(row) if upsert else rows.remove(row)
                 written += 1
             table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
@@ -64,8 +64,19 @@ class FencedWriter:
             raise LeaseLost(f"the window {self._fence} is closed: {self._records.window} is open")
         return self._records.rows.setdefault(work.name.folded(), [])
 
+    def _unique(self, work: TableWork) -> set[tuple[str, ...]]:
+        """The columns of each unique key."""
+        table = self._records.structures.get(work.name.folded())
+        return set() if table is None else {key.columns for key in table.unique_keys}
+
     def _row(self, work: TableWork, line: str) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
+
+
+def _remove(rows: list[Row], row: Row, keys: Collection[Sequence[str]]) -> None:
+    """Take away the rows that have one of these keys of a row."""
+    if keys:
+        rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
 
 
 def _is_one(row: Row, other: Row, key: Sequence[str]) -> bool:

@@ -29,7 +29,7 @@ KEYLESS = table(Mode.KEYLESS)
 
 @dataclass
 class Rig:
-    """A target with the table of `tests.unit.test_pipeline`, keyed by c0 and then c1 or not at all."""
+    """A target with the table of `tests.unit.test_pipeline`."""
 
     state: StateStore | MemoryState
     new: Callable[[JobSpec], Any]
@@ -67,11 +67,11 @@ class Rig:
         self.state.close()
 
 
-def memory_rig(*, keyed: bool) -> Rig:
+def memory_rig(*unique: str) -> Rig:
     """The twin."""
     records = TargetRecords()
-    columns = tuple(TargetColumn(name=name, data_type="varchar", nullable=not keyed) for name in ("c0", "c1"))
-    keys = tuple(UniqueKey(name=name, columns=(name,), prefixes=(None,)) for name in ("c0", "c1") if keyed)
+    columns = tuple(TargetColumn(name=name, data_type="varchar", nullable=True) for name in ("c0", "c1"))
+    keys = tuple(UniqueKey(name=name, columns=(name,), prefixes=(None,)) for name in unique)
     records.structures[NAME] = TargetTable(name=NAME, columns=columns, unique_keys=keys)
 
     def rows() -> Counter[Image]:
@@ -80,11 +80,11 @@ def memory_rig(*, keyed: bool) -> Rig:
     return Rig(MemoryState(records, FakeClock()), lambda spec: FencedWriter(records, spec), rows)
 
 
-def real_rig(server: DatabaseServer, *, keyed: bool) -> Rig:
+def real_rig(server: DatabaseServer, *unique: str) -> Rig:
     """The real one."""
-    keys = "PRIMARY KEY, c1 VARCHAR(20) UNIQUE" if keyed else ", c1 VARCHAR(20)"
+    keys = "".join(f", UNIQUE KEY ({name})" for name in unique)
     server.query("CREATE DATABASE shop CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
-    server.query(f"CREATE TABLE shop.orders (c0 VARCHAR(20) {keys})")
+    server.query(f"CREATE TABLE shop.orders (c0 VARCHAR(20), c1 VARCHAR(20){keys})")
     downstream = Downstream(port=server.port)
     return Rig(
         StateStore(downstream, ""),
@@ -94,16 +94,20 @@ def real_rig(server: DatabaseServer, *, keyed: bool) -> Rig:
     )
 
 
+Make = Callable[..., Rig]
+"""Makes a rig whose table has unique keys over the columns of these names, one each."""
+
+
 @pytest.fixture(params=["memory", *(pytest.param(kind, marks=pytest.mark.server) for kind in KINDS)])
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[[bool], Rig]]:
-    """What makes each rig, keyed or not."""
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """What makes each rig."""
     made: list[Rig] = []
 
-    def new(keyed: bool) -> Rig:  # noqa: FBT001 - the one thing there is to say
+    def new(*unique: str) -> Rig:
         if request.param == "memory":
-            made.append(memory_rig(keyed=keyed))
+            made.append(memory_rig(*unique))
         else:
-            made.append(real_rig(request.getfixturevalue(request.param), keyed=keyed))
+            made.append(real_rig(request.getfixturevalue(request.param), *unique))
         return made[-1]
 
     yield new
@@ -111,25 +115,25 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[[bool], Rig]]:
         rig.close()
 
 
-def test_replace_goes_by_all_unique_keys(make: Callable[[bool], Rig]) -> None:
+def test_replace_goes_by_all_unique_keys(make: Make) -> None:
     """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first."""
-    rig = make(True)  # noqa: FBT003 - as above
+    rig = make("c0", "c1")
     work = replace(table(), serial=False)
     rig.writer().write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
     rig.writer().write_states(work, ["d"], ["a\t2"])
     assert rig.rows() == Counter({("a", "2"): 1, ("c", None): 1})
 
 
-def test_runs_go_in_their_order(make: Callable[[bool], Rig]) -> None:
+def test_runs_go_in_their_order(make: Make) -> None:
     """Runs are written one after another, so that a key may go and come again."""
-    rig = make(True)  # noqa: FBT003 - as above
+    rig = make("c0", "c1")
     rig.writer().write_runs(table(), [(True, ["a\t1", "b\t2"]), (False, ["a", "x"]), (True, ["a\t3"]), (False, ["b"])])
     assert rig.rows() == Counter({("a", "3"): 1})
 
 
-def test_events_once(make: Callable[[bool], Rig]) -> None:
+def test_events_once(make: Make) -> None:
     """A keyless table's events are written as often as they are, and not again at or below the stored checkpoint."""
-    rig = make(False)  # noqa: FBT003 - as above
+    rig = make()
     events: list[tuple[int, list[tuple[bool, str]]]] = [
         (5, [(True, "a\t1")] * 2),
         (6, [(False, "a\t1"), (True, "b\t\\N")]),
@@ -141,20 +145,28 @@ def test_events_once(make: Callable[[bool], Rig]) -> None:
     assert restart.tables == {KEYLESS.table_key: 6}
 
 
-def test_delete_has_to_find_its_row(make: Callable[[bool], Rig]) -> None:
+def test_delete_has_to_find_its_row(make: Make) -> None:
     """A keyless table's delete that finds no row is refused; NULL finds NULL."""
-    rig = make(False)  # noqa: FBT003 - as above
+    rig = make()
     rig.writer().write_events(KEYLESS, [(5, [(True, "b\t\\N")]), (6, [(False, "b\t\\N")])])
     with pytest.raises(RowRefused, match="commit ts 7"):
         rig.writer().write_events(KEYLESS, [(7, [(False, "b\t\\N")])])
     assert rig.rows() == Counter()
 
 
+def test_keyless_rows_replace_by_unique_keys(make: Make) -> None:
+    """Where a keyless table has a unique key that may be NULL, a row takes the place of the one that shares it."""
+    rig = make("c0")
+    rows = [(True, "a\t1"), (True, "\\N\t1"), (True, "\\N\t1")]
+    rig.writer().write_events(replace(KEYLESS, replaces=True), [(5, rows), (6, [(True, "a\t2")])])
+    assert rig.rows() == Counter({("a", "2"): 1, (None, "1"): 2})
+
+
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("other", ["window", "owner"])
-def test_closed_window(make: Callable[[bool], Rig], other: str, *, keyed: bool) -> None:
+def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     """A writer of a window that is closed, or of another owner, writes nothing."""
-    rig = make(keyed)
+    rig = make("c0") if keyed else make()
     work: TableWork = table() if keyed else KEYLESS
     late = rig.writer() if other == "window" else rig.writer(epoch=rig.spec.epoch + 1)
     if other == "window":

@@ -28,6 +28,8 @@ class Shape:
     """Places of the columns that are unique, the one that tells rows apart first; none for a keyless table."""
     domains: tuple[tuple[str, ...], ...]
     """Values of each column."""
+    nullable: bool = False
+    """The first column is unique and may be NULL, which makes it no key."""
 
 
 SHAPES = (
@@ -48,6 +50,13 @@ SHAPES = (
         columns=(("u", "INT NOT NULL UNIQUE"), ("v", "VARCHAR(20)")),
         keys=(0,),
         domains=(("1", "2", "3", "4"), _WORDS),
+    ),
+    Shape(
+        name="nullable",
+        columns=(("u", "INT UNIQUE"), ("v", "VARCHAR(20)")),
+        keys=(),
+        domains=(("1", "2", "3", NULL), _WORDS),
+        nullable=True,
     ),
     Shape(name="keyless", columns=(("n", "INT"), ("v", "VARCHAR(20)")), keys=(), domains=(("1", NULL), _WORDS)),
 )
@@ -74,7 +83,8 @@ def schema_columns(shape: Shape, extras: Sequence[str]) -> tuple[Mapping[str, An
 
 def taken(shape: Shape, image: Image) -> Iterator[tuple[int, str]]:
     """Which places in unique indexes a row takes."""
-    return ((place, image[place]) for place in shape.keys if image[place] != NULL)
+    places = (0,) if shape.nullable else shape.keys
+    return ((place, image[place]) for place in places if image[place] != NULL)
 
 
 def half_of(image: Image) -> int:

@@ -286,6 +286,8 @@ class Source:
         """Whether an update is one row: it must say which one it takes the place of, and not go from one partition to another."""
         if self._raw and self._tells_old:
             return half_of(old) == half_of(new)
+        if shape.nullable and old[0] == new[0] != NULL:
+            return True
         if not shape.keys:
             return self._tells_old and half_of(old) == half_of(new)
         kept = shape.keys[:1] if self._raw else shape.keys
