@@ -115,7 +115,8 @@ class History:
     def run(self, process: Process, *, once: bool = False) -> RoundSummary | None:
         """One round of a process, whatever comes of it; its summary if it came to its end as the writer."""
         self.counts.rounds += 1
-        self.bucket.hid = bool(self.storage.hidden)
+        hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
+        self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
         try:
             summary = process.round(once=once)
         except Crash:
