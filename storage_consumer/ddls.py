@@ -175,10 +175,11 @@ class RoundDdls:
         except TableError as fault:
             self._refuse(step, str(fault))
             return
+        table = manager.tables[step.table_key]
         context = DdlContext(
             database_is_ours=manager.creates_database(step),
-            table_was_seen=manager.has_earlier(step),
-            made_by=manager.made_by(step),
+            table_was_seen=table.structure_at(step.version - 1) is not None,
+            made_by=table.made_before(step.version),
             decision=decision,
             keep_on=self.parts.lanes.keep_on,
         )

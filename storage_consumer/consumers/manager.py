@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from itertools import chain
 
 from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
 from storage_consumer.consumers.catalog import Catalog, Restart
@@ -236,6 +237,10 @@ class ConsumerManager:
         """Whether the journal says that a statement is done, though its tables may not have been moved on."""
         return step.identity in self._ran
 
+    def has_begun(self, version: int) -> bool:
+        """Whether a statement of this version ran, or may have: that all of them are stored was known then."""
+        return any(version == ran for _, ran, _ in chain(self._ran, self.started))
+
     def is_pending(self, step: DdlStep) -> bool:
         """Whether a statement, which may have been begun before the last fault, is still on the line."""
         return step.inferred or step.identity in self._pending
@@ -325,14 +330,6 @@ class ConsumerManager:
     def databases(self) -> frozenset[str]:
         """The databases of all tables that are taken."""
         return self._names.databases
-
-    def has_earlier(self, step: DdlStep) -> bool:
-        """Whether the bucket has an earlier structure of the statement's table."""
-        return self.tables[step.table_key].structure_at(step.version - 1) is not None
-
-    def made_by(self, step: DdlStep) -> DdlStep | None:
-        """The last statement before this one that made its table, view or database, where the bucket has it."""
-        return self.tables[step.table_key].made_before(step.version)
 
     @property
     def pending_bytes(self) -> int:

@@ -10,6 +10,10 @@ from tests.unit.driving import World, of, running
 RENAME = 14
 
 
+class Killed(BaseException):
+    """The end of a process."""
+
+
 @pytest.fixture
 def world() -> World:
     """A swap by way of `tmp`, as far as there is before its last step is written over its first, in the directory of `y`."""
@@ -45,6 +49,26 @@ def test_nothing_runs_before_the_last_step_is_there(world: World) -> None:
     summary = running(world, act)
     assert summary.checkpoint == ts(6)
     assert (names(world, "shop.x"), names(world, "shop.y")) == (["was y"], ["was x"])
+
+
+def test_half_done_at_the_checkpoint(world: World) -> None:
+    """Renames of which one ran at exactly the checkpoint are ended at once, though it has not moved: all are stored."""
+    world.bucket.schema("shop.y", ts(4), "RENAME TABLE `shop`.`tmp` TO `shop`.`y`", RENAME)
+    world.bucket.metadata(ts(4))
+
+    def tick(where: str) -> None:
+        if where.startswith("before MemoryState.") and world.rows("shop.tmp"):
+            raise Killed
+
+    world.tick = tick
+    with pytest.raises(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    world.clock.advance(1_000)
+    assert names(world, "shop.tmp") == ["was x"]
+    summary = running(world, lambda _: world.stop.requested.set())
+    assert (names(world, "shop.x"), names(world, "shop.y")) == (["was y"], ["was x"])
+    assert summary.checkpoint == ts(4)
 
 
 def test_last_step_that_never_comes(world: World) -> None:
