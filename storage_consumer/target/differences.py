@@ -38,6 +38,7 @@ DIFFERENCES = {
     "unknown option": "MariaDB has no COMPRESSION and AUTOEXTEND_SIZE, which TiDB does not heed; left out.",
     "IF EXISTS": "MySQL has no IF [NOT] EXISTS for columns, indexes and partitions; left out, with the action where it has none to do.",
     "validation": "MariaDB always checks the rows of EXCHANGE PARTITION; WITH and WITHOUT VALIDATION are left out.",
+    "linear partitions": "TiDB takes LINEAR HASH and LINEAR KEY for HASH and KEY, so that rows are elsewhere; LINEAR is left out.",
     "random default": "ADD COLUMN with a default like UUID() fills the rows otherwise than the source did; they stay so until changed.",
     "generated NOT NULL": "MariaDB knows no NOT NULL on generated columns; the expression decides anyway; left out.",
     "generated primary key": "MariaDB takes no primary key on a generated column; a unique key does the same for rows.",
@@ -63,6 +64,7 @@ _OUTSIDE_TIDB: dict[str, Rule] = {
     "table option": idioms.table_options,
     "foreign key name": idioms.foreign_key_names,
     "global index": idioms.global_marks,
+    "linear partitions": idioms.linear,
 }
 _MYSQL: dict[str, Rule] = {"index name": idioms.index_names, "IF EXISTS": idioms.conditions}
 _MARIADB: dict[str, Rule] = {

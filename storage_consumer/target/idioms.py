@@ -227,6 +227,19 @@ def is_global(statement: Statement, first: int, last: int) -> bool:
     return makes_global_index(statement.text[found[first].start : end])
 
 
+# partitions
+
+
+def linear(statement: Statement) -> list[Edit]:
+    """Take LINEAR off PARTITION BY LINEAR HASH and LINEAR KEY."""
+    found = statement.found
+    return [
+        (token.start, following.start, "")
+        for before, token, following in zip(found, found[1:], found[2:], strict=False)
+        if (before.upper, token.upper) == ("BY", "LINEAR") and following.upper in ("HASH", "KEY")
+    ]
+
+
 # what can only be told
 
 

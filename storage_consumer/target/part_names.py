@@ -19,6 +19,12 @@ _FOREIGN_KEYS = (
     "WHERE constraint_schema = %s AND constraint_type = 'FOREIGN KEY'"
 )
 
+_METHOD = (
+    "SELECT DISTINCT partition_method FROM information_schema.partitions WHERE table_schema = %s AND table_name = %s"
+)
+_OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
+"""By which MySQL and MariaDB put rows into other partitions than TiDB does."""
+
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "INTEGER", "BOOL", "BOOLEAN")
 
 
@@ -33,6 +39,8 @@ class PartNames:
     """Those of the other tables of its database, where MySQL and MariaDB want each name once."""
     fractions: frozenset[str] = frozenset()
     """Text columns that the statement makes integers, and that hold numbers with a fraction."""
+    scattered: bool = False
+    """Its partitions hold other rows than those of the same names at the source, and the statement is about such a one."""
 
 
 def matters_for(found: Sequence[Token]) -> bool:
@@ -42,8 +50,15 @@ def matters_for(found: Sequence[Token]) -> bool:
     if has_words(found[:2], "CREATE", "TABLE"):
         return False
     return any(has_words(found, word) for word in ("INDEX", "KEY", "UNIQUE")) or (
-        has_words(found[:2], "ALTER", "TABLE") and (has_words(found, "EXISTS") or bool(to_integers(found)))
+        has_words(found[:2], "ALTER", "TABLE")
+        and (has_words(found, "EXISTS") or bool(to_integers(found)) or takes_rows_of_partitions(found))
     )
+
+
+def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
+    """Whether a statement empties or exchanges partitions that it names, so that it matters which rows are in them."""
+    empties = has_words(found, "TRUNCATE", "PARTITION") and not has_words(found, "TRUNCATE", "PARTITION", "ALL")
+    return empties or has_words(found, "EXCHANGE", "PARTITION")
 
 
 def to_integers(found: Sequence[Token]) -> list[str]:
@@ -68,7 +83,13 @@ def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNam
         foreign_keys=frozenset(key for table, key in foreign if table == name.table.casefold()),
         other_foreign_keys=frozenset(key for table, key in foreign if table != name.table.casefold()),
         fractions=frozenset(column for column in to_integers(found) if _has_fractions(query, name, column)),
+        scattered=takes_rows_of_partitions(found) and _is_scattered(query, place),
     )
+
+
+def _is_scattered(query: Query, place: tuple[str, str]) -> bool:
+    """Whether a table is partitioned so that a row may be in another partition than at the source."""
+    return any(_folded(method or "").upper() in _OTHER_METHODS for (method,) in query(_METHOD, place))
 
 
 def _has_fractions(query: Query, name: TableName, column: str) -> bool:

@@ -105,6 +105,26 @@ CHANGED = [
         ends=[("1", "10", "one"), ("3", "30", "three")],
     ),
     altered(
+        "TRUNCATE PARTITION of a linear hash",
+        "ALTER TABLE `t` TRUNCATE PARTITION `p1`",
+        23,
+        rows=((3, 30, "three"),),
+        base=created(options=" PARTITION BY LINEAR HASH (`id`) PARTITIONS 3"),
+        before=Rows("t", lines((1, 10, "one"), (5, 50, "five"))),
+        ends=[("3", "30", "three"), ("5", "50", "five")],
+    ),
+    altered(
+        "TRUNCATE PARTITION by key",
+        "ALTER TABLE `t` TRUNCATE PARTITION `p1`",
+        23,
+        rows=((3, 30, "three"),),
+        base=created(options=" PARTITION BY KEY (`id`) PARTITIONS 3"),
+        ends=[("1", "10", "one"), ("3", "30", "three")],
+        on=dict.fromkeys(
+            ("mariadb", "mysql"), "halted: .*takes the rows of a partition by KEY.*storage-consumer ddl skip"
+        ),
+    ),
+    altered(
         "REORGANIZE PARTITION",
         "ALTER TABLE `t` REORGANIZE PARTITION `p0`,`p1` INTO (PARTITION `q0` VALUES LESS THAN (3), PARTITION `q1` VALUES LESS THAN (10))",
         64,

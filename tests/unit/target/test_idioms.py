@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.errors import NotReplicable
 from storage_consumer.sql_text import tokens
 from storage_consumer.target.ddl import DdlAction, action_for
-from storage_consumer.target.part_names import PartNames, to_integers
+from storage_consumer.target.part_names import PartNames, takes_rows_of_partitions, to_integers
 from tests.unit.building import definition
 
 BOTH = ("mysql", "mariadb")
@@ -68,6 +68,7 @@ CHANGED = [
     (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP COLUMN IF EXISTS `b`", ""),
     (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP PARTITION IF EXISTS `p`", "ALTER TABLE `t` DROP PARTITION  `p`"),
     (("mysql",), "IF EXISTS", "CREATE INDEX IF NOT EXISTS `j` ON `t` (`a`)", "CREATE INDEX  `j` ON `t` (`a`)"),
+    (BOTH, "linear partitions", "CREATE TABLE `t` (`a` INT) PARTITION BY LINEAR HASH (`a`) PARTITIONS 3", "CREATE TABLE `t` (`a` INT) PARTITION BY HASH (`a`) PARTITIONS 3"),
     (("mariadb",), "unique expression index", "ALTER TABLE `t` ADD UNIQUE `u`((LOWER(`s`)))", ""),
     (
         (*BOTH, "tidb"),
@@ -144,3 +145,16 @@ def test_texts_with_fractions_become_no_integers_on_mariadb() -> None:
 def test_columns_that_become_integers(query: str, columns: list[str]) -> None:
     """They are told by the names that they have before the statement."""
     assert to_integers(tokens(query)) == columns
+
+
+@pytest.mark.parametrize("query", ["TRUNCATE PARTITION `p1`", "EXCHANGE PARTITION `p1` WITH TABLE `x`"])
+def test_rows_of_a_partition_by_key_stay(query: str) -> None:
+    """MySQL and MariaDB have other rows in it than TiDB: the table stops before the wrong ones are gone."""
+    there = PartNames(columns=frozenset(("a",)), scattered=True)
+    stored = definition("s/t", 1, f"ALTER TABLE `t` {query}")
+    for flavor in BOTH:
+        with pytest.raises(NotReplicable, match=r"partition by KEY.* Delete those by hand"):
+            action_for(stored, flavor, None, there)
+    assert action_for(stored, "tidb", None, there).statement == stored.query
+    assert takes_rows_of_partitions(tokens(stored.query))
+    assert not takes_rows_of_partitions(tokens("ALTER TABLE `t` TRUNCATE PARTITION ALL"))
