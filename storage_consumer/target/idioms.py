@@ -128,7 +128,7 @@ def foreign_key_names(statement: Statement) -> list[Edit]:
     for first, last in statement.parts:
         at = find_words(found[:last], "FOREIGN", "KEY", start=first)
         if at < 0 or at + 2 >= last or found[first].upper == "DROP":
-            edits += _dropped(found[first:last], there)
+            edits += _dropped(found[first:last], statement)
             continue
         number += 1
         named = found[at - 1].kind == "quoted" and found[at - 2].upper == "CONSTRAINT"
@@ -144,10 +144,10 @@ def foreign_key_names(statement: Statement) -> list[Edit]:
     return edits
 
 
-def _dropped(part: Sequence[Token], there: PartNames) -> list[Edit]:
+def _dropped(part: Sequence[Token], statement: Statement) -> list[Edit]:
     """The target's name in DROP FOREIGN KEY."""
     named = foreign_key_dropped(part)
-    own = "" if named is None else name_there(named.name, there)
+    own = "" if named is None else name_there(named.name, statement)
     return [(named.start, named.end, quote(own))] if named and own and own != named.name.casefold() else []
 
 
@@ -158,12 +158,16 @@ def foreign_key_dropped(part: Sequence[Token]) -> Token | None:
     return part[-1]
 
 
-def name_there(name: str, there: PartNames | None) -> str:
-    """A foreign key's folded name on the target, empty if it has none."""
-    keys = there.foreign_keys if there else frozenset[str]()
-    if name.casefold() in keys:
-        return name.casefold()
-    return next((key for key in sorted(keys) if key.endswith(f"_{name.casefold()}")), "")
+def name_there(name: str, statement: Statement) -> str:
+    """A foreign key's folded name on the target, empty if it has none.
+
+    The name in front is that of the table when the key was made. Where several keys may be meant it stays the name that is
+    asked for, which the target does not know: better refused than another one dropped.
+    """
+    keys, own = (statement.names or PartNames()).foreign_keys, name.casefold()
+    exact = next((key for key in (own, _with_table(statement, name).casefold()) if key in keys), "")
+    alike = [key for key in keys if key.endswith(f"_{own}")]
+    return exact or (own if len(alike) > 1 else "".join(alike))
 
 
 def _with_table(statement: Statement, name: str) -> str:

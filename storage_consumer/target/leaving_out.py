@@ -68,7 +68,7 @@ def _reason_to_leave_out(statement: Statement, number: int, flavor: str) -> str:
         "missing index": _is_missing_index(part, statement.names),
         "missing foreign key": statement.names is not None
         and dropped is not None
-        and not name_there(dropped.name, statement.names),
+        and not name_there(dropped.name, statement),
         "IF EXISTS": flavor == "mysql" and condition_fails(part, statement.names),
         "unique expression index": no_expressions and "UNIQUE" in words,
         "expression index": no_expressions,

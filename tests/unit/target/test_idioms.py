@@ -158,3 +158,15 @@ def test_rows_of_a_partition_by_key_stay(query: str) -> None:
     assert action_for(stored, "tidb", None, there).statement == stored.query
     assert takes_rows_of_partitions(tokens(stored.query))
     assert not takes_rows_of_partitions(tokens("ALTER TABLE `t` TRUNCATE PARTITION ALL"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "dropped"),
+    [(("t_fk", "a_fk"), "t_fk"), (("a_fk",), "a_fk"), (("a_fk", "b_fk"), "fk"), (("fk", "a_fk", "t_fk"), "fk")],
+)
+def test_foreign_key_of_another_name_stays(keys: tuple[str, ...], dropped: str) -> None:
+    """The key is dropped that got the table's name in front; where several may be it, the target is left to refuse."""
+    there = PartNames(foreign_keys=frozenset(keys))
+    for flavor in BOTH:
+        found = action_for(definition("s/t", 1, "ALTER TABLE `t` DROP FOREIGN KEY `fk`"), flavor, None, there)
+        assert found.statement == f"ALTER TABLE `t` DROP FOREIGN KEY `{dropped}`"
