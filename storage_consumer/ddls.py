@@ -178,6 +178,7 @@ class RoundDdls:
         table = manager.tables[step.table_key]
         context = DdlContext(
             database_is_ours=manager.creates_database(step),
+            database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
             table_was_seen=table.structure_at(step.version - 1) is not None,
             made_by=table.made_before(step.version),
             decision=decision,

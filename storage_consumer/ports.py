@@ -169,11 +169,13 @@ class DdlContext:
     """What the files tell about a statement's surroundings."""
 
     database_is_ours: bool
-    """The bucket has the CREATE DATABASE of the statement's database, so its defaults are the source's."""
+    """The bucket has the CREATE DATABASE of the statement's database, so it need not be made."""
     table_was_seen: bool
     """The bucket has an earlier structure of the table, so it should be there."""
     made_by: DdlStep | None = None
     """The last statement before it that made the table, which may not have been run here."""
+    database_statements: tuple[str, ...] = ()
+    """The source's CREATE and ALTER DATABASE up to the statement, in order: which defaults a new table has there."""
     decision: Decision | None = None
     """What an operator said about it."""
     keep_on: Callable[[], bool] = lambda: True

@@ -9,7 +9,7 @@ from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.model import TableDefinition, folded_name
 from storage_consumer.planning.renames import renamed
 from storage_consumer.planning.steps import key_of
-from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE
+from storage_consumer.planning.touches import ALTER_SCHEMA, CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE
 
 
 class Lifetimes:
@@ -19,14 +19,17 @@ class Lifetimes:
         """Nothing was seen."""
         self._ends = defaultdict[str, set[int]](set)
         self._created: dict[str, int] = {}
+        self._databases = defaultdict[str, dict[int, str]](dict)
 
     def ends(self, key: str, definition: TableDefinition) -> None:
-        """Remember which table or database a statement takes away; `key` of the one that it leads to."""
+        """Remember which table or database a statement takes away, or which defaults it gives; `key` of the one that it leads to."""
         if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
             self._ends[key].add(definition.version)
         pair = renamed(definition)
         if pair is not None and pair[0] != pair[1]:
             self._ends[key_of(pair[0])].add(definition.version)
+        if definition.ddl_type in (CREATE_SCHEMA, ALTER_SCHEMA):
+            self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
 
     def creates(self, schema: str, version: int) -> None:
         """Remember that a statement makes a database."""
@@ -36,6 +39,11 @@ class Lifetimes:
     def ends_of(self, table: TableConsumer) -> set[int]:
         """Versions of the statements that took the table away, its database's among them."""
         return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
+
+    def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
+        """The statements up to a version that made the database and changed its defaults, in order."""
+        known = self._databases.get(folded_name(schema), {})
+        return tuple(text for at, text in sorted(known.items()) if at <= version)
 
     def is_created(self, schema: str, version: int) -> bool:
         """Whether a statement up to this version makes the database."""

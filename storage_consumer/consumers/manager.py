@@ -307,10 +307,10 @@ class ConsumerManager:
     def stuck(self, storage_checkpoint: int) -> dict[str, str]:
         """Tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
-        Table key → which DDL, and which of the tables that it touches stand still.
+        Table key → which DDL, the first of several, and which of the tables that it touches stand still.
         """
         stuck: dict[str, str] = {}
-        for ddl in self._with_touches():
+        for ddl in sorted(self._with_touches(), key=lambda ddl: ddl.step.version, reverse=True):
             step = ddl.step
             if not ddl_is_stored(step.version, storage_checkpoint, settled=False):
                 continue

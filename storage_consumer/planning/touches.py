@@ -16,7 +16,7 @@ from storage_consumer.planning.renames import RENAME_TABLE, renamed, subject
 from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.sql_text import Token, has_words, names, tokens
 
-CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW = 1, 2, 4, 24
+CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, ALTER_SCHEMA = 1, 2, 4, 24, 26
 MAKES_TABLE = frozenset((3, RENAME_TABLE, 21, 25, 60))
 """CREATE TABLE, RENAME, CREATE VIEW, RECOVER, and one of several CREATE TABLE at once."""
 _MAY_NAME_OTHERS = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from storage_consumer.sql_text import Token, closing, find_words, has_words
+from storage_consumer.sql_text import Token, closing, find_words, has_words, tokens
 from storage_consumer.target.parts import INDEX_WORDS, Edit, Statement
 
 SOURCE_COLLATIONS = {
@@ -41,9 +41,32 @@ def database_defaults(statement: Statement) -> list[Edit]:
 def table_defaults(statement: Statement) -> list[Edit]:
     """The source's defaults for a new table that says nothing, where the target's database has others."""
     found, (_, end) = statement.found, statement.body
-    if end < 0 or statement.collation in (None, "utf8mb4_bin") or _says_charset(found, end, len(found), 0):
+    wanted = statement.source_collation
+    if end < 0 or statement.collation in (None, wanted) or _says_charset(found, end, len(found), 0):
         return []
-    return [(found[end].end, found[end].end, " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")]
+    return [(found[end].end, found[end].end, f" DEFAULT CHARACTER SET {wanted.partition('_')[0]} COLLATE {wanted}")]
+
+
+def source_collation(statements: Iterable[str], flavor: str) -> str:
+    """Default collation at the source of the database that these statements made and changed, by the target's name for it."""
+    collation = "utf8mb4_bin"
+    for found in map(tokens, statements):
+        named = _named_collation(found)
+        if named or has_words(found[:1], "CREATE"):
+            collation = named or "utf8mb4_bin"
+    return MARIADB_COLLATIONS.get(collation, collation) if flavor == "mariadb" else collation
+
+
+def _named_collation(found: Sequence[Token]) -> str:
+    """The collation that a database's statement names, or that of the charset that it names; empty if it names none."""
+    named = of_charset = ""
+    for at, token in enumerate(found[:-1]):
+        value = found[min(at + 1 + (found[at + 1].text == "="), len(found) - 1)].name.strip("'\"").lower()
+        if token.upper == "COLLATE":
+            named = value
+        elif token.upper == "CHARSET" or has_words(found[at - 1 : at + 1], "CHARACTER", "SET"):
+            of_charset = SOURCE_COLLATIONS.get(value, "")
+    return named or of_charset
 
 
 def charsets(statement: Statement) -> list[Edit]:

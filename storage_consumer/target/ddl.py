@@ -37,12 +37,13 @@ def action_for(
     names: PartNames | None = None,
     *,
     zone: str = "UTC",
+    source_collation: str = "utf8mb4_bin",
 ) -> DdlAction:
     """What to do for a statement on a server of this flavor (``mariadb``, ``mysql``, ``tidb``).
 
     `collation`: the default collation of the statement's database on the target, None if it is not known or not there.
     `names`: what the parts of its table are called on the target, None if that was not asked for. `zone`: time zone of the
-    session that will run it. Raises `NotReplicable` for what such a server can't hold.
+    session that will run it. `source_collation`: the default collation of its database at the source. Raises `NotReplicable` for what such a server can't hold.
     """
     stored = definition.query.strip().rstrip(";").strip()
     query = escaped(stored)
@@ -59,7 +60,8 @@ def action_for(
     if flavor != "tidb" and names is not None and names.scattered:
         _refuse_partition(definition)
     statement = statement_of(found, collation, names, query, definition.name.table)
-    edits, notes = all_edits(replace(statement, columns=definition.columns, zone=zone), flavor)
+    statement = replace(statement, columns=definition.columns, zone=zone, source_collation=source_collation)
+    edits, notes = all_edits(statement, flavor)
     notes += ["backslash"] if query != stored else []
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
 

@@ -21,10 +21,11 @@ from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
-from storage_consumer.planning.touches import DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
+from storage_consumer.planning.touches import ALTER_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
 from storage_consumer.ports import DdlContext, Decision, TableProgress
-from storage_consumer.sql_text import has_words, quote, tokens
+from storage_consumer.sql_text import Token, has_words, quote, tokens
 from storage_consumer.target.asked import Journal, Structure
+from storage_consumer.target.clauses import source_collation
 from storage_consumer.target.connection import escape
 from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns, refuse_what_only_tidb_holds
 from storage_consumer.target.faults import ALREADY_DONE
@@ -147,20 +148,15 @@ class DdlRunner:
         if step.skip:
             return DdlAction(statement="", schema="", notes=(step.skip,))
         refuse_what_only_tidb_holds(step.definition, self._flavor)
-        name = step.name
-        collation = None if context.database_is_ours else self._database.database_collation(name.schema)
-        if name.table and not context.database_is_ours and collation is None:
-            defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-            self._database.execute_ddl(
-                f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version
-            )
+        name, found = step.name, tokens(step.definition.query)
+        collation = self._collation(step, context, found)
         if not step.ensure:
-            found = tokens(step.definition.query)
             names = self._database.part_names(name, found) if matters_for(found) else None
             zone = self._database.statement_zone(step.version)
             if zone != self._zone:
                 refuse_uncertain_moments(step.definition, found, self._zone, self._database.describe)
-            return action_for(step.definition, self._flavor, collation, names, zone=zone)
+            source = source_collation(context.database_statements, self._flavor)
+            return action_for(step.definition, self._flavor, collation, names, zone=zone, source_collation=source)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)
@@ -168,6 +164,19 @@ class DdlRunner:
             "made from the columns of the schema file, which tells no indexes, defaults, charsets or generated columns"
         )
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
+
+    def _collation(self, step: DdlStep, context: DdlContext, found: Sequence[Token]) -> str | None:
+        """Default collation of the statement's database, None where it does not matter; makes one that the bucket does not."""
+        ours, name = context.database_is_ours, step.name
+        if ours and not has_words(found[:2], "CREATE", "TABLE"):
+            return None
+        collation = self._database.database_collation(name.schema)
+        if collation is None and not ours and (name.table or step.definition.ddl_type == ALTER_SCHEMA):
+            defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            self._database.execute_ddl(
+                f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version
+            )
+        return collation
 
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
         """Run the statement unless it took effect; what was found, and how it ended.

@@ -37,6 +37,7 @@ DIFFERENCES = {
     "table option": "Options that TiDB alone heeds, or takes without heeding (ENCRYPTION, DATA DIRECTORY …); left out.",
     "unknown option": "MariaDB has no COMPRESSION and AUTOEXTEND_SIZE, which TiDB does not heed; left out.",
     "IF EXISTS": "MySQL has no IF [NOT] EXISTS for columns, indexes and partitions; left out, with the action where it has none to do.",
+    "IF NOT EXISTS": "The source made the table; one that the target has already is another: left out, so that it is refused.",
     "validation": "MariaDB always checks the rows of EXCHANGE PARTITION; WITH and WITHOUT VALIDATION are left out.",
     "linear partitions": "TiDB takes LINEAR HASH and LINEAR KEY for HASH and KEY, so that rows are elsewhere; LINEAR is left out.",
     "random default": "ADD COLUMN with a default like UUID() fills the rows otherwise than the source did; they stay so until changed.",
@@ -46,16 +47,20 @@ DIFFERENCES = {
     "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own without padding stand in.",
     "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT).",
 }
-"""Name → what is done and why. Backslashes, timestamps, defaults of sequences and by chance are for all targets, the rest for MySQL
+"""Name → what is done and why. Backslashes, timestamps, new tables and their defaults, defaults of sequences and by chance are for all targets, the rest for MySQL
 and MariaDB, or one of them where the text says so."""
 
 Rule = Callable[[Statement], list[Edit]]
 
-_EVERYWHERE: dict[str, Rule] = {"timestamp default": literals.timestamps, "sequence default": clauses.sequences}
+_EVERYWHERE: dict[str, Rule] = {
+    "timestamp default": literals.timestamps,
+    "table defaults": clauses.table_defaults,
+    "sequence default": clauses.sequences,
+    "IF NOT EXISTS": idioms.table_is_new,
+}
 _OUTSIDE_TIDB: dict[str, Rule] = {
     "string collation": literals.introducers,
     "database defaults": clauses.database_defaults,
-    "table defaults": clauses.table_defaults,
     "charset without collation": clauses.charsets,
     "storage engine": clauses.engine,
     "algorithm and lock": clauses.index_options,

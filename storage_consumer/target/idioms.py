@@ -192,6 +192,14 @@ def conditions(statement: Statement) -> list[Edit]:
     return edits
 
 
+def table_is_new(statement: Statement) -> list[Edit]:
+    """Take IF NOT EXISTS off CREATE TABLE: the source made the table, and one that is there is another."""
+    found = statement.found
+    if find_words(found[:5], "CREATE", "TABLE", "IF", "NOT", "EXISTS") != 0 or len(found) < 6:  # noqa: PLR2004 - and a name
+        return []
+    return [(found[2].start, found[5].start, "")]
+
+
 def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
     """Whether a part of ALTER TABLE asks for IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
     at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))  # not the function IF()

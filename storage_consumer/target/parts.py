@@ -34,6 +34,8 @@ class Statement:
     """Whose statement it is."""
     columns: tuple[TableColumn, ...] = ()
     """What the schema file tells of the table after the statement."""
+    source_collation: str = "utf8mb4_bin"
+    """Default collation of its database at the source."""
     zone: str = "UTC"
     """Time zone of the session in which it will run."""
 

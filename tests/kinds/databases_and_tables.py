@@ -112,6 +112,7 @@ TABLES = [
     Kind(
         name="CREATE TABLE IF NOT EXISTS",
         story=[CREATE_DATABASE, Ddl(f"CREATE TABLE IF NOT EXISTS `t` {BODY}", 3, "t", USUAL), TWO],
+        on=dict.fromkeys(("mariadb", "mysql", "tidb"), "rewritten: IF NOT EXISTS"),
         ends={"t": BEFORE},
     ),
     Kind(

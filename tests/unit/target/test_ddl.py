@@ -9,6 +9,7 @@ from pymysql.converters import escape_string as escape
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
+from storage_consumer.target.clauses import source_collation
 from storage_consumer.target.ddl import action_for, create_from_columns
 from tests.unit.building import CREATE_DATABASE, definition
 
@@ -69,6 +70,38 @@ def test_table_in_a_database_with_other_defaults(collation: str | None, added: s
     query = "CREATE TABLE `t` (`a` VARCHAR(5) DEFAULT ')') PARTITION BY HASH (`a`) PARTITIONS 2"
     expected = query.replace("')')", "')')" + added)
     assert statement(query, collation=collation) == expected
+
+
+@pytest.mark.parametrize(
+    ("statements", "collation"),
+    [
+        ((), "utf8mb4_bin"),
+        (("CREATE DATABASE `s`",), "utf8mb4_bin"),
+        (("CREATE DATABASE IF NOT EXISTS `s` CHARACTER SET = LATIN1",), "latin1_bin"),
+        (("ALTER DATABASE `collate` COLLATE = 'UTF8MB4_GENERAL_CI'",), "utf8mb4_general_ci"),
+        (("ALTER DATABASE CHARACTER SET = utf8mb4 COLLATE = utf8mb4_unicode_ci",), "utf8mb4_unicode_ci"),
+        (("ALTER DATABASE `s` COLLATE utf8mb4_general_ci", "ALTER DATABASE `s` SET TIFLASH REPLICA 1"), "utf8mb4_general_ci"),
+        (("ALTER DATABASE `s` COLLATE utf8mb4_general_ci", "CREATE DATABASE `s`"), "utf8mb4_bin"),
+    ],
+)  # fmt: skip
+def test_source_collation(statements: tuple[str, ...], collation: str) -> None:
+    """A new table has the defaults that its database had at the source, whatever the target's database has."""
+    assert source_collation(statements, "mysql") == collation
+    query = "CREATE TABLE `t` (`a` TEXT)"
+    for flavor in ("mysql", "mariadb", "tidb"):
+        made = {there: action_for(definition("s/t", 1, query), flavor, there, source_collation=collation) for there in
+                (collation, "utf8mb4_0900_ai_ci")}  # fmt: skip
+        assert made[collation].statement == query
+        charset = collation.partition("_")[0]
+        expected = f"{query} DEFAULT CHARACTER SET {charset} COLLATE {collation}"
+        assert made["utf8mb4_0900_ai_ci"].statement == expected
+
+
+def test_source_collation_that_mariadb_lacks() -> None:
+    """Its stand-in there is the one that goes for it everywhere."""
+    made = ["CREATE DATABASE `s` COLLATE utf8mb4_0900_ai_ci"]
+    assert source_collation(made, "mariadb") == "utf8mb4_uca1400_nopad_ai_ci"
+    assert source_collation(made, "mysql") == "utf8mb4_0900_ai_ci"
 
 
 def test_table_with_a_charset_of_its_own() -> None:

@@ -68,6 +68,7 @@ CHANGED = [
     (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP COLUMN IF EXISTS `b`", ""),
     (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP PARTITION IF EXISTS `p`", "ALTER TABLE `t` DROP PARTITION  `p`"),
     (("mysql",), "IF EXISTS", "CREATE INDEX IF NOT EXISTS `j` ON `t` (`a`)", "CREATE INDEX  `j` ON `t` (`a`)"),
+    ((*BOTH, "tidb"), "IF NOT EXISTS", "CREATE TABLE IF NOT EXISTS `t` LIKE `s`", "CREATE TABLE `t` LIKE `s`"),
     (BOTH, "linear partitions", "CREATE TABLE `t` (`a` INT) PARTITION BY LINEAR HASH (`a`) PARTITIONS 3", "CREATE TABLE `t` (`a` INT) PARTITION BY HASH (`a`) PARTITIONS 3"),
     (("mariadb",), "unique expression index", "ALTER TABLE `t` ADD UNIQUE `u`((LOWER(`s`)))", ""),
     (
@@ -93,7 +94,7 @@ def test_changed(flavors: tuple[str, ...], difference: str, query: str, expected
 UNCHANGED = [
     "ALTER TABLE `t` DROP FOREIGN KEY `own`",
     "ALTER TABLE `t` ADD CONSTRAINT `new` FOREIGN KEY (`a`) REFERENCES `p`(`id`)",
-    "CREATE TABLE IF NOT EXISTS `t` (`stats_buckets` INT COMMENT 'data directory',`cache` INT)",
+    "CREATE TABLE `t` (`stats_buckets` INT COMMENT 'data directory',`cache` INT)",
     "ALTER TABLE `t` ADD INDEX(`a`)",
     "ALTER TABLE `t` ADD COLUMN `ttl` INT DEFAULT (1+1)",
     "ALTER TABLE `t` ADD COLUMN `uuid` INT DEFAULT 3",
