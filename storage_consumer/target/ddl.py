@@ -79,9 +79,9 @@ def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
 def _refuse_partition(definition: TableDefinition) -> None:
     """Stop before other rows are taken out of a table than at the source."""
     message = (
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a partition by KEY, and "
-        "TiDB puts other rows into each of these than MySQL and MariaDB do: other rows would go than went at the source. Delete those "
-        "by hand that the source no longer had at that version, and go on without the statement"
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a partition by KEY, or "
+        "by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, so that other rows would go than went at "
+        "the source. Delete those by hand that the source no longer had at that version, and go on without the statement"
     )
     raise NotReplicable(message)
 

@@ -20,7 +20,8 @@ _FOREIGN_KEYS = (
 )
 
 _METHOD = (
-    "SELECT DISTINCT partition_method FROM information_schema.partitions WHERE table_schema = %s AND table_name = %s"
+    "SELECT DISTINCT partition_method, partition_expression FROM information_schema.partitions "
+    "WHERE table_schema = %s AND table_name = %s"
 )
 _OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
 """By which MySQL and MariaDB put rows into other partitions than TiDB does."""
@@ -83,23 +84,36 @@ def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNam
         foreign_keys=frozenset(key for table, key in foreign if table == name.table.casefold()),
         other_foreign_keys=frozenset(key for table, key in foreign if table != name.table.casefold()),
         fractions=frozenset(column for column in to_integers(found) if _has_fractions(query, name, column)),
-        scattered=takes_rows_of_partitions(found) and _is_scattered(query, place),
+        scattered=takes_rows_of_partitions(found) and _is_scattered(query, name),
     )
 
 
-def _is_scattered(query: Query, place: tuple[str, str]) -> bool:
-    """Whether a table is partitioned so that a row may be in another partition than at the source."""
-    return any(_folded(method or "").upper() in _OTHER_METHODS for (method,) in query(_METHOD, place))
+def _is_scattered(query: Query, name: TableName) -> bool:
+    """Whether a table has rows that are in another partition than at the source: by KEY all, by HASH those of NULL."""
+    for method, expression in query(_METHOD, (name.schema, name.table)):
+        by = _folded(method or "").upper()
+        of_null = f"SELECT 1 FROM {_in_query(name)} WHERE ({_text(expression).replace('%', '%%')}) IS NULL LIMIT %s"
+        if by in _OTHER_METHODS or (by == "HASH" and query(of_null, (1,))):
+            return True
+    return False
+
+
+def _in_query(name: TableName) -> str:
+    """A table's name in a query with arguments."""
+    return f"{quote(name.schema)}.{quote(name.table)}".replace("%", "%%")
 
 
 def _has_fractions(query: Query, name: TableName, column: str) -> bool:
     """Whether a text column holds a number with a fraction."""
     if not query(f"{_COLUMNS} AND column_name = %s AND collation_name IS NOT NULL", (name.schema, name.table, column)):
         return False
-    found = f"SELECT 1 FROM {quote(name.schema)}.{quote(name.table)} WHERE {quote(column)} REGEXP %s LIMIT 1"
+    found = f"SELECT 1 FROM {_in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
     return bool(query(found, (r"^[[:space:]]*[-+]?[0-9]*[.][0-9]*[1-9]",)))
 
 
 def _folded(value: Any) -> str:
-    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return text.casefold()
+    return _text(value).casefold()
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

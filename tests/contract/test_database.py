@@ -165,3 +165,28 @@ def test_names_of_parts(rig: Rig) -> None:
     )
     assert (a.fractions, b.fractions) == (frozenset({"s"}), frozenset())
     assert rig.database.part_names(TableName(schema="Shop", table="a")).foreign_keys == frozenset()
+
+
+def test_partitions_with_other_rows(rig: Rig) -> None:
+    """By KEY, or by HASH where a value is NULL, rows are elsewhere than at the source; this is asked where rows are taken."""
+    methods = {
+        "k": "KEY (v)",
+        "h": "HASH (v)",
+        "n": "HASH (v % 7)",
+        "r": "RANGE (v) (PARTITION p0 VALUES LESS THAN MAXVALUE)",
+    }
+    for table, method in methods.items():
+        rig.server.query(f"CREATE TABLE Shop.`{table}%s` (v INT) PARTITION BY {method}")
+        rig.server.query(f"INSERT INTO Shop.`{table}%s` VALUES (1){', (NULL)' if table in 'nr' else ''}")
+    for query in ("ALTER TABLE `t` TRUNCATE PARTITION `p0`", "ALTER TABLE `t` REMOVE PARTITIONING, ADD INDEX (`v`)"):
+        names = (TableName(schema="Shop", table=f"{table}%s") for table in methods)
+        found = [rig.database.part_names(name, tokens(query)).scattered for name in names]
+        assert found == ([True, False, True, False] if "TRUNCATE" in query else [False] * 4)
+
+
+def test_table_with_a_percent_sign(rig: Rig) -> None:
+    """What looks like a placeholder in a name is a part of the name, in what is asked before texts become integers too."""
+    rig.server.query("CREATE TABLE Shop.`a%s` (id INT PRIMARY KEY, `b%d` VARCHAR(9))")
+    rig.server.query("INSERT INTO Shop.`a%s` VALUES (1, '4.6')")
+    query = tokens("ALTER TABLE `a%s` MODIFY COLUMN `b%d` INT")
+    assert rig.database.part_names(TableName(schema="Shop", table="a%s"), query).fractions == frozenset({"b%d"})
