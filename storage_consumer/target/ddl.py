@@ -70,7 +70,7 @@ def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
     """Stop before rows become others than the source's."""
     message = (
         f"{definition.name}: the DDL with version {definition.version} ({definition.path}) makes integers of texts with fractions "
-        f"({columns}), which the source rounds and MariaDB cuts. Round them in the target first, for example by "
+        f"or exponents ({columns}), which the source rounds and MariaDB cuts. Round them in the target first, for example by "
         f"ALTER TABLE … MODIFY … DECIMAL(65,0), and start again"
     )
     raise NotReplicable(message)

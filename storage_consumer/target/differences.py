@@ -46,6 +46,7 @@ DIFFERENCES = {
     "invisible index": "MariaDB says IGNORED for an INVISIBLE index and NOT IGNORED for a VISIBLE one.",
     "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own without padding stand in.",
     "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT).",
+    "JSON NOT NULL": "ADD COLUMN gives rows that are there JSON's null; on MariaDB an empty text, no JSON: the default is written in.",
 }
 """Name → what is done and why. Backslashes, timestamps, new tables and their defaults, defaults of sequences and by chance are for all targets, the rest for MySQL
 and MariaDB, or one of them where the text says so."""
@@ -78,6 +79,7 @@ _MARIADB: dict[str, Rule] = {
     "invisible index": clauses.invisible,
     "newer collation": clauses.collations,
     "default partition": clauses.default_partition,
+    "JSON NOT NULL": idioms.json_not_null,
     "unknown option": idioms.mariadb_options,
     "validation": idioms.validation,
 }

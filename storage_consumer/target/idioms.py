@@ -252,6 +252,24 @@ def linear(statement: Statement) -> list[Edit]:
     ]
 
 
+# columns
+
+
+def json_not_null(statement: Statement) -> list[Edit]:
+    """Give a JSON column that ALTER TABLE adds as NOT NULL the default of TiDB and MySQL, which the rows that are there get."""
+    found = statement.found
+    edits: list[Edit] = []
+    for first, last in statement.parts if find_words(found[:2], "ALTER", "TABLE") == 0 else ():
+        for at in range(first + 1, last if has_words(found[first:last][:1], "ADD") else first):
+            if found[at].upper != "JSON" or found[at - 1].kind != "quoted":
+                continue
+            end = next((i for i in range(at, last) if found[i].text in (",", ")")), last)
+            column = found[at:end]
+            if has_words(column, "NOT", "NULL") and not (has_words(column, "DEFAULT") or has_words(column, "AS")):
+                edits.append((found[at].end, found[at].end, " DEFAULT 'null'"))
+    return edits
+
+
 # what can only be told
 
 

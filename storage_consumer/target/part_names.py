@@ -39,7 +39,7 @@ class PartNames:
     other_foreign_keys: frozenset[str] = frozenset()
     """Those of the other tables of its database, where MySQL and MariaDB want each name once."""
     fractions: frozenset[str] = frozenset()
-    """Text columns that the statement makes integers, and that hold numbers with a fraction."""
+    """Text columns that the statement makes integers, and that hold numbers with a fraction or an exponent."""
     scattered: bool = False
     """Its partitions hold other rows than those of the same names at the source, and the statement is about such a one."""
 
@@ -104,11 +104,12 @@ def _in_query(name: TableName) -> str:
 
 
 def _has_fractions(query: Query, name: TableName, column: str) -> bool:
-    """Whether a text column holds a number with a fraction."""
+    """Whether a text column holds a number with a fraction, or one with an exponent."""
     if not query(f"{_COLUMNS} AND column_name = %s AND collation_name IS NOT NULL", (name.schema, name.table, column)):
         return False
     found = f"SELECT 1 FROM {_in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
-    return bool(query(found, (r"^[[:space:]]*[-+]?[0-9]*[.][0-9]*[1-9]",)))
+    number = r"^[[:space:]]*[-+]?([0-9]*[.][0-9]*[1-9]|([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][-+]?[0-9])"
+    return bool(query(found, (number,)))
 
 
 def _folded(value: Any) -> str:

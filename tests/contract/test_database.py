@@ -156,6 +156,8 @@ def test_names_of_parts(rig: Rig) -> None:
     rig.server.query("INSERT INTO Shop.p VALUES (1), (2)")
     rig.server.query("INSERT INTO Shop.a VALUES (1, '4.6')")
     rig.server.query("INSERT INTO Shop.b VALUES (1, '-7'), (2, '1.00')")
+    rig.server.query("CREATE TABLE Shop.c (s VARCHAR(9))")
+    rig.server.query("INSERT INTO Shop.c VALUES ('e5'), ('1e2')")
     query = "ALTER TABLE `x` DROP FOREIGN KEY `y`, MODIFY COLUMN `s` INT"
     a, b = (rig.database.part_names(TableName(schema="Shop", table=table), tokens(query)) for table in ("a", "b"))
     assert (a.columns, a.foreign_keys, a.other_foreign_keys) == (
@@ -164,6 +166,7 @@ def test_names_of_parts(rig: Rig) -> None:
         frozenset({"fk_b"}),
     )
     assert (a.fractions, b.fractions) == (frozenset({"s"}), frozenset())
+    assert rig.database.part_names(TableName(schema="Shop", table="c"), tokens(query)).fractions == {"s"}
     assert rig.database.part_names(TableName(schema="Shop", table="a")).foreign_keys == frozenset()
 
 

@@ -42,6 +42,16 @@ ADDED = [
         has=["t.n at 1", "t.n collation utf8mb4_bin"],
     ),
     altered(
+        "ADD COLUMN JSON NOT NULL",
+        "ALTER TABLE `t` ADD COLUMN `n` JSON NOT NULL",
+        5,
+        ["id! INT", "v INT", "s VARCHAR(20)", "n JSON NOT NULL"],
+        ((3, 30, "three", "[1]"),),
+        on={"mariadb": "rewritten: JSON NOT NULL"},
+        ends=[("1", "10", "one", "null"), ("2", "20", "two", "null"), ("3", "30", "three", "[1]")],
+        has=["t.n not null"],
+    ),
+    altered(
         "ADD COLUMN AFTER",
         "ALTER TABLE `t` ADD COLUMN `n` INT DEFAULT 4 AFTER `id`",
         5,

@@ -69,6 +69,7 @@ CHANGED = [
     (("mysql",), "IF EXISTS", "ALTER TABLE `t` DROP PARTITION IF EXISTS `p`", "ALTER TABLE `t` DROP PARTITION  `p`"),
     (("mysql",), "IF EXISTS", "CREATE INDEX IF NOT EXISTS `j` ON `t` (`a`)", "CREATE INDEX  `j` ON `t` (`a`)"),
     ((*BOTH, "tidb"), "IF NOT EXISTS", "CREATE TABLE IF NOT EXISTS `t` LIKE `s`", "CREATE TABLE `t` LIKE `s`"),
+    (("mariadb",), "JSON NOT NULL", "ALTER TABLE `t` ADD COLUMN (`j` JSON NOT NULL,`k` JSON), ADD COLUMN `l` JSON NOT NULL FIRST", "ALTER TABLE `t` ADD COLUMN (`j` JSON DEFAULT 'null' NOT NULL,`k` JSON), ADD COLUMN `l` JSON DEFAULT 'null' NOT NULL FIRST"),
     (BOTH, "linear partitions", "CREATE TABLE `t` (`a` INT) PARTITION BY LINEAR HASH (`a`) PARTITIONS 3", "CREATE TABLE `t` (`a` INT) PARTITION BY HASH (`a`) PARTITIONS 3"),
     (("mariadb",), "unique expression index", "ALTER TABLE `t` ADD UNIQUE `u`((LOWER(`s`)))", ""),
     (
@@ -93,6 +94,8 @@ def test_changed(flavors: tuple[str, ...], difference: str, query: str, expected
 
 UNCHANGED = [
     "ALTER TABLE `t` DROP FOREIGN KEY `own`",
+    "ALTER TABLE `t` ADD COLUMN `j` JSON DEFAULT (JSON_ARRAY()) NOT NULL, MODIFY COLUMN `s` JSON NOT NULL",
+    "CREATE TABLE `t` (`j` JSON NOT NULL)",
     "ALTER TABLE `t` ADD CONSTRAINT `new` FOREIGN KEY (`a`) REFERENCES `p`(`id`)",
     "CREATE TABLE `t` (`stats_buckets` INT COMMENT 'data directory',`cache` INT)",
     "ALTER TABLE `t` ADD INDEX(`a`)",
@@ -129,7 +132,7 @@ def test_texts_with_fractions_become_no_integers_on_mariadb() -> None:
     """MariaDB would cut what the source rounded: the table stops before that, and where there are none it goes on."""
     query = "ALTER TABLE `t` MODIFY COLUMN `s` INT"
     there = PartNames(columns=frozenset(("s",)), fractions=frozenset(("s",)))
-    with pytest.raises(NotReplicable, match=r"fractions \(s\), which the source rounds"):
+    with pytest.raises(NotReplicable, match=r"fractions or exponents \(s\), which the source rounds"):
         action_for(definition("s/t", 1, query), "mariadb", "utf8mb4_bin", there)
     assert action_for(definition("s/t", 1, query), "mysql", "utf8mb4_bin", there).statement == query
     assert action(query, "mariadb").statement == query
