@@ -20,7 +20,7 @@ from storage_consumer.planning.renames import unfinished
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.planning.touches import mentioned_names
 from storage_consumer.ports import DdlContext, Decision
-from storage_consumer.preparing import decided, in_order, prepared, with_homes_of_names
+from storage_consumer.preparing import decided, in_order, prepared, was_seen, with_homes_of_names
 from storage_consumer.remedies import ways_on
 from storage_consumer.telemetry import Log
 
@@ -179,7 +179,7 @@ class RoundDdls:
         context = DdlContext(
             database_is_ours=manager.creates_database(step),
             database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
-            table_was_seen=table.structure_at(step.version - 1) is not None,
+            table_was_seen=was_seen(step, manager),
             made_by=table.made_before(step.version),
             decision=decision,
             keep_on=self.parts.lanes.keep_on,

@@ -171,7 +171,7 @@ class DdlContext:
     database_is_ours: bool
     """The bucket has the CREATE DATABASE of the statement's database, so it need not be made."""
     table_was_seen: bool
-    """The bucket has an earlier structure of the table, so it should be there."""
+    """The bucket has an earlier structure of the table, or anything of the database, so it should be there."""
     made_by: DdlStep | None = None
     """The last statement before it that made the table, which may not have been run here."""
     database_statements: tuple[str, ...] = ()

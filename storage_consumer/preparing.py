@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import TableConsumer
-from storage_consumer.model import TableName
+from storage_consumer.model import TableName, folded_name
 from storage_consumer.planning.homes import Namesake, former_home, home_of, of_any_database
 from storage_consumer.planning.naming import Existing, NameAt, looked_up, with_homes, with_real_names
 from storage_consumer.planning.renames import in_running_order, rename_of, renamed
@@ -102,6 +102,16 @@ def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
     """A step about which an operator has decided: nothing in it is looked up, only its own name is that of the route."""
     name = manager.selection.routes.target(step.name)
     return replace(step, definition=replace(step.definition, name=name), source=step)
+
+
+def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
+    """Whether the bucket has an earlier structure of the statement's table, or anything earlier of its database."""
+    if manager.tables[step.table_key].structure_at(step.version - 1) is not None:
+        return True
+    schema = folded_name(step.name.schema)
+    return not step.name.table and any(
+        0 < table.first < step.version and folded_name(table.name.schema) == schema for table in manager.tables.values()
+    )
 
 
 def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) -> bool:

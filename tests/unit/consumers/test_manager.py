@@ -9,6 +9,7 @@ import pytest
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.model import DataFile, TableDefinition
+from storage_consumer.preparing import was_seen
 from storage_consumer.planning.steps import DdlStep, Wave
 from tests.unit.building import (
     ALTER,
@@ -327,8 +328,15 @@ def test_databases_of_the_bucket(driver: Driver) -> None:
     made = {step.table_dir: driver.manager.creates_database(step) for step in driver.ran}
     assert (made["new/t"], made["s/a"]) == (True, False)
     earlier = {
-        (step.table_dir, step.version): driver.manager.tables[step.table_key].structure_at(step.version - 1) is not None
-        for step in driver.ran
+        (step.table_dir, step.version): was_seen(step, driver.manager) for step in driver.ran
     }
     del earlier["s/a", 5], earlier["s/b", 5]
     assert earlier == {("New", 20): False, ("new/t", 21): False, ("new/t", 22): True}
+
+
+def test_database_that_was_never_seen(driver: Driver) -> None:
+    """A DROP DATABASE finds something where a table of it was there before, whether or not the bucket made the database."""
+    driver.show([definition(name, 20, f"DROP DATABASE `{name}`", DROP_DATABASE) for name in ("S", "gone")])
+    driver.go(30)
+    dropped = {step.table_dir: was_seen(step, driver.manager) for step in driver.ran if step.version == 20}
+    assert dropped == {"S": True, "gone": False}
