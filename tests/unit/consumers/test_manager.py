@@ -9,8 +9,8 @@ import pytest
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.model import DataFile, TableDefinition
-from storage_consumer.preparing import was_seen
 from storage_consumer.planning.steps import DdlStep, Wave
+from storage_consumer.preparing import was_seen
 from tests.unit.building import (
     ALTER,
     CREATE,
@@ -327,9 +327,7 @@ def test_databases_of_the_bucket(driver: Driver) -> None:
     driver.go(30)
     made = {step.table_dir: driver.manager.creates_database(step) for step in driver.ran}
     assert (made["new/t"], made["s/a"]) == (True, False)
-    earlier = {
-        (step.table_dir, step.version): was_seen(step, driver.manager) for step in driver.ran
-    }
+    earlier = {(step.table_dir, step.version): was_seen(step, driver.manager) for step in driver.ran}
     del earlier["s/a", 5], earlier["s/b", 5]
     assert earlier == {("New", 20): False, ("new/t", 21): False, ("new/t", 22): True}
 
