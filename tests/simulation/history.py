@@ -139,7 +139,9 @@ class History:
             raise Differs("a round ended before it began")
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
-        self.judge.round_over(summary, may_wait=self.bucket.hid or bool(process.lanes.running), takes_last=once)
+        may_wait = self.bucket.hid or bool(process.lanes.running)
+        takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
+        self.judge.round_over(summary, may_wait=may_wait, takes_last=takes_last)
         return summary
 
     def _gone(self, process: Process) -> None:
