@@ -35,6 +35,14 @@ class Split:
     """What cannot be read; `end` is then the next terminator, in quotes or not."""
 
 
+def repeated(pattern: str) -> str:
+    """The pattern as often as it fits and never less often, without groups.
+
+    Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not go back to where a repetition that fails began.
+    """
+    return f"(?>(?:{pattern})*)"
+
+
 class Dialect:
     """One set of options. `options` are expected to have passed `csv_options.check_options`."""
 
@@ -43,7 +51,7 @@ class Dialect:
         self.options = options
         self.quote = re.escape(options.quote)
         self.delimiter, self.terminator = re.escape(options.delimiter), re.escape(options.terminator)
-        self.text = self._quoted("", "") if options.quote else f"(?:{self._token()})*+"
+        self.text = self._quoted("", "") if options.quote else repeated(self._token())
         """The pattern of any text field, without groups."""
         self.doubled = options.quote * 2 or "\\"
         """What stands in a text field whose content is not as written."""
@@ -61,14 +69,15 @@ class Dialect:
             f"{head}({self.text}{self.delimiter}{self.text}){timed}{update}(?={self.delimiter}|{self.end()})"
         )
         """A row's fields before the handle key and the values. Groups: table and schema as written, commit ts."""
-        self.rest = re.compile(f"(?:{self._unread()})*+{self.terminator}") if options.terminator else None
+        self.rest = re.compile(repeated(self._unread()) + self.terminator) if options.terminator else None
         """What is left of a row of any form; None without terminator, where only a row's own form says its end."""
-        bare = f"(?s:(?!{self._stop()}|{self.quote}).)*+"
+        bare = repeated(f"(?!{self._stop()}|{self.quote})(?s:.)")
         self._field = re.compile(f"{self.text}|{bare}" if options.quote else self.text)
 
     def _quoted(self, begin: str, end: str) -> str:
         quote = self.quote
-        return f"{quote}{begin}[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+{end}{quote}"
+        doubled = repeated(f"{quote}{quote}[^{quote}]*+")
+        return f"{quote}{begin}[^{quote}]*+{doubled}{end}{quote}"
 
     def _stop(self) -> str:
         return f"{self.delimiter}|{self.terminator}" if self.options.terminator else self.delimiter
@@ -101,7 +110,8 @@ class Dialect:
             return self._quoted("(", ")")
         quote = self.quote
         if quote:  # the last text of a row without terminator: the next row's quote seems to double its own
-            return f"{quote}([^{quote}]*+(?:{quote}(?!{follows}){quote}[^{quote}]*+)*+){quote}(?={follows})"
+            doubled = repeated(f"{quote}(?!{follows}){quote}[^{quote}]*+")
+            return f"{quote}([^{quote}]*+{doubled}){quote}(?={follows})"
         return f"({self.text})" if self.options.terminator or follows == self.delimiter else f"((?:{self._token()})*?)"
 
     def plain_text(self, follows: str) -> str:

@@ -11,8 +11,8 @@ import msgspec
 from storage_consumer.decoding.faults import MAX_ROW_BYTES
 
 _LINE_ENDS = (b"\r\n", b"\n")
-_NO_BRACE = rb'[^"{}]++|"(?:[^"\\]++|\\.)*+"'
-_MESSAGE = re.compile(rb"\{(?:%b|\{(?:%b)*+\})*+\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
+_NO_BRACE = rb'[^"{}]++|"(?>(?:[^"\\]++|\\.)*)"'
+_MESSAGE = re.compile(rb"\{(?>(?:%b|\{(?>(?:%b)*)\})*)\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
 """A JSON object whose members hold objects that hold none: such are all of TiCDC's messages."""
 _TRUNCATED = "truncated"
 """What msgspec's message says of JSON that ends too early, and of no other fault."""

@@ -49,7 +49,7 @@ class CsvForm(enum.Enum):
 INTEGER = "-?[0-9]{1,20}+"
 UNSIGNED_INTEGER = "[0-9]{1,20}+"
 YEAR = "[0-9]{1,4}+"
-FLOAT = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+"
+FLOAT = r"-?[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][-+]?+[0-9]++)?)"
 """Go's shortest form with an exponent (CSV) and the plain form without (canal-json)."""
 
 

@@ -139,10 +139,10 @@ def _name(text: str, frame: Frame) -> bytes:
 def _field(frame: Frame) -> re.Pattern[bytes]:
     quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
     if frame.quote:
-        quoted = quote + b"(?:[^" + quote + b"]|" + quote + quote + b")*+" + quote
-        bare = b"(?:(?!" + delimiter + b")[^" + quote + b"])*+"
+        quoted = quote + b"(?>(?:[^" + quote + b"]|" + quote + quote + b")*)" + quote
+        bare = b"(?>(?:(?!" + delimiter + b")[^" + quote + b"])*)"
         return re.compile(b"(" + quoted + b"|" + bare + b")(" + delimiter + b"|\\Z)", re.DOTALL)
-    return re.compile(b"((?:\\\\.|(?!" + delimiter + b").)*+)(" + delimiter + b"|\\Z)", re.DOTALL)
+    return re.compile(b"((?>(?:\\\\.|(?!" + delimiter + b").)*))(" + delimiter + b"|\\Z)", re.DOTALL)
 
 
 def _common_end(one: bytes, other: bytes) -> bytes:
