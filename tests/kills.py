@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -71,7 +71,6 @@ class Story:
     dice: random.Random
     done: Done
     environment: Mapping[str, str]
-    kills: int = KILLS
 
     def __call__(self) -> None:
         """From the first cut to the last. Raises `NotEqual`."""
@@ -90,11 +89,11 @@ class Story:
     def _kill_all_along(self, objects: Sequence[Placed]) -> None:
         """Show one cut after another, some while the command runs."""
         cuts = list(self.replay.corpus.cuts)
-        at = sorted(self.dice.randrange(self.kills) for _ in cuts[1:])
-        for kill in range(self.kills):
+        at = sorted(self.dice.randrange(KILLS) for _ in cuts[1:])
+        for kill in range(KILLS):
             due = [cuts[0]] if kill == 0 else []
             due += [cut for cut, when in zip(cuts[1:], at, strict=True) if when == kill]
-            early = len(due) if kill == 0 or self.dice.random() < 0.5 else 0  # noqa: PLR2004 - half of them
+            early = len(due) if kill == 0 or self.dice.random() < 0.5 else 0
             for cut in due[:early]:
                 self._show(objects, cut.number)
             with self._program("--flush-interval", "200ms") as running:
@@ -119,7 +118,7 @@ class Story:
         running.wait_for("spark_started")
         return self.dice.uniform(0.0, LONGEST)
 
-    def _program(self, *more: str):  # type: ignore[no-untyped-def] # what `program` gives
+    def _program(self, *more: str) -> AbstractContextManager[Program]:
         corpus, folder = self.replay.corpus, self.replay.folder
         config = corpus.write_config(folder)
         self.done.restarts += 1
@@ -156,7 +155,7 @@ def _twice(server: DatabaseServer) -> dict[str, int]:
 
 
 def one_story(
-    seed: int, corpora: Sequence[CorpusSource], server: DatabaseServer, folder: Path, done: Done, jvm: str, kills: int
+    seed: int, corpora: Sequence[CorpusSource], server: DatabaseServer, folder: Path, done: Done, jvm: str
 ) -> None:
     """The story that a seed tells."""
     dice = random.Random(seed)  # noqa: S311 - not for secrets
@@ -166,7 +165,7 @@ def one_story(
     learn_zone(server, "+00:00" if corpus.timezone == "UTC" else corpus.timezone)
     replay.folder.mkdir(parents=True)
     try:
-        Story(replay=replay, dice=dice, done=done, environment={"JAVA_TOOL_OPTIONS": jvm}, kills=kills)()
+        Story(replay=replay, dice=dice, done=done, environment={"JAVA_TOOL_OPTIONS": jvm})()
     except Exception as error:
         error.add_note(f"{corpus} with seed {seed}")
         raise
@@ -198,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jvm = class_archive(Path(name))
         while done.kills < asked.kills:
             try:
-                one_story(seed, corpora, server, Path(name), done, jvm, KILLS)
+                one_story(seed, corpora, server, Path(name), done, jvm)
             except Exception as error:  # noqa: BLE001 - one that fails must not hide the others
                 failed.append(seed)
                 print("\n".join([f"{type(error).__name__}: {error}", *error.__notes__]), flush=True)
