@@ -106,10 +106,9 @@ class RoundDdls:
 
     def _wait_for_the_rest(self, step: DdlStep) -> None:
         """Nothing of a cycle of renames runs before all of it can be read; one that stays as it is halts its table."""
-        if self.parts.manager.wait(
-            step.table_key, (UNFINISHED.format(step.definition.path),), self.parts.clock.monotonic()
-        ):
-            self._refuse(step, f"{UNFINISHED.format(step.definition.path)}. Rename the tables by hand")
+        reason = UNFINISHED.format(step.definition.path)
+        if self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic()):
+            self._refuse(step, f"{reason}. Rename the tables by hand")
 
     def collect(self, seconds: float) -> bool:
         """Take in what has ended, waiting up to `seconds` for it, and begin what waited for that; whether anything did.

@@ -84,7 +84,7 @@ class Round:
             files=files, size=parts.manager.pending_bytes, storage_checkpoint=self.storage_checkpoint
         )
         stood_still = self.settled_at == self.storage_checkpoint
-        settled = self.take_last_ddl or stood_still or parts.manager.has_begun(self.storage_checkpoint)
+        settled = self.take_last_ddl or stood_still or parts.manager.is_half_done(self.storage_checkpoint)
         self.ddls.obey()
         while self._goes_on():
             self.ddls.collect(0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storage_consumer.summary import RoundSummary
+from tests.choosing import words
 from tests.corpora import Corpus, CorpusSource, available, chosen
 from tests.expectations import can_be_equal, null_like, overwritten
 from tests.local_spark import local_spark
@@ -47,9 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="corpora-") as name, ExitStack() as stack:
         corpora = chosen(
             available(),
-            workloads=_list("" if asked.all else asked.workloads),
-            variants=_list("" if asked.all else asked.variants),
-            archs=_list(asked.arch),
+            workloads=words("" if asked.all else asked.workloads),
+            variants=words("" if asked.all else asked.variants),
+            archs=words(asked.arch),
         )
         if not corpora:
             print("no corpus matches; set STORAGE_CONSUMER_CORPORA to the folder of unpacked corpora", file=sys.stderr)
@@ -84,16 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _of(names: Sequence[str], text: str) -> tuple[str, ...]:
-    wrong = [part for part in _list(text) if part not in names]
+    wrong = [part for part in words(text) if part not in names]
     if wrong:
         message = f"{', '.join(wrong)}: choose from {', '.join(names)}"
         raise argparse.ArgumentTypeError(message)
-    return _list(text)
+    return words(text)
 
 
 def _modes(text: str) -> tuple[str, ...]:

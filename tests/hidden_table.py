@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.corpora import Corpus, available, chosen
+from tests.choosing import asked_for, offer
+from tests.corpora import Corpus
 from tests.hidden import Outcome, looked_at, mistakes, replayed_hidden
 from tests.local_spark import local_spark
 from tests.servers import SERVERS, DatabaseServer
@@ -24,11 +25,8 @@ from tests.servers import SERVERS, DatabaseServer
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     asked = _parser().parse_args(arguments)
-    corpora = chosen(
-        available(), workloads=_list(asked.workloads), variants=_list(asked.variants), archs=_list(asked.arch)
-    )
+    corpora = asked_for(asked)
     if not corpora:
-        print("no corpus matches; set STORAGE_CONSUMER_CORPORA to the folder of unpacked corpora", file=sys.stderr)
         return 2
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="hidden-") as name, ExitStack() as stack:
@@ -49,16 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.hidden_table", description="Replay with options hidden.")
-    parser.add_argument("--workloads", default="", help="comma-separated; default: all")
-    parser.add_argument("--variants", default="", help="comma-separated; default: all")
-    parser.add_argument("--arch", default="", help="classic or new; default: both")
+    offer(parser)
     parser.add_argument("--server", default="mariadb", choices=tuple(SERVERS))
     parser.add_argument("--look", action="store_true", help="judge what is inferred alone, without a target")
     return parser
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _outcome(corpus: Corpus, server: DatabaseServer | None, folder: Path) -> Outcome:

@@ -25,7 +25,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from storage_consumer.summary import RoundSummary, TableSummary
-from tests.corpora import CorpusSource, available, chosen, write_at_once
+from tests.choosing import asked_for, offer
+from tests.corpora import CorpusSource, write_at_once
 from tests.program import Program, program
 from tests.replay import NotEqual, Replay
 from tests.servers import SERVERS, DatabaseServer, learn_zone
@@ -79,10 +80,10 @@ class Story:
         with general_log(server):
             self._kill_all_along(objects)
             summary = self._finish()
-            twice = _twice(server)
+            again = twice(server)
         self.replay.check(self.replay.corpus.cuts[-1], summary)
-        if twice:
-            raise NotEqual(f"{self.replay.corpus}: took effect more than once: {twice}")
+        if again:
+            raise NotEqual(f"{self.replay.corpus}: took effect more than once: {again}")
         self.done.stories += 1
         self.done.rows += shuffle.counts.rows
 
@@ -142,7 +143,7 @@ class Story:
         return RoundSummary(tables=tuple(tables))
 
 
-def _twice(server: DatabaseServer) -> dict[str, int]:
+def twice(server: DatabaseServer) -> dict[str, int]:
     """Statements of the journal that took effect, or came to the server, more often than the journal has them."""
     journal = Counter(text for (text,) in server.query("SELECT statement FROM storage_consumer.ddl_journal"))
     if server.kind == "tidb":
@@ -187,9 +188,8 @@ def class_archive(folder: Path) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     asked = _parser().parse_args(arguments)
-    corpora = chosen(available(), workloads=_list(asked.workloads), variants=_list(asked.variants))
+    corpora = asked_for(asked)
     if not corpora:
-        print("no corpus matches; set STORAGE_CONSUMER_CORPORA to the folder of unpacked corpora", file=sys.stderr)
         return 2
     done, failed, began, seed = Done(), list[int](), time.monotonic(), asked.seed
     with tempfile.TemporaryDirectory(prefix="kills-") as name, SERVERS[asked.server]() as server:
@@ -211,14 +211,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description="Kill the command at random.")
     parser.add_argument("--kills", type=int, default=1_000, help="at least; a story is brought to its end")
     parser.add_argument("--seed", type=int, default=0, help="of the first story; each next one has the next")
-    parser.add_argument("--workloads", default=WORKLOADS, help="comma-separated; empty: all")
-    parser.add_argument("--variants", default=VARIANTS, help="comma-separated; empty: all")
+    offer(parser, workloads=WORKLOADS, variants=VARIANTS)
     parser.add_argument("--server", choices=SERVERS, default="mariadb")
     return parser
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from storage_consumer import Consumer
-from tests.corpora import CorpusSource, Cut, available, chosen, write_at_once
+from tests.choosing import asked_for, offer
+from tests.corpora import CorpusSource, Cut, write_at_once
 from tests.local_spark import local_spark
 from tests.replay import Replay
 from tests.servers import SERVERS, DatabaseServer, learn_zone
@@ -105,11 +106,8 @@ def of_seed(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     asked = _parser().parse_args(arguments)
-    corpora = chosen(
-        available(), workloads=_list(asked.workloads), variants=_list(asked.variants), archs=_list(asked.arch)
-    )
+    corpora = asked_for(asked)
     if not corpora:
-        print("no corpus matches; set STORAGE_CONSUMER_CORPORA to the folder of unpacked corpora", file=sys.stderr)
         return 2
     done, failed, began = Done(), list[int](), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="shuffles-") as name, SERVERS[asked.server]() as server, local_spark():
@@ -130,15 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.shuffles", description="Shuffle corpora.")
     parser.add_argument("--count", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first shuffle; each next one has the next")
-    parser.add_argument("--workloads", default="", help="comma-separated; empty: all")
-    parser.add_argument("--variants", default=VARIANTS, help="comma-separated; empty: all")
-    parser.add_argument("--arch", default="", help="classic or new; default: both")
+    offer(parser, variants=VARIANTS)
     parser.add_argument("--server", choices=SERVERS, default="mariadb")
     return parser
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 if __name__ == "__main__":

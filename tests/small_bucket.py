@@ -34,6 +34,36 @@ CREATE_TABLE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaFile:
+    """One schema file of a statement."""
+
+    name: tuple[str, str]
+    """Database and table, as path and content say it; a database's has no table."""
+    query: str
+    kind: int
+    columns: Sequence[Mapping[str, Any]] = ()
+
+
+def schema_document(file: SchemaFile, version: int) -> tuple[str, int]:
+    """The text of a schema file at a version, and its checksum."""
+    database, table = file.name
+    document = {
+        "Table": table,
+        "Schema": database,
+        "Version": 1,
+        "TableVersion": version,
+        "Query": file.query,
+        "Type": file.kind,
+        "TableColumns": list(file.columns) if table else None,
+        "TableColumnsTotal": len(file.columns) if table else 0,
+    }
+    text = json.dumps(document, indent=4, ensure_ascii=False)
+    checksum = schema_checksum(text)
+    assert checksum is not None
+    return text, checksum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SmallBucket:
     """A folder that a test fills."""
 
@@ -72,19 +102,10 @@ class SmallBucket:
     ) -> Path:
         """Write the schema file of ``schema.table`` (or of ``schema``) at `version`."""
         database, _, name = table.partition(".")
-        document = {
-            "Table": name,
-            "Schema": database,
-            "Version": 1,
-            "TableVersion": version,
-            "Query": query,
-            "Type": kind,
-            "TableColumns": list(columns) if name else None,
-            "TableColumnsTotal": len(columns) if name else 0,
-        }
-        text = json.dumps(document, indent=4, ensure_ascii=False)
+        file = SchemaFile(name=(database, name), query=query, kind=kind, columns=columns)
+        text, checksum = schema_document(file, version)
         folder = f"{database}/{name}/meta" if name else f"{database}/meta"
-        return self.write(f"{folder}/schema_{version}_{schema_checksum(text):010d}.json", text)
+        return self.write(f"{folder}/schema_{version}_{checksum:010d}.json", text)
 
     def create(self, *tables: str, body: str = "id INT PRIMARY KEY, name VARCHAR(20)", at: int = 1) -> None:
         """Schema files that create the tables of `ID_NAME` at tick `at`, and their databases a tick before."""

@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.corpora import Corpus, available, chosen
+from tests.choosing import asked_for, offer
+from tests.corpora import Corpus
 from tests.local_spark import local_spark
 from tests.replay import NotEqual, Replay
 from tests.servers import SERVERS, DatabaseServer, learn_zone
@@ -104,11 +105,8 @@ def _refuse_twice(replay: Replay, points: Points) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     asked = _parser().parse_args(arguments)
-    corpora = chosen(
-        available(), workloads=_list(asked.workloads), variants=_list(asked.variants), archs=_list(asked.arch)
-    )
+    corpora = asked_for(asked)
     if not corpora:
-        print("no corpus matches; set STORAGE_CONSUMER_CORPORA to the folder of unpacked corpora", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="stops-") as name, SERVERS[asked.server]() as server, local_spark():
         print(f"{server.kind} {server.version}\n| corpus | way | points | s | |\n|---|---|---|---|---|", flush=True)
@@ -147,19 +145,13 @@ def _told(corpus: Corpus, way: str, run: Callable[[Replay], Stopped], server: Da
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.stop_everywhere", description="Stop after every step.")
-    parser.add_argument("--workloads", default=WORKLOADS, help="comma-separated; empty: all")
-    parser.add_argument("--variants", default="csv,json", help="comma-separated; empty: all")
-    parser.add_argument("--arch", default="", help="classic or new; default: both")
+    offer(parser, workloads=WORKLOADS, variants="csv,json")
     parser.add_argument("--server", choices=SERVERS, default="mariadb")
     parser.add_argument("--no-row", dest="row", action="store_false", help="leave out the way in a row")
     parser.add_argument(
         "--most", type=int, default=MOST_ALONE, help="points at which a process ends alone: every k-th of a corpus"
     )
     return parser
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 if __name__ == "__main__":

@@ -237,9 +237,10 @@ class ConsumerManager:
         """Whether the journal says that a statement is done, though its tables may not have been moved on."""
         return step.identity in self._ran
 
-    def has_begun(self, version: int) -> bool:
-        """Whether a statement of this version ran, or may have: that all of them are stored was known then."""
-        return any(version == ran for _, ran, _ in chain(self._ran, self.started))
+    def is_half_done(self, version: int) -> bool:
+        """Whether a statement of this version ran, or may have, and another waits: that all of them are stored was known then."""
+        waits = any(version == step.version for step in self._pending.values())
+        return waits and any(version == ran for _, ran, _ in chain(self._ran, self.started))
 
     def is_pending(self, step: DdlStep) -> bool:
         """Whether a statement, which may have been begun before the last fault, is still on the line."""

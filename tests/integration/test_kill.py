@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.corpora import FIXTURES, CorpusSource
+from tests.kills import LONGEST, twice
 from tests.program import program
 from tests.replay import Replay
 from tests.servers import DatabaseServer
-from tests.stopping import general_log, logged
+from tests.stopping import general_log
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
-LONGEST = 4.0
-"""Seconds after Spark's start within which the run is killed: about as long as such a run takes."""
-REPEATABLE = ("TRUNCATE",)
-"""Statements whose effect cannot be seen in the structure, so that one that was interrupted runs again."""
 CORPORA = [
     CorpusSource(path=FIXTURES / path)
     for path in (
@@ -29,12 +25,6 @@ CORPORA = [
         "ddl_storm/classic/ddl_storm__csv.tar.xz",
     )
 ]
-
-
-def statements_run(server: DatabaseServer) -> Counter[str]:
-    """How often the server got each statement that the journal knows."""
-    known = {statement for (statement,) in server.query("SELECT statement FROM storage_consumer.ddl_journal")}
-    return Counter({text: times for text, times in logged(server).items() if text in known})
 
 
 @pytest.mark.parametrize("source", CORPORA, ids=str)
@@ -58,8 +48,6 @@ def test_killed_at_random(source: CorpusSource, mariadb: DatabaseServer, spark: 
         with replay.consumer() as fresh:
             replay.round_to(last, fresh)
         took = time.monotonic() - began
-        runs = statements_run(mariadb)
+        again = twice(mariadb)
     assert took < 60, instants
-    journal = Counter(statement for (statement,) in mariadb.query("SELECT statement FROM storage_consumer.ddl_journal"))
-    twice = {text: times for text, times in runs.items() if times > journal[text] and not text.startswith(REPEATABLE)}
-    assert twice == {}, instants
+    assert again == {}, instants

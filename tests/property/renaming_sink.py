@@ -5,15 +5,13 @@ Where a schema file lies and what it says, which directory rows go to, what is l
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from storage_consumer.storage.schema_file import schema_checksum
 from tests.property.renaming_source import Change, Name, Source, Statement
-from tests.small_bucket import row, ts
+from tests.small_bucket import SchemaFile, row, schema_document, ts
 
 
 class Sink:
@@ -131,20 +129,7 @@ class Sink:
 
 def _document(name: Name, tick: int, columns: Sequence[Mapping[str, Any]], query: str, kind: int) -> tuple[str, int]:
     """The text of a schema file, and its checksum."""
-    document = {
-        "Table": name[1],
-        "Schema": name[0],
-        "Version": 1,
-        "TableVersion": ts(tick),
-        "Query": query,
-        "Type": kind,
-        "TableColumns": list(columns) if name[1] else None,
-        "TableColumnsTotal": len(columns),
-    }
-    text = json.dumps(document, indent=4)
-    checksum = schema_checksum(text)
-    assert checksum is not None
-    return text, checksum
+    return schema_document(SchemaFile(name=name, query=query, kind=kind, columns=columns), ts(tick))
 
 
 def _wire(values: Sequence[str]) -> Iterator[str]:

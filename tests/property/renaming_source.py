@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from storage_consumer.sql_text import quote
-from tests.small_bucket import ID_NAME, column
+from tests.small_bucket import ID_NAME, SchemaFile, column
 
 Arch = Literal["classic", "new"]
 ARCHS: tuple[Arch, ...] = ("classic", "new")
@@ -44,17 +44,6 @@ class Table:
     def part_of(self, number: int) -> int | None:
         """Physical id of the partition of a row; None in a table without partitions."""
         return self.parts[number >= BORDER] if len(self.parts) > 1 else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaFile:
-    """One schema file."""
-
-    name: Name
-    """As path and content say it; a database's has no table."""
-    query: str
-    kind: int
-    columns: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.storage.schema_file import schema_checksum
 from tests.simulation.shapes import canal_line, csv_line, half_of
 from tests.simulation.source import Change, Name, Source, Statement
-from tests.small_bucket import ts
+from tests.small_bucket import SchemaFile, schema_document, ts
 
 Columns = tuple[Mapping[str, Any], ...]
 
@@ -226,20 +224,7 @@ def _document(name: Name, tick: int, columns: Columns, query: str, kind: int) ->
 
 @lru_cache(maxsize=20_000)
 def _cached_document(name: Name, tick: int, columns: _Columns, query: str, kind: int) -> tuple[str, int]:
-    document = {
-        "Table": name[1],
-        "Schema": name[0],
-        "Version": 1,
-        "TableVersion": ts(tick),
-        "Query": query,
-        "Type": kind,
-        "TableColumns": list(columns.columns) if name[1] else None,
-        "TableColumnsTotal": len(columns.columns),
-    }
-    text = json.dumps(document, indent=4)
-    checksum = schema_checksum(text)
-    assert checksum is not None
-    return text, checksum
+    return schema_document(SchemaFile(name=name, query=query, kind=kind, columns=columns.columns), ts(tick))
 
 
 def table_of(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from storage_consumer.sql_text import quote
 from tests.simulation.shapes import NULL, SHAPES, Image, Shape, create_body, half_of, schema_columns, taken
+from tests.small_bucket import SchemaFile
 
 Name = tuple[str, str]
 """Database and table."""
@@ -75,17 +76,6 @@ class Change:
     values: Image
     old: Image | None = None
     """Of an update: the row before it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaFile:
-    """One schema file of a statement."""
-
-    name: Name
-    """As path and content say it; a database's has no table."""
-    query: str
-    kind: int
-    columns: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
