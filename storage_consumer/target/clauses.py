@@ -61,12 +61,28 @@ def _named_collation(found: Sequence[Token]) -> str:
     """The collation that a database's statement names, or that of the charset that it names; empty if it names none."""
     named = of_charset = ""
     for at, token in enumerate(found[:-1]):
-        value = found[min(at + 1 + (found[at + 1].text == "="), len(found) - 1)].name.strip("'\"").lower()
-        if token.upper == "COLLATE":
-            named = value
-        elif token.upper == "CHARSET" or has_words(found[at - 1 : at + 1], "CHARACTER", "SET"):
-            of_charset = SOURCE_COLLATIONS.get(value, "")
+        value = _value_after(found, at)
+        if token.upper == "COLLATE" and value is not None:
+            named = _unquoted(value)
+        elif _announces_charset(found, at) and value is not None:
+            of_charset = SOURCE_COLLATIONS.get(_unquoted(value), "")
     return named or of_charset
+
+
+def _announces_charset(found: Sequence[Token], at: int) -> bool:
+    """Whether the charset's name follows: behind CHARSET, and behind CHARACTER SET."""
+    return found[at].upper == "CHARSET" or has_words(found[max(at - 1, 0) : at + 1], "CHARACTER", "SET")
+
+
+def _value_after(found: Sequence[Token], at: int) -> Token | None:
+    """What follows a word, an equals sign in between or not."""
+    at += 1
+    at += at < len(found) and found[at].text == "="
+    return found[at] if at < len(found) else None
+
+
+def _unquoted(value: Token) -> str:
+    return value.name.strip("'\"").lower()
 
 
 def charsets(statement: Statement) -> list[Edit]:
@@ -74,18 +90,15 @@ def charsets(statement: Statement) -> list[Edit]:
     edits: list[Edit] = []
     found = [] if has_words(statement.found, "VIEW") else statement.found
     for index, token in enumerate(found):
-        after_character = token.upper == "SET" and index and found[index - 1].upper == "CHARACTER"
-        if not after_character and token.upper != "CHARSET":
-            continue
-        at = index + 1
-        at += at < len(found) and found[at].text == "="
-        collation = SOURCE_COLLATIONS.get(found[at].name.strip("'\"").lower()) if at < len(found) else None
+        charset = _value_after(found, index) if _announces_charset(found, index) else None
+        collation = SOURCE_COLLATIONS.get(_unquoted(charset)) if charset is not None else None
         if (
-            collation
+            charset is not None
+            and collation
             and not _is_cast(found[:index], token.depth)
-            and not (_collated(found[at + 1 :], token.depth) or _collated(found[index::-1], token.depth))
+            and not (_collated(found[index + 1 :], token.depth) or _collated(found[index::-1], token.depth))
         ):
-            edits.append((found[at].end, found[at].end, f" COLLATE {collation}"))
+            edits.append((charset.end, charset.end, f" COLLATE {collation}"))
     return edits
 
 
