@@ -59,6 +59,15 @@ class Buffer:
         self._states: dict[Key, tuple[int, int, Any]] = {}
         self._events: list[tuple[int, int, Any]] = []
         self.rows = 0
+        """Row changes that came in since the last were sent on."""
+        self.size = 0
+        """Bytes of files that were read in the same time."""
+
+    def measured(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """The same pieces of a file, counted into `size` as they are read."""
+        for block in blocks:
+            self.size += len(block)
+            yield block
 
     def add(self, change: RowChange, rank: int) -> None:
         """Take one row change. Raises `NotReplicable` or `ValueError` for one that can't be applied as it is."""
@@ -103,7 +112,7 @@ class Buffer:
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""
         buckets = self._by_bucket()
-        self._states, self._events, self.rows = {}, [], 0
+        self._states, self._events, self.rows, self.size = {}, [], 0, 0
         for bucket, changes in buckets.items():
             for first in range(0, len(changes), BLOCK_ROWS):
                 block = changes[first : first + BLOCK_ROWS]

@@ -21,7 +21,7 @@ from storage_consumer.ordering import Key, delivered_once, fold, is_upsert, rank
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
-"""File bytes after which the first half sends on what it holds of one table."""
+"""File bytes after which the first half sends on what it holds of one table, also in the middle of a file."""
 FLUSH_ROWS = 100_000
 """Row changes after which it does so."""
 READ_BLOCK = 4 << 20
@@ -101,17 +101,12 @@ def read_files(
     for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
         table = tables[index]
         buffer = Buffer(table, table.versions[version], partitions)
-        held = 0
         for work in group:
             report = yield from _read_file(work, table, buffer, open_blocks, decoder)
             yield (0, REPORT, index, 0), report
             if report.error:
                 yield from (((bucket, NOTICE, index, 0), None) for bucket in range(partitions))
                 break
-            held += work.file.stored.size
-            if held >= FLUSH_BYTES:
-                yield from buffer.blocks()
-                held = 0
         yield from buffer.blocks()
 
 
@@ -129,7 +124,7 @@ def _read_file(
     window = type(table.window)(low=version.low, high=table.window.high)
     applied, error, torn, gone = 0, "", False, False
     try:
-        blocks = open_blocks(path)
+        blocks = buffer.measured(open_blocks(path))
         for change in decoder.rows(blocks, version.layout, window, tally, path):
             if version.repeats:
                 tally.duplicates += 1
@@ -138,7 +133,7 @@ def _read_file(
                 raise NotReplicable(f"{version.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
             _add(buffer, change, work, path)
             applied += 1
-            if buffer.rows >= FLUSH_ROWS:
+            if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
                 yield from buffer.blocks()
     except FileNotFoundError:
         error, torn, gone = f"waits for {path}, which vanished before it was read", True, True

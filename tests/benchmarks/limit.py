@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.target.connection import connect
-from tests.benchmarks.bucket import Bucket
+from tests.benchmarks.bucket import Bucket, FinalTable
 from tests.benchmarks.rows import CHECKSUM, DATABASE, SQL_COLUMNS
 from tests.servers import DatabaseServer
 
@@ -35,7 +35,7 @@ def load_final_state(bucket: Bucket, server: DatabaseServer) -> float:
         for loaded in [threads.submit(_load, server, share) for share in shares]:
             loaded.result()
     seconds = time.monotonic() - began
-    check(bucket, server, _LIMIT_DATABASE)
+    check(bucket.final, server, _LIMIT_DATABASE)
     server.query(f"DROP DATABASE {_LIMIT_DATABASE}")
     return seconds
 
@@ -52,12 +52,14 @@ def _load(server: DatabaseServer, chunks: Iterable[tuple[str, bytes]]) -> None:
                 raise WrongResult(f"LOAD DATA into {table} gave {warnings} warnings")
 
 
-def check(bucket: Bucket, server: DatabaseServer, database: str = DATABASE) -> None:
+def check(
+    final: Iterable[FinalTable], server: DatabaseServer, database: str = DATABASE, checksum: str = CHECKSUM
+) -> None:
     """Raise `WrongResult` unless every table has the final rows, by number and by checksum."""
-    for table in bucket.final:
-        query = f"SELECT COUNT(*), COALESCE(SUM({CHECKSUM}), 0) FROM {database}.{table.name}"
-        rows, checksum = (int(value) for value in server.query(query)[0])
-        if (rows, checksum) != (table.rows, table.checksum):
+    for table in final:
+        query = f"SELECT COUNT(*), COALESCE(SUM({checksum}), 0) FROM {database}.{table.name}"
+        rows, found = (int(value) for value in server.query(query)[0])
+        if (rows, found) != (table.rows, table.checksum):
             raise WrongResult(
-                f"{database}.{table.name} has {rows} rows with checksum {checksum}, not {table.rows} with {table.checksum}"
+                f"{database}.{table.name} has {rows} rows with checksum {found}, not {table.rows} with {table.checksum}"
             )

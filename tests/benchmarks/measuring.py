@@ -84,4 +84,4 @@ def cold_run(bucket: Bucket, server: DatabaseServer) -> Run:
 def _check(bucket: Bucket, server: DatabaseServer, rows: int) -> None:
     if rows != bucket.order.events:
         raise WrongResult(f"the round took {rows} row changes into account, not {bucket.order.events}")
-    check(bucket, server)
+    check(bucket.final, server)

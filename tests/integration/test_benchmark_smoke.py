@@ -55,4 +55,4 @@ def test_check_refuses_another_state(mariadb: DatabaseServer, tmp_path: Path) ->
     )
 
     with pytest.raises(WrongResult, match="has 0 rows"):
-        check(bucket, mariadb)
+        check(bucket.final, mariadb)

@@ -28,6 +28,7 @@ NAME = TableName(schema="shop", table="orders")
 KINDS = ("VARCHAR", "VARCHAR")
 WIRE = tuple(WireColumn(name=f"c{place}", kind=WireKind.TEXT, type="VARCHAR") for place in (0, 1))
 LAYOUT: RowLayout = layout(*KINDS)
+_BLOCK = 4_096
 
 
 def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TableWork:
@@ -80,10 +81,11 @@ class Files:
         return canal_line(canal_message(KINDS, change))
 
     def open(self, path: str) -> Iterator[bytes]:
-        """The content of a file in one block."""
+        """The content of a file."""
         if path not in self.contents:
             raise FileNotFoundError(path)
-        return iter([self.contents[path]])
+        content = self.contents[path]
+        return (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
 
     def read(self) -> list[tuple[Place, Any]]:
         """The first half, each file in a task of its own, in any order."""
@@ -235,6 +237,18 @@ def test_keyless_delete_that_hits_nothing() -> None:
     files.add(row("D", 7, "a"))
     (message,) = errors(files.apply())
     assert "commit ts 7" in message
+
+
+def test_large_file_is_sent_on_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of one file is bounded by bytes, however few and wide its rows are."""
+    monkeypatch.setattr(pipeline, "FLUSH_BYTES", 40_000)
+    files = Files(table(), partitions=1)
+    files.add(*(row("I", 5, str(key), "x" * 10_000) for key in range(50)))
+
+    sent = [item for place, item in files.read() if place[1] == CHANGES]
+
+    assert len(sent) >= 10
+    assert max(len(block) for block in sent) < 60_000
 
 
 @pytest.mark.parametrize("mode", Mode)
