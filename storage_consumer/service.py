@@ -58,13 +58,14 @@ class ConsumerService:
 
     # the lease
 
-    def _start(self, stop: StopSignal, *, standby: bool) -> Parts | None:
-        """Get the lease and load the state; None when told to stop while standing by. Raises `LeaseLost` if not `standby`."""
+    def _start(self, stop: StopSignal, *, once: bool) -> Parts | None:
+        """Get the lease and load the state; None when told to stop while standing by. Raises `LeaseLost` where it is not to."""
         if self._parts is not None:
             return self._parts
         tuning = self._config.tuning
         if self._renewal is None:
             self._state.open(self._config.upstream.identity)
+            standby = not once if tuning.standby is None else tuning.standby
             if not self._acquire(stop, standby=standby):
                 return None
             self._renewal = Renewal(self._state, tuning.lease_ttl, self._clock)
@@ -131,7 +132,7 @@ class ConsumerService:
 
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
         """One round; None when told to stop before it began."""
-        parts = self._start(stop, standby=not once)
+        parts = self._start(stop, once=once)
         if parts is None:
             return None
         current = Round(

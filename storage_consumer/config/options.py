@@ -142,6 +142,17 @@ _PACE = (
         "How long a silent owner keeps the target; then another process may take over.",
         low=3.0,
     ),
+    Option(
+        name="standby",
+        group="pace and patience",
+        help="Whether to wait for as long as another process is the writer, and then take its place. With false the program ends "
+        "with code 3 after lease-ttl.",
+        parse=parsers.boolean,
+        default=_TUNING.standby,
+        shown_default="true, with --once false",
+        switch=True,
+        metavar="BOOL",
+    ),
     _pace(
         "retry-limit",
         _TUNING.retry_limit,

@@ -130,6 +130,8 @@ class Tuning:
     """Seconds between two listings of everything; in between only directories that can still grow are listed."""
     lease_ttl: float = 30.0
     """Seconds without renewal after which another process may take over."""
+    standby: bool | None = None
+    """Whether to wait for as long as another process is the writer; None: yes, but not for a single round."""
     retry_limit: float = 300.0
     """Seconds for which a storage or target that does not answer is tried again before the run ends."""
     ddl_patience: float = 24 * 3600.0

@@ -205,9 +205,9 @@ def of(summary: RoundSummary, table: str) -> TableSummary:
     return next(one for one in summary.tables if one.table == table)
 
 
-def one_table() -> World:
-    """One table with one row up to tick 3."""
-    found = World()
+def one_table(**tuning: Any) -> World:
+    """One table with one row up to tick 3; `tuning`: as in the settings."""
+    found = World(**tuning)
     found.bucket.create("shop.a")
     found.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
     found.bucket.metadata(ts(3))

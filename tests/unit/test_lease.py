@@ -87,6 +87,24 @@ def test_run_stands_by(world: World) -> None:
     assert world.clock.monotonic() > 10_000
 
 
+@pytest.mark.parametrize("once", [True, False])
+def test_standing_by_can_be_told(*, once: bool) -> None:
+    """With ``standby`` one round waits for the lease as well; without it a continuous run ends as one round does."""
+    patient, hasty = one_table(standby=True), one_table(standby=False)
+    for world in (patient, hasty):
+        MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if patient.records.checkpoint:
+            patient.stop.requested.set()
+
+    summary = patient.once() if once else running(patient, act)
+    assert summary.checkpoint == ts(3)
+    with pytest.raises(LeaseLost, match=r"host\|other holds the lease .*--state-schema"):
+        hasty.once() if once else running(hasty, act)
+    assert hasty.clock.monotonic() < 100
+
+
 def test_stop_while_standing_by(world: World) -> None:
     """Told to stop, a process that stands by ends without a word to the state."""
     MemoryState(world.records, world.clock).acquire("host|other", 10_000)
