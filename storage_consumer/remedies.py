@@ -40,6 +40,7 @@ def reaching(downstream: Downstream) -> list[str]:
         ("ssl-ca", downstream.ssl_ca, plain.ssl_ca),
         ("ssl-cert", downstream.ssl_cert, plain.ssl_cert),
         ("ssl-key", downstream.ssl_key, plain.ssl_key),
+        ("ssl-mode", downstream.ssl_mode, plain.ssl_mode),
     ):
         if value != default:
             words += [f"--{name}", value]

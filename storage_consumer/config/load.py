@@ -156,18 +156,25 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
     uri = sources.downstream
     if uri is None:
         return Downstream()
-    given = sources.values("ssl_ca", "ssl_cert", "ssl_key", "state_schema", "connect_timeout", "ddl_lock_wait")
+    given = sources.values(
+        "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "state_schema", "connect_timeout", "ddl_lock_wait"
+    )
     for name in ("ssl_ca", "ssl_cert", "ssl_key"):
         if given[name] and not Path(given[name]).is_file():
             raise uri.error(f"`{name.replace('_', '-')}`: there is no file {given[name]}")
     if bool(given["ssl_cert"]) != bool(given["ssl_key"]):
         raise uri.error("`ssl-cert` and `ssl-key` are given together or not at all")
+    mode, asked = given["ssl_mode"], uri.ssl or bool(given["ssl_ca"] or given["ssl_cert"])
+    if mode in ("disabled", "preferred") and asked:
+        raise uri.error(f"`ssl-mode` {mode} contradicts +ssl, `ssl-ca` or `ssl-cert`, which ask for TLS")
+    if mode == "required" and given["ssl_ca"]:
+        raise uri.error("`ssl-mode` required verifies nothing, so that `ssl-ca` is of no use; verify-ca uses it")
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
         unix_socket=uri.parameters.get("unix-socket", ""),
         user=uri.user or Downstream().user,
-        ssl=uri.ssl or bool(given["ssl_ca"] or given["ssl_cert"]),
+        ssl=asked or mode not in ("", "disabled", "preferred"),
         time_zone=time_zone or Downstream().time_zone,
         given_uri=mask_uri(sources.text_of("downstream-uri")),
         password_file=str(sources.find(BY_KEYWORD["downstream_password_file"]).value),

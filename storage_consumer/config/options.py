@@ -8,7 +8,7 @@ from storage_consumer.config import parsers
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import Option, switch
 from storage_consumer.config.selecting_options import SELECTING
-from storage_consumer.config.settings import Downstream, Tuning
+from storage_consumer.config.settings import SSL_MODES, Downstream, Tuning
 
 _TUNING = Tuning()
 _DOWNSTREAM_STATE_SCHEMA = Downstream().state_schema
@@ -83,9 +83,22 @@ _TARGET = (
         metavar="NAME",
         help="Schema in the target that holds the consumer's own tables: lease, checkpoints, DDL journal.",
     ),
-    _certificate("ssl-ca", "CA certificate that the target's certificate must be signed by; switches TLS on."),
+    _certificate(
+        "ssl-ca",
+        "CA certificate that the target's certificate must be signed by (else those that this machine trusts); switches TLS on.",
+    ),
     _certificate("ssl-cert", "Client certificate for the target; switches TLS on."),
     _certificate("ssl-key", "Private key of the client certificate."),
+    Option(
+        name="ssl-mode",
+        group="the target",
+        parse=parsers.choice(*SSL_MODES),
+        uri=("downstream", "ssl-mode"),
+        shown_default="verify-identity with TLS, else preferred",
+        metavar="|".join(SSL_MODES),
+        help="How far TLS goes, in the words of MySQL's programs: disabled, preferred (where the server offers it; verifies nothing), "
+        "required (verifies nothing), verify-ca, or verify-identity (CA and host name).",
+    ),
     Option(
         name="connect-timeout",
         group="the target",

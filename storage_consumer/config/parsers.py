@@ -130,10 +130,10 @@ def whole_seconds(value: object) -> int:
 
 
 def choice(*words: str) -> Parser:
-    """A parser that takes one of `words`, in upper or lower case."""
+    """A parser that takes one of `words`, in upper or lower case, with ``-`` or ``_``."""
 
     def parse(value: object) -> str:
-        given = value.strip().lower() if isinstance(value, str) else ""
+        given = value.strip().lower().replace("_", "-") if isinstance(value, str) else ""
         if given not in words:
             raise ValueError(f"one of {', '.join(words)} is expected, not {value!r}")
         return given

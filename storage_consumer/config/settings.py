@@ -86,6 +86,10 @@ class Upstream:
         return f"{self.scheme}://{self.root}"
 
 
+SSL_MODES = ("disabled", "preferred", "required", "verify-ca", "verify-identity")
+"""How far TLS to the target goes, as MySQL's own programs name it; each does more than the one before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downstream:
     """The target database server."""
@@ -98,6 +102,8 @@ class Downstream:
     ssl_ca: str = ""
     ssl_cert: str = ""
     ssl_key: str = ""
+    ssl_mode: str = ""
+    """One of `SSL_MODES` as it was given; empty: see `tls`."""
     state_schema: str = "storage_consumer"
     time_zone: str = "UTC"
     """The writer's zone, the same as `Upstream.time_zone`, in which literals of DDL are meant."""
@@ -109,6 +115,11 @@ class Downstream:
     """Where the password was read from, for the same; empty where it came from elsewhere."""
     ddl_lock_wait: int = 20
     """Seconds for which one attempt of a DDL waits for locks that others hold on its tables."""
+
+    @property
+    def tls(self) -> str:
+        """One of `SSL_MODES`: the one given, else the strictest where TLS was asked for."""
+        return self.ssl_mode or ("verify-identity" if self.ssl else "preferred")
 
     @property
     def address(self) -> str:

@@ -47,7 +47,7 @@ _OTHER_SINK = frozenset(
 """Downstream parameters of TiCDC's own MySQL sink that have no counterpart here."""
 
 DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
-    *("dry-run", "ssl-ca", "ssl-cert", "ssl-key", "state-schema", "time-zone", "timeout", "unix-socket"),
+    *("dry-run", "ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", "state-schema", "time-zone", "timeout", "unix-socket"),
 }
 
 UNNEEDED = {"upstream": _SOURCE_SIDE, "downstream": _OTHER_SINK}

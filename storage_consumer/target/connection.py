@@ -21,6 +21,8 @@ from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decoding.zones import session_zone
+from storage_consumer.errors import ConfigError
+from storage_consumer.target import tls
 from storage_consumer.target.faults import translated
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ _OPTIONAL = (
 )
 """Known to some servers only, or in need of a privilege that may be missing; each is tried and may fail."""
 _CHUNK = 1 << 20
+_CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
+"""Ways to log in that send the password as it is."""
 
 
 class Connection(_Connection):
@@ -75,6 +79,16 @@ class Connection(_Connection):
         if Connection._unverified is None:
             Connection._unverified = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # likewise
         return Connection._unverified
+
+    def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, handler: Any = None) -> Any:
+        """As PyMySQL does, but no server that was not verified gets the password in clear text, however it asks for it."""
+        verified = bool(self.unix_socket) or (self._secure and self.ctx.verify_mode is ssl.CERT_REQUIRED)  # type: ignore[attr-defined] # not in the stubs
+        if plugin_name in _CLEAR_TEXT and not verified:
+            raise ConfigError(
+                f"the target asks for the password in clear text ({plugin_name.decode()}), which it gets only over TLS that "
+                "verifies it: mysql+ssl:// in --downstream-uri, --ssl-ca"
+            )
+        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
 
     def load(self, sql: str, rows: bytes) -> tuple[int, int]:
         """Run one LOAD DATA LOCAL statement with `rows` as the file; returns (affected rows, warnings)."""
@@ -138,19 +152,10 @@ def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_ti
         if downstream.unix_socket
         else {"host": downstream.host, "port": downstream.port}
     )
-    tls: dict[str, Any] = {}
-    if downstream.ssl or downstream.ssl_ca:
-        tls = {
-            "ssl_ca": downstream.ssl_ca or None,
-            "ssl_cert": downstream.ssl_cert or None,
-            "ssl_key": downstream.ssl_key or None,
-            "ssl_verify_cert": bool(downstream.ssl_ca),
-            "ssl_verify_identity": bool(downstream.ssl_ca),
-        }
     try:
         connection = Connection(
             **where,
-            **tls,
+            **tls.driver_options(downstream),
             user=downstream.user,
             password=password,
             charset="utf8mb4",
@@ -161,7 +166,8 @@ def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_ti
             read_timeout=read_timeout,
         )
     except (pymysql.err.MySQLError, OSError, RuntimeError) as fault:
-        raise translated(fault, f"cannot connect to the target {downstream.address} as {downstream.user}") from fault
+        doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
+        raise (tls.refusal(fault, downstream) or translated(fault, doing)) from fault
     _set_session(connection, downstream, ddl=ddl)
     return connection
 

@@ -201,18 +201,6 @@ def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
     assert "geheim" not in str(caught.value)
 
 
-def test_certificates_switch_tls_on(tmp_path: Path) -> None:
-    """A CA, or a certificate with its key, means TLS; a certificate without key is refused."""
-    file = tmp_path / "x.pem"
-    file.touch()
-    downstream = _load({"ssl_ca": file}).config.downstream
-    assert (downstream.ssl, downstream.ssl_ca) == (True, str(file))
-    assert _load({"downstream_uri": f"{TARGET}?ssl-cert={file}&ssl-key={file}"}).config.downstream.ssl
-    assert _load({"downstream_uri": "mysql+ssl://h:1/"}).config.downstream.ssl
-    with pytest.raises(ConfigError, match="given together"):
-        _load({"ssl_cert": file})
-
-
 def test_both_sides_share_the_time_zone() -> None:
     """The session's zone is the one in which TiCDC wrote, so that a TIMESTAMP keeps its instant."""
     config = _load({"tz": "+08:00"}).config
