@@ -21,7 +21,7 @@ from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, Mode, TableWork, TargetColumn, TargetTable, UniqueKey
 from tests.contract.state_rigs import BUCKET
 from tests.servers import KINDS, DatabaseServer
-from tests.unit.test_pipeline import NAME, table
+from tests.unit.halves import NAME, table
 
 Image = tuple[str | None, ...]
 KEYLESS = table(Mode.KEYLESS)

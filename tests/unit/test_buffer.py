@@ -11,7 +11,7 @@ from storage_consumer.buffer import Buffer
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange
 from storage_consumer.errors import NotReplicable
 from storage_consumer.ordering import is_upsert, place_in_files
-from tests.unit.test_pipeline import table
+from tests.unit.halves import table
 
 WORK = replace(table(), timed=False)
 

@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.errors import RowRefused
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Mode
-from tests.unit.test_pipeline import NAME, table
+from tests.unit.halves import NAME, table
 
 
 def test_replace_goes_by_all_unique_keys() -> None:

@@ -1,0 +1,108 @@
+"""Small tables and files in memory, and what both halves of a task make of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from storage_consumer.buffer import Place
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decoding.canal_json import CanalJsonDecoder
+from storage_consumer.decoding.csv import CsvDecoder
+from storage_consumer.decoding.decoder import RowLayout
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.model import DataFile, TableName, Window
+from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
+from storage_consumer.testing import MemoryWriter
+from storage_consumer.work import FileWork, Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
+from tests.unit.building import data_file
+from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_row, layout
+
+NAME = TableName(schema="shop", table="orders")
+KINDS = ("VARCHAR", "VARCHAR")
+WIRE = tuple(WireColumn(name=f"c{place}", kind=WireKind.TEXT, type="VARCHAR") for place in (0, 1))
+LAYOUT: RowLayout = layout(*KINDS)
+_BLOCK = 4_096
+
+
+def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TableWork:
+    """shop.orders with columns c0 (the key, if there is one) and c1."""
+    fold = Fold.LOOSE if mode is Mode.ORDERED else Fold.EXACT
+    key = () if mode is Mode.KEYLESS else (KeyPart(column=WIRE[0], fold=fold),)
+    version = VersionWork(layout=LAYOUT, low=low, written=(0, 1), key=(0,) if key else ())
+    return TableWork(
+        index=index,
+        table_key="`shop`.`orders`",
+        name=NAME,
+        window=Window(low=low, high=high),
+        mode=mode,
+        serial=False,
+        written=WIRE,
+        key=key,
+        versions={(1, "shop/orders"): version},
+    )
+
+
+def row(operation: str, ts: int, key: str, value: str = "x", old: tuple[str, str] | None = None) -> Row:
+    """One change."""
+    return Row(operation=operation, values=(key, value), old=old, ts=ts)
+
+
+class Files:
+    """Files in memory, and what both halves make of them."""
+
+    def __init__(self, work: TableWork, *, protocol: Protocol = "csv", partitions: int = 3) -> None:
+        """Without files."""
+        self.work = work
+        self.protocol = protocol
+        self.partitions = partitions
+        self.files: list[FileWork] = []
+        self.contents: dict[str, bytes] = {}
+        self.writer = MemoryWriter({NAME: [("c0",)]} if work.key else {})
+
+    def add(self, *rows: Row, partition: int = 0, version: int = 1, newest: bool = False, tail: str = "") -> DataFile:
+        """One more file with these rows, and a `tail` of raw text."""
+        encode: Callable[[Row], str] = self._csv if self.protocol == "csv" else self._canal
+        file = data_file("shop/orders", version, len(self.files) + 1, partition=partition)
+        self.contents[file.stored.path] = ("".join(map(encode, rows)) + tail).encode()
+        self.files.append(FileWork(table=self.work.index, file=file, rank=len(self.files), newest=newest))
+        return file
+
+    def _csv(self, change: Row) -> str:
+        return csv_row(KINDS, change)
+
+    def _canal(self, change: Row) -> str:
+        return canal_line(canal_message(KINDS, change))
+
+    def open(self, path: str) -> Iterator[bytes]:
+        """The content of a file."""
+        if path not in self.contents:
+            raise FileNotFoundError(path)
+        content = self.contents[path]
+        return (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
+
+    def read(self) -> list[tuple[Place, Any]]:
+        """The first half, each file in a task of its own, in any order."""
+        decoder = CsvDecoder(OPTIONS) if self.protocol == "csv" else CanalJsonDecoder()
+        tasks = [[file] for file in self.files]
+        random.shuffle(tasks)
+        tables = {self.work.index: self.work}
+        return [i for task in tasks for i in read_files(task, tables, self.partitions, self.open, decoder)]
+
+    def apply(self) -> list[FileReport | WriteReport]:
+        """Both halves."""
+        items = sorted(self.read(), key=lambda item: item[0])
+        buckets = [[item for item in items if item[0][0] == bucket] for bucket in range(self.partitions)]
+        random.shuffle(buckets)
+        tables = {self.work.index: self.work}
+        return [report for bucket in buckets for report in write_bucket(iter(bucket), tables, self.writer)]
+
+    def rows(self) -> dict[tuple[str | None, ...], int]:
+        """What is in the target."""
+        return dict(self.writer.rows(NAME))
+
+
+def errors(reports: Sequence[FileReport | WriteReport]) -> list[str]:
+    """What went wrong."""
+    return [report.error for report in reports if report.error]
