@@ -80,6 +80,10 @@ EVENTS: dict[str, Event] = {
     "lease_waiting": Event(
         meaning="Another process is the writer; this one stands by.", fields=("holder", "epoch", "expires_in")
     ),
+    "connections_ended": Event(
+        meaning="A former owner that is paused or cut off held locks on the state; its connections were ended.",
+        fields=("connections", "state_schema"),
+    ),
     "lease_lost": Event(meaning="Another process became the writer; this one stops.", fields=("holder", "epoch")),
     "storage_polled": Event(
         meaning="The bucket was looked at.",

@@ -8,7 +8,8 @@ from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerErro
 
 CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
 """Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's ways to say so: play it again."""
-FEW_TRIES = {1205: 3, 8141: 3}
+LOCK_WAIT_TIMEOUT = 1205
+FEW_TRIES = {LOCK_WAIT_TIMEOUT: 3, 8141: 3}
 """Of these only so many: a lock wait has taken long each time, and TiDB's failed assertion mostly stays."""
 _CONNECTION = frozenset(
     (

@@ -63,8 +63,12 @@ class StateStore(HistoryState):
 
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:
         """Fence off everything older and return the id of the new window; `partitions` slots are ready afterwards."""
+        with self._translated("opening a window"):
+            return self._evicting(lambda: self._open_window(partitions, storage_checkpoint))
+
+    def _open_window(self, partitions: int, storage_checkpoint: int) -> int:
         tables = self._tables
-        with self._translated("opening a window"), self._engine.begin() as connection:
+        with self._engine.begin() as connection:
             # Slots before the lease: this may wait for a task, and the lease must be renewed meanwhile.
             connection.execute(select(tables.slots.c.slot).with_for_update()).all()
             self._check_owner(connection, "opening a window")

@@ -5,11 +5,13 @@ How the rows that tasks write are fenced off with it stands in `state`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
 
-from sqlalchemy import Column, create_engine, func, select, text, update
+import pymysql.err
+from sqlalchemy import Column, Select, create_engine, func, select, text, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
@@ -24,12 +26,16 @@ from storage_consumer.sql_text import quote
 from storage_consumer.target.batches import batched
 from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect
-from storage_consumer.target.faults import number_of, translated
+from storage_consumer.target.eviction import evict, mark
+from storage_consumer.target.faults import LOCK_WAIT_TIMEOUT, number_of, translated
 from storage_consumer.target.places import put_places
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION, StateTables
 
 CHUNK = 1_000
 """Rows in one statement."""
+T = TypeVar("T")
+LOCK_WAIT = 10
+"""Seconds for which the state waits for a lock before it looks who holds it."""
 _SAME_COLUMN = 1060
 
 
@@ -42,16 +48,30 @@ class OwnedState:
         self._tables = StateTables(downstream.state_schema)
         self._engine = create_engine(
             "mysql+pymysql://",
-            creator=lambda: _without_autocommit(connect(downstream, password)),
+            creator=lambda: self._connected(downstream, password),
             pool_pre_ping=True,
             pool_size=2,
         )
+        self._ours: set[int] = set()
+        """Ids of our connections."""
         self.epoch = 0
         self._holder = ""
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
+
+    def _connected(self, downstream: Downstream, password: str) -> Target:
+        """A connection with transactions (SQLAlchemy sends no BEGIN of its own) that does not wait long for locks."""
+        connection = connect(downstream, password)
+        connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
+            cursor.execute("SELECT CONNECTION_ID()")
+            self._ours.update(int(connection_id) for (connection_id,) in cursor.fetchall())
+        with suppress(pymysql.err.MySQLError):  # before the first start there is no state schema
+            mark(connection.query, self._schema)
+        return connection
 
     # creation
 
@@ -65,8 +85,7 @@ class OwnedState:
             self._version(connection)
             options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
             if not self._exists(connection):
-                name = quote(self._schema).replace("%", "%%")  # the driver's own escape
-                connection.exec_driver_sql(f"CREATE DATABASE IF NOT EXISTS {name} {options}")
+                _as_it_is(connection, f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}")
             for table in tables.metadata.sorted_tables:
                 if not self._exists(connection, table.name):  # another process may be doing the same
                     connection.execute(CreateTable(table, if_not_exists=True))
@@ -78,8 +97,12 @@ class OwnedState:
                     {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
                 ),
             ):
-                connection.execute(insert(table).prefix_with("IGNORE").values(row))
+                if (
+                    connection.execute(select(table.c.id)).scalar() is None
+                ):  # a row that another one holds is not waited for
+                    connection.execute(insert(table).prefix_with("IGNORE").values(row))
             self._version(connection)
+            mark(partial(_as_it_is, connection), self._schema)
             known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
         if known != upstream:
             message = (
@@ -127,9 +150,8 @@ class OwnedState:
     def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
         """Add a column to a state table, unless it is there."""
         definition = CreateColumn(column).compile(self._engine)
-        name = f"{quote(self._schema)}.{quote(table)}".replace("%", "%%")  # the driver's own escape
         try:
-            connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {definition}")
+            _as_it_is(connection, f"ALTER TABLE {quote(self._schema)}.{quote(table)} ADD COLUMN {definition}")
         except DBAPIError as fault:
             if number_of(fault.orig or fault) != _SAME_COLUMN:
                 raise
@@ -142,19 +164,60 @@ class OwnedState:
         `dead`: a holder who is known to be gone, so that its lease need not run out (fencing protects in any case). A holder
         who asks again gets the lease anew, with a higher epoch. A state of an older version is migrated before this returns.
         """
+        free = ("", holder, dead)
+        with self._translated("acquiring the lease"):
+            other = self._evicting(lambda: self._take_lease(holder, ttl, free), unless=lambda: self._holder_now(free))
+        if not other:
+            self._migrate()
+        return other
+
+    def _take_lease(self, holder: str, ttl: float, free: Collection[str]) -> str:
+        """Become the owner; or the holder who prevents it, where it is none of `free` and its lease has not run out."""
         lease = self._tables.lease
-        with self._translated("acquiring the lease"), self._engine.begin() as connection:
-            row = connection.execute(
-                select(
-                    lease.c.holder, lease.c.epoch, (lease.c.expires_at < func.utc_timestamp(6)).label("expired")
-                ).with_for_update()
-            ).one()
-            if row.holder not in ("", holder, dead) and not row.expired:
+        with self._engine.begin() as connection:
+            row = connection.execute(self._lease_now().with_for_update()).one()
+            if row.holder not in free and not row.expired:
                 return str(row.holder)
             connection.execute(update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl)))
         self.epoch, self._holder = row.epoch + 1, holder
-        self._migrate()
         return ""
+
+    def _holder_now(self, free: Collection[str]) -> str:
+        """The holder whose lease runs, without waiting for one who holds its row; empty for none, or one of `free`."""
+        with self._engine.begin() as connection:
+            row = connection.execute(self._lease_now()).one()
+        return "" if row.holder in free or row.expired else str(row.holder)
+
+    def _lease_now(self) -> Select[Any]:
+        lease = self._tables.lease.c
+        return select(lease.holder, lease.epoch, (lease.expires_at < func.utc_timestamp(6)).label("expired"))
+
+    def _evicting(self, attempt: Callable[[], T], *, unless: Callable[[], T | None] = lambda: None) -> T:
+        """Run `attempt`; where it waited in vain for a lock, end the connections of former owners and run it again.
+
+        `unless` gives an answer that does for the attempt's, and then nobody's connection is ended.
+        """
+        while True:
+            try:
+                return attempt()
+            except DBAPIError as fault:
+                if number_of(fault.orig or fault) != LOCK_WAIT_TIMEOUT:
+                    raise
+                answer = unless()
+                if not answer and not self._evict():
+                    raise
+            if answer:
+                return answer
+
+    def _evict(self) -> bool:
+        """End the connections of former owners; whether there were any."""
+        with self._engine.begin() as connection:
+
+            def run(statement: str, *arguments: Any) -> Any:
+                with self._translated("ending the connections of former owners"):
+                    return connection.exec_driver_sql(statement, *arguments)
+
+            return bool(evict(run, self._schema, self._ours))
 
     def renew(self, ttl: float) -> bool:
         """Hold the lease for `ttl` seconds from now; False if it is no longer ours."""
@@ -236,10 +299,9 @@ class OwnedState:
             raise error from fault
 
 
-def _without_autocommit(connection: Target) -> Target:
-    """The same connection with transactions: SQLAlchemy sends no BEGIN of its own."""
-    connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
-    return connection
+def _as_it_is(connection: Connection, statement: str) -> None:
+    """Run a statement in which ``%`` means nothing."""
+    connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
 def _in_seconds(ttl: float) -> object:

@@ -14,6 +14,7 @@ from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.sql_text import quote
 from storage_consumer.target.batches import batches, pause
 from storage_consumer.target.connection import Connection, connect, escape
+from storage_consumer.target.eviction import mark
 from storage_consumer.target.faults import (
     FEW_TRIES,
     described,
@@ -309,6 +310,7 @@ class TargetWriter:
         """The connection, opened at first use."""
         if self._connection is None:
             self._connection = connect(self._spec.downstream, self._password)
+            mark(self._connection.query, self._spec.downstream.state_schema)
         return self._connection
 
     def _forget(self) -> None:

@@ -1,0 +1,100 @@
+"""Those who were here before: a paused process, or one behind a broken network, still has connections that hold locks on the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pymysql
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import TargetUnavailable
+from storage_consumer.target import state_base
+from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.eviction import mark
+from tests.contract.state_rigs import BUCKET, Rig, real_rig
+from tests.servers import KINDS, DatabaseServer
+
+pytestmark = pytest.mark.server
+_SLOT = "SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE"
+_LEASE = "SELECT * FROM storage_consumer.lease FOR UPDATE"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_base, "LOCK_WAIT", 2)
+
+
+@pytest.fixture(params=KINDS)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """Each server in turn, without any database."""
+    found: DatabaseServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def rig(server: DatabaseServer) -> Iterator[Rig]:
+    """The state on that server."""
+    made = real_rig(server)
+    yield made
+    made.close()
+
+
+@contextmanager
+def paused(server: DatabaseServer, lock: str) -> Iterator[Connection]:
+    """A connection of the program that holds a lock in an open transaction and says nothing more."""
+    with connect(Downstream(port=server.port), "") as connection, connection.cursor() as cursor:
+        mark(cursor.execute, "storage_consumer")
+        cursor.execute("START TRANSACTION")
+        cursor.execute(lock)
+        yield connection
+
+
+def test_paused_task_does_not_keep_the_next_owner_out(rig: Rig, server: DatabaseServer) -> None:
+    """The transaction of a task that is paused is ended by whoever opens the next window; when it wakes it can commit nothing."""
+    former = rig.owner("former")
+    former.open_window(3, 0)
+    server.query("CREATE TABLE storage_consumer.rows_of_a_table (id INT PRIMARY KEY)")
+    rig.expire()
+    with paused(server, _SLOT) as task:
+        task.query("INSERT INTO storage_consumer.rows_of_a_table VALUES (1)")
+        following = rig.owner("following")
+        assert following.open_window(3, 0) > 0
+        with pytest.raises(pymysql.err.MySQLError):
+            task.query("COMMIT")
+    assert server.query("SELECT * FROM storage_consumer.rows_of_a_table") == ()
+
+
+def test_paused_owner_is_followed(rig: Rig, server: DatabaseServer) -> None:
+    """An owner who was paused while it held the lease's row loses it once the lease has run out."""
+    rig.owner("former")
+    rig.expire()
+    with paused(server, _LEASE) as driver:
+        rig.owner("following")
+        with pytest.raises(pymysql.err.MySQLError):
+            driver.query("UPDATE storage_consumer.lease SET holder = 'former'")
+    assert server.query("SELECT holder FROM storage_consumer.lease") == (("following",),)
+
+
+def test_lease_that_runs_is_respected(rig: Rig, server: DatabaseServer) -> None:
+    """While the lease runs, its owner may hold the row for as long as it likes; the others are told who it is."""
+    rig.owner("former")
+    with paused(server, _LEASE) as driver:
+        waiting = rig.handle()
+        waiting.open(BUCKET)
+        assert waiting.acquire("following", 30) == "former"
+        driver.query("COMMIT")
+
+
+@pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
+def test_connections_of_others_are_left_alone(rig: Rig, server: DatabaseServer) -> None:
+    """What an operator's connection holds is waited for, told, and never ended."""
+    state = rig.owner()
+    state.open_window(3, 0)
+    with server.connect(autocommit=False) as operator, operator.cursor() as cursor:
+        cursor.execute(_SLOT)
+        with pytest.raises(TargetUnavailable, match="opening a window"):
+            state.open_window(3, 0)
+        operator.commit()
+    assert state.open_window(3, 0) > 0
