@@ -38,6 +38,22 @@ def test_a_file_that_grows_is_shown_again(tmp_path: Path) -> None:
     assert poll.changed == 1
 
 
+def test_a_file_with_an_old_time_is_found(tmp_path: Path) -> None:
+    """Times are no cursor: a file that turns up late with an old time, or in the same second as another, is found once (C22, C23)."""
+    rig = LocalRig(tmp_path)
+    paths = {number: f"s/t/{V}/CDC{number:06d}.csv" for number in range(1, 6)}
+    rig.put(SCHEMA, b"{}")
+    rig.put("metadata", b'{"checkpoint-ts":%d}' % V)
+    reader = StorageReader(rig.storage, Upstream(scheme="file", root=str(tmp_path), protocol="csv"), FakeClock())
+    found: list[list[int]] = []
+    for numbers, time in (((1, 3), 2_000_000_000), ((2, 4, 5), 1_000_000_000), ((), 0)):
+        for number in numbers:
+            rig.put(paths[number], b"x")
+            os.utime(tmp_path / paths[number], (time, time))
+        found.append([file.number for file in reader.poll().data_files])
+    assert found == [[1, 3], [2, 4, 5], []]
+
+
 def test_a_folder_that_vanishes_meanwhile(tmp_path: Path) -> None:
     """The walk goes on with the others."""
     rig = LocalRig(tmp_path)

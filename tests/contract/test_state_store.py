@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Connection
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.catalog import Restart
@@ -82,6 +87,62 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
             tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
         )
     assert state.load() == (Restart(), 0)
+    rig.close()
+
+
+@contextmanager
+def cut_at(state: StateStore, number: int) -> Iterator[list[int]]:
+    """Break the state's connection before its statement with this number, its commits counted too; gives how many came."""
+    came: list[int] = []
+
+    def count(connection: Connection, *_: object) -> None:
+        came.append(len(came) + 1)
+        if len(came) == number:
+            connection.connection.driver_connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr] # a PyMySQL one
+
+    for name in ("before_cursor_execute", "commit"):
+        event.listen(state._engine, name, count)
+    try:
+        yield came
+    finally:
+        for name in ("before_cursor_execute", "commit"):
+            event.remove(state._engine, name, count)
+
+
+WRITES: dict[str, Callable[[StateStore, int], object]] = {
+    "save": lambda state, number: state.save(
+        tables=[progress("shop/a", number), progress("shop/b", number)],
+        streams={"s": Finished(upto=number), "t": Finished(upto=number)},
+        checkpoint=number,
+        storage_checkpoint=number,
+    ),
+    "journal": lambda state, number: state.journal(
+        statement(version=number), DONE, tables=[progress("shop/a", number), progress("shop/b", number)]
+    ),
+    "window": lambda state, number: state.open_window(3, number),
+}
+"""Each write of the state, with a number that grows."""
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+@pytest.mark.parametrize("kind", KINDS)
+def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest, write: Callable[..., object]) -> None:
+    """Wherever the connection ends in a write of the state, all of it is as it was before; no row is gone in between (O11)."""
+    rig = real_rig(request.getfixturevalue(kind))
+    state: StateStore = rig.owner()
+    write(state, 5)
+    for number in range(1, 30):
+        before = state.load()
+        assert before != (Restart(), 0)
+        with cut_at(state, number) as came:
+            try:
+                write(state, 5 + number)
+            except StorageConsumerError:
+                assert state.load() == before
+            else:
+                break
+    assert number == len(came) + 1 > 3
+    assert state.load() != before
     rig.close()
 
 

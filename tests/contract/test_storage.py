@@ -109,6 +109,20 @@ def test_new_objects_show_at_once(rig: Rig) -> None:
     assert list(listed(rig.storage)) == ["a/2"]
 
 
+def test_replaced_after_it_was_listed(rig: Rig) -> None:
+    """What is read is what is there now, whatever a listing or an earlier answer said of its size or absence (O3, O4)."""
+    rig.put("a/1", b"abc")
+    assert [size for size, _ in listed(rig.storage).values()] == [3]
+    for path in ("a/1", "a/2"):
+        if path == "a/2":
+            with pytest.raises(FileNotFoundError):
+                rig.storage.read(path)
+        rig.put(path, b"abcdefgh")
+        assert rig.storage.read(path) == b"abcdefgh"
+        rig.put(path, b"x")
+        assert b"".join(rig.storage.blocks(path, 1000)) == b"x"
+
+
 def test_tag_follows_content(rig: Rig) -> None:
     """The tag stays while the object does, and changes with its content even at the same size."""
     rig.put("a", b"abc")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,10 +13,10 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.settings import Downstream, Upstream
-from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import TargetWriter
+from storage_consumer.target.writer import CONFLICT_TRIES, TargetWriter
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from storage_consumer.testing_writer import FencedWriter
@@ -143,6 +145,62 @@ def test_events_once(make: Make) -> None:
         assert rig.rows() == Counter({("a", "1"): 1, ("b", None): 1})
     restart, _ = rig.state.load()
     assert restart.tables == {KEYLESS.table_key: 6}
+
+
+class Cut(TargetWriter):
+    """A writer whose connection breaks before its statement with some number."""
+
+    def __init__(self, spec: JobSpec, number: int, before: Callable[[], None]) -> None:
+        """`before`: called before each statement."""
+        super().__init__(spec, "", 0)
+        self.came, self._number, self._before = 0, number, before
+
+    def _query(self, sql: str) -> int:
+        self.came += 1
+        self._before()
+        if self.came == self._number:
+            self._live()._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
+        return super()._query(sql)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> None:
+    """A delete and an insert of one commit ts are seen both or not at all, and done once, wherever the connection ends (O14)."""
+    rig = real_rig(request.getfixturevalue(kind))
+    rig.writer().write_events(KEYLESS, [(1, [(True, "a\t1")])])
+    seen: list[Counter[Image]] = []
+    for number in range(2, 30):
+        writer = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
+        writer.write_events(KEYLESS, [(number, [(False, f"a\t{number - 1}"), (True, f"a\t{number}")])])
+        writer.close()
+        assert rig.rows() == Counter({("a", str(number)): 1})
+        if writer.came < number:
+            break
+    assert number > 5
+    assert [rows.total() for rows in seen] == [1] * len(seen)
+    rig.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tidb"])
+def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fifty deadlocks in a row each is tried again; where a try gives up, neither rows nor checkpoint are there (O13)."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    server.query(
+        "CREATE TRIGGER shop.busy BEFORE INSERT ON shop.orders FOR EACH ROW IF COALESCE(@tries, 0) < 50 THEN "
+        "SET @tries = COALESCE(@tries, 0) + 1; SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'no'; END IF"
+    )
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    writer = rig.writer()
+    for _ in range(50 // CONFLICT_TRIES):
+        with pytest.raises(TargetUnavailable, match="1213"):
+            writer.write_events(KEYLESS, [(5, [(True, "a\t1"), (True, "a\t1")])])
+        assert (rig.rows(), rig.state.load()[0].tables) == (Counter(), {})
+    writer.write_events(KEYLESS, [(5, [(True, "a\t1"), (True, "a\t1")])])
+    assert (rig.rows(), rig.state.load()[0].tables) == (Counter({("a", "1"): 2}), {KEYLESS.table_key: 5})
+    rig.close()
 
 
 def test_delete_has_to_find_its_row(make: Make) -> None:
