@@ -199,7 +199,7 @@ def test_exit_code_2_for_wrong_arguments(small: SmallBucket, mariadb: DatabaseSe
 
 
 def test_filter_and_routes(mariadb: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:
-    """Flags and environment decide which tables are taken and where they go; a rule that is wrong ends with 2 and is named."""
+    """Flags and environment decide which tables are taken and where they go; a rule that is wrong ends with 2 and is named (O12)."""
     small.create("d.out", "e.t")
     for table in ("d.out", "e.t"):
         small.rows(table, 1, row(table, 5, "2", '"two"'))

@@ -33,7 +33,7 @@ def grow(rig: BucketRig, days: int) -> None:
 
 
 def test_calls_follow_what_is_open(served: BucketRig) -> None:
-    """While closed files grow, the calls of a listing stay the same, and new files are found."""
+    """While closed files grow, the calls of a listing stay the same, and new files are found (P4)."""
     calls, full_calls = [], []
     for days in (20, 44):
         grow(served, days)
@@ -138,7 +138,7 @@ def read_with_inherited(storage: Bucket, results: Any) -> None:
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_other_processes(served: BucketRig, method: str) -> None:
-    """Processes that start after this one has connected read on their own, and none hangs."""
+    """Processes that start after this one has connected read on their own, and none hangs (O5)."""
     served.put("a", b"abc")
     assert served.storage.read("a") == b"abc"
     context: Any = multiprocessing.get_context(method)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.target.connection import connect
+from storage_consumer.target.state import StateStore
 from tests.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
@@ -18,3 +23,18 @@ def test_certificates_are_read_once(mariadb: DatabaseServer) -> None:
     assert first is second
     for connection in opened:
         connection.close()
+
+
+def test_zone_after_a_broken_connection(mariadb: DatabaseServer) -> None:
+    """Each connection is in the writer's time zone, also the one that takes the place of one that broke (T4)."""
+    state = StateStore(Downstream(port=mariadb.port, time_zone="+08:00"), "")
+    numbers = set()
+    for _ in range(3):
+        with suppress(SQLAlchemyError), state._engine.connect() as connection:
+            asked = connection.exec_driver_sql("SELECT @@session.time_zone, CONNECTION_ID(), @@global.time_zone")
+            zone, number, usual = asked.one()
+            numbers.add(number)
+            connection.connection.driver_connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr] # a PyMySQL one
+        assert (zone, usual == zone) == ("+08:00", False)
+    assert len(numbers) == 3
+    state.close()

@@ -136,7 +136,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_planned_started_done(rig: Rig) -> None:
-    """A statement runs once; asked again, the runner only says that it was done."""
+    """A statement runs once; asked again, the runner only says that it was done (O16)."""
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     assert rig.run(step) == ""
     row = rig.server.query("SELECT state, statement, started_at <= finished_at FROM storage_consumer.ddl_journal")
@@ -180,7 +180,7 @@ def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.M
 @pytest.mark.parametrize("took_effect", [True, False])
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_interrupted(rig: Rig, query: str, kind: int, name: str, effect: str, *, took_effect: bool) -> None:
-    """Whether an interrupted statement took effect is seen in the structure; either way it has taken effect once in the end."""
+    """Whether an interrupted statement took effect is seen in the structure; either way it has taken effect once in the end (D4, D6)."""
     step = rig.step(query, kind, name)
     rig.interrupted(step)
     if took_effect:
@@ -205,7 +205,7 @@ def test_row_writes_are_no_structure(rig: Rig) -> None:
 
 
 def test_truncate_runs_again(rig: Rig) -> None:
-    """Of an interrupted TRUNCATE nothing can be seen; it runs again, for no later row has been written."""
+    """Of an interrupted TRUNCATE nothing can be seen; it runs again, for no later row has been written (D4)."""
     step = rig.step("TRUNCATE TABLE `a`", TRUNCATE)
     rig.interrupted(step)
     rig.run(step)
@@ -214,7 +214,7 @@ def test_truncate_runs_again(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_exchange_halts(rig: Rig) -> None:
-    """An interrupted EXCHANGE PARTITION stops its table, at every start, until it is decided to be done by hand."""
+    """An interrupted EXCHANGE PARTITION stops its table, at every start, until it is decided to be done by hand (D4, D10)."""
     rig.server.query(
         "CREATE TABLE shop.p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))"
     )
@@ -232,7 +232,7 @@ def test_exchange_halts(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_statement_that_still_runs(rig: Rig) -> None:
-    """While the server still executes an interrupted statement it is waited for, and nothing is decided."""
+    """While the server still executes an interrupted statement it is waited for, and nothing is decided (D5, D7)."""
     rig.patience = 0.0
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     rig.interrupted(step)
@@ -277,7 +277,7 @@ def test_what_is_there_already_is_no_success(rig: Rig) -> None:
 
 
 def test_ensure_creates(rig: Rig) -> None:
-    """A structure without a statement is created where the target lacks it."""
+    """A structure without a statement is created where the target lacks it, and the journal says what the file does not tell (T14)."""
     step = rig.step("", 0, "shop.b")
     assert "made from the columns" in rig.run(step)
     assert (rig.columns("b"), rig.journalled(step)) == (["id", "name"], DONE)

@@ -94,7 +94,7 @@ def test_timestamps_are_what_they_say(server: DatabaseServer, database: TargetDa
 
 
 def test_strings_are_read_as_tidb_wrote_them(server: DatabaseServer, database: TargetDatabase) -> None:
-    """Double quotes are strings, a backslash escapes, and a lossy change goes through as at the source."""
+    """Double quotes are strings, a backslash escapes, and a lossy change goes through as at the source (D17)."""
     database.execute_ddl(r"""CREATE TABLE `t` (`id` INT PRIMARY KEY,`s` VARCHAR(9) DEFAULT "a\\b")""", "d", ts(2))
     assert str(columns(server, "t")[1][2]).strip("'") in ("a\\b", "a\\\\b")
     server.query("INSERT INTO d.t (id, s) VALUES (1, 'abcdef')")

@@ -48,7 +48,7 @@ def cut(rig: Rig, statement: str) -> None:
 
 @pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)
 def test_connection_that_breaks_under_a_statement(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """The server goes on with a statement whose connection broke; it is waited for, and has run once."""
+    """The server goes on with a statement whose connection broke; it is waited for, and has run once (D5)."""
     step = rig.step(SLOW, CREATE, "shop.b")
     breaking = threading.Thread(target=cut, args=[rig, SLOW])
     breaking.start()

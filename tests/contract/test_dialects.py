@@ -86,7 +86,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[TargetDatabase]:
 
 @pytest.mark.parametrize("story", STORIES)
 def test_statements_run(database: TargetDatabase, story: str) -> None:
-    """Each statement that TiDB takes runs, whole, in part, or not at all where nothing of it concerns rows."""
+    """Each statement that TiDB takes runs, whole, in part, or not at all where nothing of it concerns rows (D18)."""
     flavor = database.facts().flavor
     if number := REFUSED.get((flavor, story)):
         with pytest.raises(DdlFailed, match=number):

@@ -139,7 +139,7 @@ def test_skipping_shows_what_lies_between(bucket: S3Rig) -> None:
 
 @pytest.mark.server
 def test_one_request_for_an_object(bucket: S3Rig) -> None:
-    """An object is read with one request for its whole content, in blocks as well."""
+    """An object is read with one request for its whole content, in blocks as well (P18)."""
     bucket.put("a", b"x" * 1_000_000)
     for blocks in (1 << 30, 10_000):
         before = bucket.storage.requests

@@ -52,7 +52,7 @@ def target(mariadb: DatabaseServer) -> Iterator[TargetDatabase]:
     ],
 )
 def test_existing(target: TargetDatabase, wanted: str, found: str | None) -> None:
-    """A name is found in any case, the one that is spelled alike before others; what is not there is left out."""
+    """A name is found in any case, the one that is spelled alike before others; what is not there is left out (D19)."""
     expected = {} if found is None else {name(wanted).folded(): name(found)}
     assert target.existing([name(wanted)]) == expected
 

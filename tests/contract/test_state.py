@@ -276,7 +276,7 @@ def test_journal_moves_tables_with_it(rig: Rig) -> None:
 
 
 def test_statements_of_one_version_are_apart(rig: Rig) -> None:
-    """Directory, version and checksum together tell a statement."""
+    """Directory, version and checksum together tell a statement (O16)."""
     state = rig.owner()
     state.journal(statement(), DONE)
     for other in (statement("shop/b"), statement(version=6), statement(checksum=8)):

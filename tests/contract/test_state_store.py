@@ -74,7 +74,7 @@ def test_lease_knows_no_time_zone(mariadb: DatabaseServer) -> None:
 
 
 def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
-    """Where a later statement of a transaction fails, the earlier ones are taken back: journal and tables move together."""
+    """Where a later statement of a transaction fails, the earlier ones are taken back: journal and tables move together (O11)."""
     rig = real_rig(mariadb)
     state = rig.owner()
     mariadb.query("ALTER TABLE storage_consumer.table_progress ADD CONSTRAINT few CHECK (checkpoint < 100)")

@@ -94,7 +94,7 @@ def test_what_a_listing_shows_follows_what_is_new(rig: Rig, schema_file: str, na
 
 
 def test_new_objects_show_at_once(rig: Rig) -> None:
-    """Nothing is remembered: what others write, replace and delete shows in the next listing and reading."""
+    """Nothing is remembered: what others write, replace and delete shows in the next listing and reading (O2)."""
     rig.put("a/1", b"abc")
     before = listed(rig.storage)["a/1"]
     assert rig.storage.read("a/1") == b"abc"

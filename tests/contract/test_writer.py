@@ -118,7 +118,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 
 def test_replace_goes_by_all_unique_keys(make: Make) -> None:
-    """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first."""
+    """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first (C15, C16)."""
     rig = make("c0", "c1")
     work = replace(table(), serial=False)
     rig.writer().write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
@@ -134,7 +134,7 @@ def test_runs_go_in_their_order(make: Make) -> None:
 
 
 def test_events_once(make: Make) -> None:
-    """A keyless table's events are written as often as they are, and not again at or below the stored checkpoint."""
+    """A keyless table's events are written as often as they are, and not again at or below the stored checkpoint (U8)."""
     rig = make()
     events: list[tuple[int, list[tuple[bool, str]]]] = [
         (5, [(True, "a\t1")] * 2),

@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
 
 
 def test_statements_that_no_server_takes(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """Each stops its own table before its later rows, told with the statement and the server's answer; others go on."""
+    """Each stops its own table before its later rows, told with the statement and the server's answer; others go on (D13)."""
     bucket.create("d.good", *(f"d.{name}" for name in REFUSED))
     bucket.rows("d.good", 1, row("d.good", 5, "1", '"good"'))
     for name, query in REFUSED.items():
@@ -102,7 +102,7 @@ CHANGES = {
 
 
 def test_tables_that_somebody_changed(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """What could make rows wrong stops the table, named; what can't may stay; taken back, the table goes on."""
+    """What could make rows wrong stops the table, named; what can't may stay; taken back, the table goes on (C17)."""
     changes = {f"d.{name}": one for name, one in CHANGES.items() if one.tidb or server.kind != "tidb"}
     bucket.create(*changes)
     for table in changes:
@@ -129,7 +129,7 @@ def test_tables_that_somebody_changed(bucket: SmallBucket, server: DatabaseServe
 
 @pytest.mark.parametrize("server", [kind for kind in KINDS if kind != "tidb"], indirect=True)
 def test_collation_of_a_key_that_somebody_changed(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """Two keys of the source would be one in the target: the table stops before the second is written."""
+    """Two keys of the source would be one in the target: the table stops before the second is written (D17)."""
     columns = (column("k", "VARCHAR", key=True, ColumnPrecision="9"), column("v", "INT"))
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
     bucket.schema("d.t", ts(1), "CREATE TABLE `t` (`k` VARCHAR(9) PRIMARY KEY,`v` INT)", CREATE_TABLE, columns)

@@ -57,7 +57,7 @@ def rounds_until_halted(running: object, table: str, limit: float = 10) -> Round
 def test_nothing_is_applied_without_metadata(
     two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before the first checkpoint the bucket is looked at, nothing is applied, and the log says why."""
+    """Before the first checkpoint the bucket is looked at, nothing is applied, and the log says why (O10)."""
     (two_tables.root / "metadata").unlink()
     with consumer(two_tables, mariadb) as running:
         summary = running.run_once()
@@ -79,7 +79,7 @@ def test_nothing_is_applied_without_metadata(
 def test_bad_metadata_keeps_the_last_good_value(
     two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
-    """A ``metadata`` that holds no checkpoint is warned of, changes nothing, and a later good one continues."""
+    """A ``metadata`` that holds no checkpoint is warned of, changes nothing, and a later good one continues (O10)."""
     two_tables.metadata(ts(2))
     with consumer(two_tables, mariadb) as running:
         assert running.run_once().checkpoint == ts(2)
@@ -94,7 +94,7 @@ def test_bad_metadata_keeps_the_last_good_value(
 def test_metadata_that_goes_back_changes_nothing(
     two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The highest checkpoint stays in force, in this process and in the next, and the step back is warned of."""
+    """The highest checkpoint stays in force, in this process and in the next, and the step back is warned of (O16)."""
     with consumer(two_tables, mariadb) as running:
         running.run_once()
         two_tables.metadata(ts(3))
@@ -161,7 +161,7 @@ def test_gap_in_file_numbers_is_waited_for(two_tables: SmallBucket, mariadb: Dat
 
 
 def test_gap_that_stays_halts_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """After the gap timeout the table halts as one whose data was lost, and a file that comes late is still applied then."""
+    """After the gap timeout the table halts as one whose data was lost, and a file that comes late is still applied then (O6)."""
     two_tables.rows("d.bad", 3, row("d.bad", 7, "3", '"three"'))
     with consumer(two_tables, mariadb, gap_timeout="1s") as running:
         summary = rounds_until_halted(running, "d.bad")
@@ -205,7 +205,7 @@ def test_file_that_stays_away_halts_its_table(two_tables: SmallBucket, mariadb: 
 
 
 def test_content_changed_before_it_was_applied_is_read_again(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Of a file that changes before its rows are due, the new content counts."""
+    """Of a file that changes before its rows are due, the new content counts (C2)."""
     two_tables.metadata(ts(3))
     with consumer(two_tables, mariadb) as running:
         running.run_once()
@@ -217,7 +217,7 @@ def test_content_changed_before_it_was_applied_is_read_again(two_tables: SmallBu
 
 
 def test_content_changed_after_it_was_applied_is_read_again(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Of a file that is written anew after its rows were applied, only later rows count: the others are repeats."""
+    """Of a file that is written anew after its rows were applied, only later rows count: the others are repeats (C2)."""
     with consumer(two_tables, mariadb) as running:
         running.run_once()
         two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"old"'), row("d.bad", 12, "2", '"new"'))
@@ -230,7 +230,7 @@ def test_content_changed_after_it_was_applied_is_read_again(two_tables: SmallBuc
 def test_last_file_written_anew_while_nobody_looked_is_read_again(
     two_tables: SmallBucket, mariadb: DatabaseServer
 ) -> None:
-    """A restarted TiCDC may write its last file anew under the old name; a consumer that starts after that notices."""
+    """A restarted TiCDC may write its last file anew under the old name; a consumer that starts after that notices (C2, C3)."""
     once(two_tables, mariadb)
     two_tables.rows("d.bad", 1, row("d.bad", 12, "2", '"new"'))
     two_tables.metadata(ts(20))
@@ -239,7 +239,7 @@ def test_last_file_written_anew_while_nobody_looked_is_read_again(
 
 
 def test_odd_objects_are_counted(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Empty objects, temporary files and unknown paths are counted by reason and change nothing."""
+    """Empty objects, temporary files and unknown paths are counted by reason and change nothing (U6)."""
     two_tables.write("d/bad/empty.txt", "")
     two_tables.write("d/bad/half.csv.tmp", "x")
     two_tables.write("notes.md", "x")

@@ -32,7 +32,7 @@ def two_tables(bucket: SmallBucket) -> SmallBucket:
 
 
 def test_unparsable_row_halts_its_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Nothing of the table's window is written, the message says where; after a repair the next start completes it."""
+    """Nothing of the table's window is written, the message says where; after a repair the next start completes it (U9)."""
     first, last = row("d.bad", 5, "1", '"one"'), row("d.bad", 7, "3", '"three"')
     broken = two_tables.text(row("d.bad", 6, "2", '"two words"')).replace('"2"', '"x"').replace(',2,"two', ',x,"two')
     two_tables.rows("d.bad", 1, first, broken, last)
@@ -54,7 +54,7 @@ def test_unparsable_row_halts_its_table(two_tables: SmallBucket, mariadb: Databa
 
 
 def test_torn_last_row_of_the_newest_file_is_waited_for(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """A file that is still being written makes its table wait with nothing applied; whole, it is applied."""
+    """A file that is still being written makes its table wait with nothing applied; whole, it is applied (C1)."""
     path = two_tables.rows("d.bad", 1, row("d.bad", 5, "1", '"one"'), row("d.bad", 6, "2", '"two"'))
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])
@@ -123,7 +123,7 @@ KEY = (column("k1", "INT", key=True), column("k2", "VARCHAR", key=True, ColumnPr
 
 @pytest.mark.parametrize("local_infile", [True, False], ids=["load data", "literals"])
 def test_value_that_the_target_refuses(two_tables: SmallBucket, mariadb: DatabaseServer, *, local_infile: bool) -> None:
-    """Its table halts; the message names row, column, file and commit ts; nothing is cut to fit; other tables go on."""
+    """Its table halts; the message names row, column, file and commit ts; nothing is cut to fit; other tables go on (T13)."""
     for name, (kind, entry, usual, unfit) in REFUSED.items():
         fine, refused = usual, unfit
         query = f"CREATE TABLE `{name}` (k1 INT, k2 VARCHAR(9), v {kind}, PRIMARY KEY (k1, k2))"
@@ -160,7 +160,7 @@ def test_row_of_a_keyless_table_that_the_target_refuses(two_tables: SmallBucket,
 
 
 def test_row_larger_than_the_server_takes(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
-    """A row that no statement can carry halts its table and is named, instead of ending the connection again and again."""
+    """A row that no statement can carry halts its table and is named, instead of ending the connection again and again (P10)."""
     bucket.create("d.bad", body="id INT PRIMARY KEY, name LONGTEXT")
     bucket.rows("d.bad", 1, row("d.bad", 5, "1", '"a"'), row("d.bad", 5, "2", f'"{"x" * 3_000_000}"'))
     bucket.metadata(ts(9))
@@ -178,7 +178,7 @@ def test_row_larger_than_the_server_takes(bucket: SmallBucket, mariadb: Database
 
 
 def test_rows_that_do_not_fit_the_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Columns that only one side has, or a table that is missing, halt the table, and the error says which."""
+    """Columns that only one side has, or a table that is missing, halt the table, and the error says which (D17)."""
     once(two_tables, mariadb)
     mariadb.query("ALTER TABLE d.bad ADD COLUMN ours INT")
     mariadb.query("DROP TABLE d.good")

@@ -32,7 +32,7 @@ SIGNS = [
     ],
 )
 def test_signs_of_one_weight_have_one_image(mariadb: DatabaseServer, collation: str) -> None:
-    """Signs, numerals of every script among them, that a collation finds equal have equal images."""
+    """Signs, numerals of every script among them, that a collation finds equal have equal images (C19)."""
     column = TargetColumn(name="c", data_type="varchar", nullable=False, binary_collation=False, collation=collation)
     images: dict[bytes, dict[str, str]] = defaultdict(dict)
     values = ",".join(f"({ord(sign)}, _utf32 x'{ord(sign):08x}')" for sign in (*SIGNS, "\U0001f600", "\u2e93"))

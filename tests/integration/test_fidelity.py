@@ -51,7 +51,7 @@ HELD_BY_TIDB = frozenset(("latin", "place"))
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_target_cannot_hold(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
-    """Each value that the target would refuse or change stops its table, named by row and column; the others go on."""
+    """Each value that the target would refuse or change stops its table, named by row and column; the others go on (T2)."""
     server: DatabaseServer = request.getfixturevalue(kind)
     cases = {name: case for name, case in REFUSED.items() if not (kind == "tidb" and name in HELD_BY_TIDB)}
     bucket.create("d.fine")
@@ -150,7 +150,7 @@ KEPT: dict[str, tuple[str, dict[str, str], str, list[str], str, list[Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_arrives(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest) -> None:
-    """Floats to the last bit, characters of every charset, fixed binaries, zero dates and long decimals arrive as they were."""
+    """Floats to the last bit, characters of every charset, fixed binaries, zero dates and long decimals arrive as they were (T2)."""
     server: DatabaseServer = request.getfixturevalue(kind)
     bucket.schema("d", ts(0), "CREATE DATABASE `d`", 1)
     for name, (source, attributes, target, values, *_) in KEPT.items():

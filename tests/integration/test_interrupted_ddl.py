@@ -77,7 +77,7 @@ def times_run(server: DatabaseServer, beginning: str) -> int:
 def test_crash_around_a_statement(
     history: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch, beginning: str, *, after: bool
 ) -> None:
-    """Whether the statement ran is found out, it takes effect once, and no row before or after it is lost."""
+    """Whether the statement ran is found out, it takes effect once, and no row before or after it is lost (D4, D6)."""
     with general_log(mariadb):
         with crash_at(monkeypatch, beginning, after=after), pytest.raises(Crash):
             once(history, mariadb)
@@ -97,7 +97,7 @@ def test_crash_around_a_statement(
 
 
 def test_crash_between_two_notes_of_the_journal(history: SmallBucket, mariadb: DatabaseServer) -> None:
-    """A journal row that says only that a statement was started is settled by the structure, at any later time."""
+    """A journal row that says only that a statement was started is settled by the structure, at any later time (D6)."""
     history.metadata(ts(5))
     once(history, mariadb)
     mariadb.query(

@@ -98,7 +98,7 @@ def captured_spec(bucket: SmallBucket, server: DatabaseServer, monkeypatch: pyte
 def test_late_task_cannot_write(
     one_table: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task of an older window or an older owner is refused by the first statement of its transaction."""
+    """A task of an older window or an older owner is refused by the first statement of its transaction (O1)."""
     spec = captured_spec(one_table, mariadb, monkeypatch)
     work = spec.tables[0]
     assert work.name == TableName(schema="d", table="t")
@@ -111,7 +111,7 @@ def test_late_task_cannot_write(
 
 
 def test_attempts_of_one_task(one_table: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second attempt takes the first one's place; after one has finished, no other one writes in this window."""
+    """A second attempt takes the first one's place; after one has finished, no other one writes in this window (O1)."""
     spec = captured_spec(one_table, mariadb, monkeypatch)
     mariadb.query("UPDATE storage_consumer.slots SET attempt = '', finished = 0")
     first, second, third = (TargetWriter(spec, "", 0) for _ in range(3))

@@ -69,7 +69,7 @@ def every_statement(bucket: SmallBucket) -> None:
 
 
 def test_everything_under_other_names(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """Every statement that names tables runs on their routed names, and no name of the bucket is made; a restart goes on."""
+    """Every statement that names tables runs on their routed names, and no name of the bucket is made; a restart goes on (U2)."""
     every_statement(bucket)
     options = given(**COPY["consumer"])
     assert not once(bucket, server, **options).halted

@@ -18,7 +18,7 @@ CORPORA = chosen(available(FIXTURES), variants=tuple(VARIANTS.split(",")))
 
 @pytest.mark.parametrize("seed", range(900, 906))
 def test_equal_however_it_comes(seed: int, mariadb: DatabaseServer, tmp_path: Path) -> None:
-    """Files cut, repeated, delayed and told otherwise make the same target at every cut."""
+    """Files cut, repeated, delayed and told otherwise make the same target at every cut (C10)."""
     done = Done()
     of_seed(seed, CORPORA, mariadb, tmp_path, done)
     assert (done.shuffles, done.counts.files > 0) == (1, True)

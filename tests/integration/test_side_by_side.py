@@ -60,7 +60,7 @@ def following(bucket: SmallBucket, server: DatabaseServer) -> Iterator[None]:
 
 
 def test_rows_and_statements_of_other_tables_go_on(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """While an ALTER of one table waits for a lock, another table gets rows of several rounds and a statement of its own."""
+    """While an ALTER of one table waits for a lock, another table gets rows of several rounds and a statement of its own (D7, D9)."""
 
     def holds(rows: int) -> bool:
         return len(content(server, "d.b")) == rows

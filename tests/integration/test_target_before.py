@@ -34,7 +34,7 @@ def _collation(server: DatabaseServer, schema: str) -> str:
 
 
 def test_database_with_other_defaults(bucket: SmallBucket, server: DatabaseServer) -> None:
-    """A new table has the source's collation, and keys that differ in case stay two, in a database that was there before."""
+    """A new table has the source's collation, and keys that differ in case stay two, in a database that was there before (C19, D17)."""
     server.query("CREATE DATABASE there CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
     bucket.schema("there", ts(1), "CREATE DATABASE IF NOT EXISTS `there`", CREATE)
     _table(bucket, "there.t")

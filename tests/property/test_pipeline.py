@@ -117,7 +117,7 @@ class Cluster:
     seed=st.integers(0, 2**32),
 )
 def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Protocol, border: int, seed: int) -> None:
-    """The table equals the source at the end of each window, in any order of tasks, however often rows are delivered."""
+    """The table equals the source at the end of each window, in any order of tasks, however often rows are delivered (C19, C24)."""
     rng = random.Random(seed)  # noqa: S311 - what TiCDC, Spark and time might do, not a secret
     # A CSV row does not say which key it had before, so updates that give a row another key have to be split there.
     source = data.draw(sources(shape, rng.choice(("none", "spelling", "all")[: 2 if protocol == "csv" else 3])))

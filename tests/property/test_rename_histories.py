@@ -14,7 +14,7 @@ RENAMES = 25
 
 @pytest.mark.parametrize("seed", range(8))
 def test_equal_after_every_round(seed: int) -> None:
-    """Whatever is cut, restarted, killed, delivered twice or late: the target is as the source was at each checkpoint."""
+    """Whatever is cut, restarted, killed, delivered twice or late: the target is as the source was at each checkpoint (D1, D2)."""
     arch, numbers = of_seed(seed)
     history = run(arch, numbers, RENAMES)
     assert history.counts.renames >= RENAMES

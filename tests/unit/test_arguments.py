@@ -73,7 +73,7 @@ def test_no_password_is_taken_on_the_command_line() -> None:
     ],
 )
 def test_mistakes_are_named_with_the_nearest(words: list[str], message: str) -> None:
-    """An unknown flag, command or argument is an error that names what was probably meant."""
+    """An unknown flag, command or argument is an error that names what was probably meant (P12)."""
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse(words)
 

@@ -211,7 +211,7 @@ def test_help_and_version_are_quick_and_fine(words: list[str]) -> None:
     ],
 )
 def test_wrong_settings_end_with_code_2_and_one_line(words: list[str], message: str) -> None:
-    """One line on standard error, which names the remedy and no secret; nothing of Spark was loaded."""
+    """One line on standard error, which names the remedy and no secret; nothing of Spark was loaded (O12)."""
     done = _program(*words)
     assert done.returncode == 2
     assert message in _said(done)

@@ -35,7 +35,7 @@ def names(world: World, table: str) -> list[str | None]:
 
 
 def test_nothing_runs_before_the_last_step_is_there(world: World) -> None:
-    """The tables wait and say for what, others go on; once the last step can be read, all three take place."""
+    """The tables wait and say for what, others go on; once the last step can be read, all three take place (D3)."""
 
     def act(rounds: int) -> None:
         if rounds == 1:

@@ -40,7 +40,7 @@ def world() -> World:
 
 
 def test_other_tables_go_on_beside_a_long_statement(world: World) -> None:
-    """While one table's statement runs, rounds end, and rows of other tables of this and later rounds are applied."""
+    """While one table's statement runs, rounds end, and rows of other tables of this and later rounds are applied (D7, D9)."""
     works = held(world)
 
     def act(rounds: int) -> None:

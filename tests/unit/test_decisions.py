@@ -46,7 +46,7 @@ def decide(world: World, verb: str, sql: str = "", at: str = "1") -> None:
 
 
 def test_message_holds_the_ways_on(world: World) -> None:
-    """The error of the halted table holds the commands, complete but for the secrets."""
+    """The error of the halted table holds the commands, complete but for the secrets (D13)."""
     error = of(world.once(), "shop.a").error
     where = f"--table shop.a --version {ts(4)} --downstream-uri mysql://root@127.0.0.1:3306/"
     for verb in ("done", "skip", "replace"):

@@ -151,14 +151,14 @@ def test_spans_have_two_units(seconds: float, text: str) -> None:
 
 
 def test_a_lag_needs_a_checkpoint() -> None:
-    """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one."""
+    """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one (O10)."""
     assert lag_seconds(0, NOW) is None
     assert lag_seconds(_tso(NOW - 2), NOW) == 2.0
     assert lag_seconds(_tso(NOW + 2), NOW) == 0.0
 
 
 def test_a_rounds_line_has_the_declared_fields() -> None:
-    """The summary becomes exactly the fields of round_finished, with rate, lags, and counts of tables."""
+    """The summary becomes exactly the fields of round_finished, with rate, lags, and counts of tables (O9)."""
     tables = (
         TableSummary(table="a", state="halted"),
         TableSummary(table="b", state="waiting"),

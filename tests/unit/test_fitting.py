@@ -113,14 +113,14 @@ def test_keyless() -> None:
     ids=["target alone has a key", "target lacks the key", "column lacking", "column too many", "other key"],
 )
 def test_refused(target: TargetTable, columns: list[TableColumn], words: str) -> None:
-    """A table whose structure or key is not the source's is refused, never written by guess."""
+    """A table whose structure or key is not the source's is refused, never written by guess (C17)."""
     with pytest.raises(NotReplicable, match=words) as refusal:
         work(target, source(*columns))
     assert "s.t" in str(refusal.value)
 
 
 def test_generated_columns() -> None:
-    """Generated columns are never written; only virtual ones are not in the rows either."""
+    """Generated columns are never written; only virtual ones are not in the rows either (T6)."""
     columns = (there("id"), there("v", generated="VIRTUAL"), there("w", generated="STORED"), there("x"))
     made = work(table(*columns, keys=(unique("id"),)), source(col("id", pk=True), col("v"), col("w"), col("x")))
     assert [column.name for column in made.written] == ["id", "x"]
@@ -212,7 +212,7 @@ def test_low_borders() -> None:
 
 
 def test_reordered_columns() -> None:
-    """Directories may list the same columns in different orders; the written order is one."""
+    """Directories may list the same columns in different orders; the written order is one (D21)."""
     target = table(there("id"), there("x"), keys=(unique("id"),))
     made = work(target, source(col("id", pk=True), col("x")), source(col("x"), col("id", pk=True), version=150))
     assert [column.name for column in made.written] == ["x", "id"]

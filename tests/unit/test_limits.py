@@ -110,7 +110,7 @@ def test_columns_not_written_need_no_limit() -> None:
     ],
 )
 def test_members_by_number(elements: tuple[str, ...], column_type: str, other: object) -> None:
-    """Numbers must mean the same members; what is not known of them is taken for the same, and names need no such check."""
+    """Numbers must mean the same members; what is not known of them is taken for the same, and names need no such check (T15)."""
     rows, target = layout("ENUM", elements=elements), there("enum", column_type=column_type)
     assert bool(other_members(rows, target, "canal-json")) is other
     assert other_members(rows, target, "csv") == ""

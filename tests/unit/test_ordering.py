@@ -70,7 +70,7 @@ def test_order() -> None:
     ],
 )
 def test_keys(key: KeyPart, one: str, other: str, equal: bool) -> None:  # noqa: FBT001 - a column of the table
-    """Two texts are one key exactly where the target says so, alone or beside another column."""
+    """Two texts are one key exactly where the target says so, alone or beside another column (C19)."""
     single, several = key_function([key], [1]), key_function([part(Fold.EXACT), key], [0, 1])
     assert (single(("x", one)) == single(("x", other))) is equal
     assert (several(("x", one)) == several(("x", other))) is equal
@@ -178,7 +178,7 @@ def test_loose_part_of_a_key() -> None:
 
 
 def test_fold_is_independent_of_arrival() -> None:
-    """The last change of a key wins in whatever order changes arrive: by commit ts, then upserts over deletes, then place."""
+    """The last change of a key wins in whatever order changes arrive: by commit ts, then upserts over deletes, then place (C18, C24)."""
     changes = [(5, order_of(9, 9, upsert=True)), (7, order_of(3, 1, upsert=True)), (7, order_of(8, 9, upsert=False))]
     for arrived in permutations(changes):
         states: dict[Key, tuple[int, int, Any]] = {}

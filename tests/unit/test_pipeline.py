@@ -19,7 +19,7 @@ from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table
 
 @pytest.mark.parametrize("mode", [Mode.KEYED, Mode.ORDERED])
 def test_last_state(mode: Mode) -> None:
-    """The last change of a key by commit ts counts, in whichever file it is."""
+    """The last change of a key by commit ts counts, in whichever file it is (C7)."""
     files = Files(table(mode))
     files.add(row("U", 30, "a", "3"), row("D", 30, "b"))
     files.add(row("I", 10, "a", "1"), row("I", 10, "b", "1"), row("I", 10, "c", "1"))
@@ -30,7 +30,7 @@ def test_last_state(mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_deletes_before_upserts_across_partitions(mode: Mode) -> None:
-    """A row that moves between partitions in one transaction is deleted before it is inserted, whatever the files' order."""
+    """A row that moves between partitions in one transaction is deleted before it is inserted, whatever the files' order (C14)."""
     for first, second in (("D", "I"), ("I", "D")):
         files = Files(table(mode))
         files.add(row("I", 5, "a", "old"))
@@ -41,7 +41,7 @@ def test_deletes_before_upserts_across_partitions(mode: Mode) -> None:
 
 
 def test_key_changing_update() -> None:
-    """An update that changes the key takes the old row away where the file tells it."""
+    """An update that changes the key takes the old row away where the file tells it (C13)."""
     files = Files(table(), protocol="canal-json")
     files.add(row("I", 5, "a"), row("U", 10, "b", "y", old=("a", "x")))
     assert errors(files.apply()) == []
@@ -49,7 +49,7 @@ def test_key_changing_update() -> None:
 
 
 def test_swapped_keys() -> None:
-    """Two keys that one transaction swaps by plain updates both stay: deletes of old halves go before all upserts."""
+    """Two keys that one transaction swaps by plain updates both stay: deletes of old halves go before all upserts (C13, C14)."""
     files = Files(table(), protocol="canal-json")
     files.add(row("I", 5, "a", "1"), row("I", 5, "b", "2"))
     files.add(row("U", 10, "b", "1", old=("a", "1")), row("U", 10, "a", "2", old=("b", "2")))
@@ -58,7 +58,7 @@ def test_swapped_keys() -> None:
 
 
 def test_keys_equal_by_collation() -> None:
-    """Keys that only the target finds equal are changed in sequence."""
+    """Keys that only the target finds equal are changed in sequence (C19)."""
     files = Files(table(Mode.ORDERED))
     files.writer = MemoryWriter({NAME: [("c0",)]}, same=str.casefold)
     files.add(row("I", 5, "a1"), row("D", 10, "a1"), row("I", 10, "A1", "y"), row("I", 10, "b1"))
@@ -88,7 +88,7 @@ def test_window() -> None:
 
 
 def test_repeats_are_told_by_the_applied_mark_only() -> None:
-    """A commit ts that falls back below one seen before is no repeat: another partition may share the directory."""
+    """A commit ts that falls back below one seen before is no repeat: another partition may share the directory (C6, C7)."""
     files = Files(table(Mode.KEYLESS, low=10, high=50))
     files.add(row("I", 40, "late"), row("I", 20, "early"), row("I", 11, "first"))
     files.apply()
@@ -96,7 +96,7 @@ def test_repeats_are_told_by_the_applied_mark_only() -> None:
 
 
 def test_keyless_events() -> None:
-    """Of a keyless table every event counts, in the order of commit ts, equal rows too; a second delivery changes nothing."""
+    """Of a keyless table every event counts, in the order of commit ts, equal rows too; a second delivery changes nothing (U8)."""
     files = Files(table(Mode.KEYLESS))
     first = [row("I", 5, "a"), row("I", 5, "a"), row("D", 7, "a"), row("I", 7, "b")]
     files.add(*first, row("D", 9, "b"))
@@ -202,7 +202,7 @@ def test_error_is_told_to_every_bucket() -> None:
 
 
 def test_other_tables_go_on() -> None:
-    """One table's error leaves the others of the same bucket alone."""
+    """One table's error leaves the others of the same bucket alone (O12)."""
     good, bad = table(index=1), table(index=0)
     files = Files(good, partitions=1)
     files.add(row("I", 5, "a"))

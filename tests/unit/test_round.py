@@ -79,7 +79,7 @@ def replayed(kill_at: int = -1) -> tuple[World, int]:
 
 
 def test_killed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
-    """A process that ends right before or after any call to the outside leaves what the next one completes, no DDL twice."""
+    """A process that ends right before or after any call to the outside leaves what the next one completes, no DDL twice (C6, U8)."""
     whole, calls = replayed()
     wanted = state_of(whole)
     assert [(r["id"], r["name"], r["note"]) for r in wanted["rows"]["shop.a"]] == [

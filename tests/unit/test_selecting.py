@@ -89,7 +89,7 @@ def test_left_out_directories_are_listed_no_more() -> None:
 
 
 def test_a_rename_out_of_the_filter() -> None:
-    """The table keeps its rows under its new name and gets no more; that is TiCDC's own rule."""
+    """The table keeps its rows under its new name and gets no more; that is TiCDC's own rule (D15)."""
     made = world(rules=("shop.a", "shop.b"))
     made.bucket.schema("shop.gone", ts(3), "RENAME TABLE `shop`.`b` TO `shop`.`gone`", 14)
     made.bucket.rows("shop.b", 2, row("shop.b", 3, "2", '"two"'))
@@ -101,7 +101,7 @@ def test_a_rename_out_of_the_filter() -> None:
 
 
 def test_a_rename_into_the_filter() -> None:
-    """It halts its table with the remedy, before and after a restart; the others go on; noted as done, its rows follow."""
+    """It halts its table with the remedy, before and after a restart; the others go on; noted as done, its rows follow (D15)."""
     made = world(rules=("shop.a", "shop.new"))
     made.bucket.schema("shop.new", ts(3), "RENAME TABLE `shop`.`b` TO `shop`.`new`", 14)
     made.bucket.rows("shop.new", 1, row("shop.new", 4, "2", '"two"'), version=ts(3))
@@ -155,7 +155,7 @@ def test_a_table_that_is_left_out_later() -> None:
 
 
 def test_a_database_that_is_left_out() -> None:
-    """Neither its making nor its end reaches the target."""
+    """Neither its making nor its end reaches the target (D16)."""
     made = world(rules=("shop.*",))
     made.bucket.create("other.t")
     made.bucket.schema("other", ts(3), "DROP DATABASE `other`", 2)

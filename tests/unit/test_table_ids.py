@@ -133,7 +133,7 @@ def round_of(world: World, service: ConsumerService) -> None:
 
 @pytest.mark.parametrize(("fill", "expected"), CASES)
 def test_equal(fill: Callable[[World], None], expected: dict[str, list[str]]) -> None:
-    """The target ends like the source, and a second run has nothing to do."""
+    """The target ends like the source, and a second run has nothing to do (D3)."""
     world = World()
     fill(world)
     summary = world.once()

@@ -135,7 +135,7 @@ def test_a_line_of_json_has_the_same(stderr: Written) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, 1 << 64, None, "7.5"])
 def test_what_is_no_tso_has_no_time(value: object, stderr: Written) -> None:
-    """A checkpoint of 0 says that there is none; it is not shown as 1970."""
+    """A checkpoint of 0 says that there is none; it is not shown as 1970 (O10)."""
     telemetry.configure()
     Log("test").info("table_resumed", checkpoint=value)
     assert "1970" not in stderr.getvalue()
@@ -158,7 +158,7 @@ def test_levels_are_kept(stderr: Written) -> None:
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_secrets_are_blanked_everywhere(style: str, stderr: Written) -> None:
-    """A registered secret appears in no value, nested value, key, foreign message, or traceback, encoded or not."""
+    """A registered secret appears in no value, nested value, key, foreign message, or traceback, encoded or not (S1)."""
     secret = "s3cr/t +'\"ü"  # noqa: S105 - a planted one
     telemetry.register_secret(secret)
     telemetry.configure(level="debug", style=style)

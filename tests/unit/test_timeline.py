@@ -130,7 +130,7 @@ def test_between_the_rows_of_what_it_touches(world: World, seen: Seen, place: st
 def test_while_it_runs_nothing_of_what_it_touches_goes_on(
     world: World, seen: Seen, place: str, query: str, kind: int
 ) -> None:
-    """No row and no later statement of a touched table passes one that runs for long; another table's do, over rounds."""
+    """No row and no later statement of a touched table passes one that runs for long; another table's do, over rounds (D8, D10)."""
     world.bucket.schema(place, ts(5), query, kind)
     add_column(world, "shop.a", 8)
     add_column(world, "crm.o", 8)
@@ -284,7 +284,7 @@ def test_a_late_statement_halts_its_table_with_the_files_name(world: World, seen
 
 
 def test_late_files_of_an_old_version(world: World) -> None:
-    """Rows that were delivered once more into an old version's directory are dropped and counted."""
+    """Rows that were delivered once more into an old version's directory are dropped and counted (C5)."""
     add_column(world, "shop.a", 8)
     world.once()
     world.bucket.rows("shop.a", 3, row("shop.a", 5, "2", '"two"'), row("shop.a", 6, "3", '"three"'))
@@ -300,7 +300,7 @@ def test_late_files_of_an_old_version(world: World) -> None:
     ids=["alter", "drop"],
 )
 def test_a_late_row_that_was_never_applied(world: World, query: str, kind: int) -> None:
-    """A row in an old version's directory that is not a repeat cannot be placed: its table halts and names the file."""
+    """A row in an old version's directory that is not a repeat cannot be placed: its table halts and names the file (C5)."""
     world.bucket.schema("shop.a", ts(8), query, kind, WIDER if kind == ALTER else ID_NAME)
     world.once()
     late = world.bucket.rows("shop.a", 3, row("shop.a", 6, "3", '"three"'), row("shop.a", 10, "4", '"four"'))

@@ -202,7 +202,7 @@ def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
 
 
 def test_both_sides_share_the_time_zone() -> None:
-    """The session's zone is the one in which TiCDC wrote, so that a TIMESTAMP keeps its instant."""
+    """The session's zone is the one in which TiCDC wrote, so that a TIMESTAMP keeps its instant (T3)."""
     config = _load({"tz": "+08:00"}).config
     assert (config.upstream.time_zone, config.downstream.time_zone) == ("+08:00", "+08:00")
     assert _load({"tz": None, "downstream_uri": f"{TARGET}?time-zone=+08:00"}).config == config
@@ -295,7 +295,7 @@ _RAW = {"sink": {"csv": {"include-commit-ts": True}, "cloud-storage-config": {"o
     ],
 )
 def test_updates_that_lose_their_old_key_are_refused(options: dict[str, object]) -> None:
-    """CSV with raw updates and without old values is refused, whoever told so, and the error says what to change."""
+    """CSV with raw updates and without old values is refused, whoever told so, and the error says what to change (C13)."""
     with pytest.raises(ConfigError, match=r"output-raw-change-event.*= true.*output-old-value = true"):
         load(options, {}, target=False)
 

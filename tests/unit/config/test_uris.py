@@ -51,7 +51,7 @@ from storage_consumer.errors import ConfigError
     ],
 )
 def test_masked_uris_show_everything_but_secrets(uri: str, masked: str) -> None:
-    """Passwords, keys and tokens become ``***``, however they are spelt or left unencoded; the rest stays."""
+    """Passwords, keys and tokens become ``***``, however they are spelt or left unencoded; the rest stays (S2)."""
     assert mask_uri(uri) == masked
 
 
@@ -79,7 +79,7 @@ def test_masking_takes_any_text(text: str) -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=6, max_size=30))
 def test_no_password_is_shown_by_an_error(password: str) -> None:
-    """Whatever the password, encoded or not, an error about its URI does not show it."""
+    """Whatever the password, encoded or not, an error about its URI does not show it (S3)."""
     secret = f"ZZ{password}ZZ"
     for text in (f"mysql://root:{secret}@h/db", f"oracle://root:{secret}@h:1/?x=y"):
         with pytest.raises(ConfigError) as caught:

@@ -104,7 +104,7 @@ def test_statement_in_its_place(driver: Driver) -> None:
 
 
 def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
-    """A table that waits or is halted holds up what touches it, and nothing else."""
+    """A table that waits or is halted holds up what touches it, and nothing else (D9)."""
     driver.show([alter("s/a", 20), alter("s/b", 20), rename("a", "c", 30)], [data_file("s/b", 5, 1)])
     driver.manager.halt(key("s/b"), "broken")
     assert driver.go(50) == ["ddl s/a@20", "ddl s/c@30"]
@@ -178,7 +178,7 @@ def test_rename_moves_both_names(driver: Driver) -> None:
 
 
 def test_rename_chain_of_one_version(driver: Driver) -> None:
-    """Renames of one version run so that names are free, after the rows of all their tables."""
+    """Renames of one version run so that names are free, after the rows of all their tables (D3)."""
     driver.show([rename("a", "b", 20), rename("b", "c", 20)], [data_file("s/a", 5, 1), data_file("s/b", 5, 1)])
     assert driver.go(30) == ["rows s/a (9, 20]", "rows s/b (9, 20]", "ddl s/c@20", "ddl s/b@20"]
     assert {place(t) for t, table in driver.manager.tables.items() if table.dropped} == {"s/a"}
@@ -225,7 +225,7 @@ def test_structure_only_after_the_end_of_a_table(driver: Driver, end: TableDefin
 
 
 def test_structure_only(driver: Driver) -> None:
-    """A structure without a statement makes sure of its table once, and is no barrier where the table is known."""
+    """A structure without a statement makes sure of its table once, and is no barrier where the table is known (D12)."""
     driver.show([definition("s/c", 20), definition("s/a", 20), definition("s/c", 25)])
     assert driver.go(30) == ["ensure s/c@20"]
 

@@ -49,7 +49,7 @@ def test_empty_file() -> None:
 )
 @pytest.mark.parametrize("size", [1, 3, 1 << 20])
 def test_everything_inside_quotes_is_data(text: str, size: int) -> None:
-    """Line ends, delimiters, backslashes, NUL, quotes and the NULL marker are data inside quotes, wherever blocks are cut."""
+    """Line ends, delimiters, backslashes, NUL, quotes and the NULL marker are data inside quotes, wherever blocks are cut (T11, T12)."""
     rows = [Row(operation="I", values=(index, text, "1")) for index in range(3)]
     data = "".join(csv_row(KINDS, row) for row in rows)
     assert [values[1] for _, _, _, values, _ in from_csv(data, *KINDS, size=size)] == [text] * 3
@@ -68,7 +68,7 @@ def test_other_dialect() -> None:
 
 
 def test_bad_hex() -> None:
-    """With hexadecimal binaries, anything else stops the table."""
+    """With hexadecimal binaries, anything else stops the table (T9)."""
     with pytest.raises(UndecodableRow, match="column c0: 'f ' is not hexadecimal"):
         from_csv(
             f'"I","orders","shop",{TS},"f "\r\n',

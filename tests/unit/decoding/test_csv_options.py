@@ -37,7 +37,7 @@ def refused(
 @pytest.mark.parametrize("delimiter", ["|", "\t", "|+|", "§", "→", "-|", "e|", " ", "x"])
 @SIZES
 def test_delimiter(delimiter: str, size: int) -> None:
-    """One to three bytes of any kind part the fields, and are data inside quotes."""
+    """One to three bytes of any kind part the fields, and are data inside quotes (T10)."""
     data = row("1", '"a~b"', "-2").replace(",", delimiter).replace("~", delimiter)
     found = values(data * 2, "INT", "TEXT", "INT", options=replace(OPTIONS, delimiter=delimiter), size=size)
     assert found == [("1", f"a{delimiter}b", "-2")] * 2
@@ -152,7 +152,7 @@ def test_without_commit_ts(size: int) -> None:
 
 
 def test_commit_ts_that_the_options_do_not_know() -> None:
-    """A commit ts where none is expected is a value too many, and the error names the option."""
+    """A commit ts where none is expected is a value too many, and the error names the option (U4)."""
     error = str(refused(row("7", '"x"'), "INT", "TEXT", options=replace(OPTIONS, include_commit_ts=False)))
     assert "it has 3 values" in error
     assert "include-commit-ts" in error

@@ -53,7 +53,7 @@ def test_unselected_columns_are_left_out() -> None:
 
 
 def test_timestamp_of_an_untold_zone() -> None:
-    """A TIMESTAMP column is refused where nobody said the writer's zone; a table without one needs none."""
+    """A TIMESTAMP column is refused where nobody said the writer's zone; a table without one needs none (T3)."""
     untold = replace(UPSTREAM, time_zone="")
     with pytest.raises(NotReplicable, match=r"shop\.orders: column at is a TIMESTAMP .*--tz"):
         row_layout(definition(column("id"), column("at", "TIMESTAMP")), frozenset(), untold)

@@ -36,6 +36,8 @@ CSV = [
     ("TEXT", '"a\r\nb"', "a\r\nb", TEXT),
     ("MEDIUMTEXT", '"\x00\t"', "\x00\t", TEXT),
     ("LONGTEXT", '"\\N"', "\\N", TEXT),
+    ("VARCHAR", '"null"', "null", TEXT),
+    ("VARCHAR", '"NULL"', "NULL", TEXT),
     ("BINARY", '"AAEC/w=="', "000102FF", HEX),
     ("VARBINARY", '""', "", HEX),
     ("TINYBLOB", '"gA=="', "80", HEX),
@@ -67,6 +69,8 @@ CANAL = [
     ("CHAR", "", "", TEXT),
     ("VARCHAR", "<x> & \u2028\\N", "<x> & \u2028\\N", TEXT),
     ("VAR_STRING", "v", "v", TEXT),
+    ("VARCHAR", "null", "null", TEXT),
+    ("VARCHAR", "NULL", "NULL", TEXT),
     ("TINYTEXT", "\ufffd", "\ufffd", TEXT),
     ("TEXT", 'a\r\n"b"', 'a\r\n"b"', TEXT),
     ("MEDIUMTEXT", "\x00", "\x00", TEXT),
@@ -97,7 +101,7 @@ def canal_of(kind: str, text: str) -> str:
 
 @pytest.mark.parametrize(("kind", "text", "expected", "wire"), CSV)
 def test_csv(kind: str, text: str, expected: str, wire: WireKind) -> None:
-    """A CSV value of each type becomes its wire text of its kind."""
+    """A CSV value of each type becomes its wire text of its kind (T1, T7)."""
     [(_, _, _, values, _)] = from_csv(f"{HEAD}{text}\r\n", kind)
     assert values == (expected,)
     assert wire_kind(column("c", kind), "csv") is wire
@@ -105,7 +109,7 @@ def test_csv(kind: str, text: str, expected: str, wire: WireKind) -> None:
 
 @pytest.mark.parametrize(("kind", "text", "expected", "wire"), CANAL)
 def test_canal_json(kind: str, text: str, expected: str, wire: WireKind) -> None:
-    """A canal-json value of each type becomes its wire text of its kind."""
+    """A canal-json value of each type becomes its wire text of its kind (T1, T7, T8)."""
     [(_, _, _, values, _)] = from_canal(canal_of(kind, text), kind)
     assert values == (expected,)
     assert wire_kind(column("c", kind), "canal-json") is wire
@@ -113,7 +117,7 @@ def test_canal_json(kind: str, text: str, expected: str, wire: WireKind) -> None
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, *_ in CSV}))
 def test_null_of_every_type(kind: str) -> None:
-    """NULL is None for every type in both protocols."""
+    """NULL is None for every type in both protocols (T1)."""
     assert from_csv(f"{HEAD}\\N\r\n", kind)[0][3] == (None,)
     line = canal_line(canal_message([kind], Row(operation="I", values=(None,))))
     assert from_canal(line, kind)[0][3] == (None,)
@@ -130,14 +134,14 @@ def test_not_a_number(kind: str, text: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ENUM", "SET"])
 def test_canal_json_members_are_numbers(kind: str) -> None:
-    """A member's name in canal-json stops the table: TiCDC writes the number."""
+    """A member's name in canal-json stops the table: TiCDC writes the number (T15)."""
     with pytest.raises(UndecodableRow, match="column c0"):
         from_canal(canal_of(kind, "a"), kind)
 
 
 @pytest.mark.parametrize("text", ["A", "AA==A", "AAE", "A A=", "AA==\r\n", "é", "AAE-"])
 def test_bad_base64(text: str) -> None:
-    """Base64 is read strictly: padding, alphabet and nothing behind it."""
+    """Base64 is read strictly: padding, alphabet and nothing behind it (T9)."""
     with pytest.raises(UndecodableRow, match=r"column c0: .* is not base64"):
         from_csv(f'{HEAD}"{text}"\r\n', "BLOB")
 

@@ -29,7 +29,7 @@ JANUARY, JULY = 1_704_067_200_000, 1_719_792_000_000
     ],
 )
 def test_who_converts(zone: str, session: str, converted: str) -> None:
-    """An offset that every server knows is the session's zone; what else is not UTC is converted while decoding."""
+    """An offset that every server knows is the session's zone; what else is not UTC is converted while decoding (T5)."""
     assert session_zone(zone) == session
     assert converted_zone(zone) == converted
 

@@ -9,7 +9,7 @@ from tests.unit.storage.bucket import V1, V2, V3, Bucket, names
 
 
 def test_older_layout() -> None:
-    """Files of the older layout are found under their table and version; their schema files have no checksum."""
+    """Files of the older layout are found under their table and version; their schema files have no checksum (C9, D12)."""
     bucket = Bucket(None)
     bucket.old(V1)
     bucket.data(f"{V1}", 1, width=6)
@@ -28,7 +28,7 @@ def test_older_layout() -> None:
 
 
 def test_both_layouts_side_by_side() -> None:
-    """After an upgrade each version is read by its own layout, and only those of the present one are judged by the settings."""
+    """After an upgrade each version is read by its own layout, and only those of the present one are judged by the settings (D12)."""
     bucket = Bucket("day")
     bucket.old(V1)
     bucket.data(f"{V1}", 1, width=6)
@@ -144,7 +144,7 @@ def test_names_that_differ_by_case() -> None:
 
 
 def test_dispatchers_and_widths_of_one_directory() -> None:
-    """Several dispatchers, and several index widths, are sequences of their own in one directory."""
+    """Several dispatchers, and several index widths, are sequences of their own in one directory (U10)."""
     bucket = Bucket(None)
     bucket.schema(V1, table="104")
     for name in ("CDC_12_000001", "CDC_34_000001", "CDC_34_00000000000000000002", "CDC000000001"):

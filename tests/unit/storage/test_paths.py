@@ -160,7 +160,7 @@ def test_nested_tables(date: DateSeparator | None, checksum: int | None) -> None
 
 @pytest.mark.parametrize("day", ["", "/2024-12-31"])
 def test_table_ids_as_path(day: str) -> None:
-    """Where a table's id is its directory, there is one segment above the version, also while its schema file is not known."""
+    """Where a table's id is its directory, there is one segment above the version, also while its schema file is not known (U10)."""
     path = f"104/{V1}{day}/CDC_123_000001.csv"
     assert place(path, "104", date=None).table_dir == "104"
     assert place(path, date=None) == DataDirectory(

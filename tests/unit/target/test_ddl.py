@@ -172,7 +172,7 @@ def test_texts_beyond_the_basic_plane() -> None:
 
 @pytest.mark.parametrize("query", ["RECOVER TABLE `t`", "FLASHBACK TABLE `t` TO `u`"])
 def test_recovery(query: str) -> None:
-    """What brings back rows that are in no file runs on TiDB only; elsewhere the message says what to do."""
+    """What brings back rows that are in no file runs on TiDB only; elsewhere the message says what to do (D14)."""
     assert statement(query, flavor="tidb") == query
     with pytest.raises(NotReplicable, match=r"s\.t.*Load what it names anew"):
         statement(query)
@@ -182,7 +182,7 @@ def test_recovery(query: str) -> None:
 
 
 def test_create_from_columns() -> None:
-    """Types, lengths, signs, nulls and the primary key are as the schema file has them; hidden columns stay out."""
+    """Types, lengths, signs, nulls and the primary key are as the schema file has them; hidden columns stay out (T14)."""
     columns = (
         TableColumn(name="i`d", type="BIGINT", unsigned=True, precision=20, nullable=False, is_pk=True),
         TableColumn(name="v", type="VARCHAR", precision=30),

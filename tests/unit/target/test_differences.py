@@ -106,7 +106,7 @@ SAME_ON_BOTH = [
     [*CHANGED, *((flavor, *case) for flavor in BOTH for case in SAME_ON_BOTH)],
 )
 def test_difference(flavor: str, name: str, query: str, expected: str | None) -> None:
-    """The statement is changed where the server needs it, with the difference's name as a note, and else left alone."""
+    """The statement is changed where the server needs it, with the difference's name as a note, and else left alone (D18)."""
     done = action(query, flavor)
     assert done.statement == (query if expected is None else expected)
     assert done.notes == (() if expected is None else (name,))

@@ -56,7 +56,7 @@ def test_load_data() -> None:
 
 
 def test_write_rows() -> None:
-    """One statement for many rows, each value by its column's kind."""
+    """One statement for many rows, each value by its column's kind (P13)."""
     lines = ["1\t0aFF\t7\tit's", "-2\t\\N\t\\N\ta\\tb\\\\"]
     assert write_rows("REPLACE", work(ID, BLOB, BIT, wire("v")), lines, escape) == (
         "REPLACE INTO `s```.`t` (`id`, `b`, `n`, `v`) VALUES (1,x'0aFF',7,'it\\'s'),(-2,NULL,NULL,'a\tb\\\\')"
@@ -75,7 +75,7 @@ def test_without_error_members() -> None:
 
 @pytest.mark.parametrize("text", ["'; DROP TABLE x; -- ", "\\", "\\'", '"', "\x00\x1a\r\n", "' OR 1=1", "\\N"])
 def test_text_stays_text(text: str) -> None:
-    """Whatever a text holds, its literal is one string token."""
+    """Whatever a text holds, its literal is one string token (S4)."""
     assert [token.kind for token in tokens(literal(text, wire("v"), escape))] == ["string"]
 
 
