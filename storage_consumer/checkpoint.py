@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from storage_consumer.model import physical_ms
+
+_DAY_MS = 24 * 3600 * 1000
+
 
 def is_applied(commit_ts: int, checkpoint: int) -> bool:
     """Whether a row with this commit ts is in the target already, so that seeing it again means a repeated delivery."""
@@ -48,6 +52,14 @@ def may_hold_rows(version: int, high: int, *, is_ddl: bool) -> bool:
 def row_floor(low: int, version: int, *, is_ddl: bool) -> int:
     """The commit ts at or below which a row of this directory is a repeated delivery, for a window from `low` (exclusive)."""
     return max(low, version) if is_ddl else low
+
+
+def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> bool:
+    """Whether TiCDC may have deleted files with rows beyond our `checkpoint`.
+
+    It deletes what is dated more than `days` before the storage checkpoint; 0 says that it deletes nothing.
+    """
+    return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * _DAY_MS
 
 
 def lowest(checkpoints: Iterable[int], otherwise: int) -> int:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from storage_consumer.checkpoint import may_have_expired
 from storage_consumer.consumers.table import HALTED
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.ddls import RoundDdls
@@ -119,6 +120,7 @@ class Round:
             _log.warning("storage_warning", text=warning)
         if not self.storage_checkpoint:
             _log.warning("checkpoint_missing", path="metadata")
+        self._tell_expired()
         if poll.changed:
             self.skipped["object: content changed under a known name, read again"] += poll.changed
         self.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
@@ -140,6 +142,17 @@ class Round:
         for key, error in (missing | parts.manager.overwritten(poll.overwritten)).items():
             self._halt(key, error)
         return late
+
+    def _tell_expired(self) -> None:
+        """At a start, say where TiCDC may have deleted files before they were read: whole days that are gone leave no gap."""
+        manager, days = self.parts.manager, self.parts.config.upstream.file_expiration_days
+        if manager.is_new and may_have_expired(manager.stored_checkpoint, self.storage_checkpoint, days):
+            text = (
+                f"TiCDC deletes files after {days} day(s), and the target stands further behind the bucket than that, at "
+                f"{manager.stored_checkpoint}: rows in between may be gone unread; compare the tables with the source, and give "
+                "those that differ a fresh copy"
+            )
+            _log.warning("storage_warning", text=text)
 
     def _pass_over(self) -> None:
         """Leave alone what the filter leaves out, and tables whose name in the target is another's."""

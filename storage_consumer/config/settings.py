@@ -67,6 +67,8 @@ class Upstream:
     """Take files that do not say when their rows committed, with the weaker promise that goes with it."""
     column_selectors: tuple[ColumnSelector, ...] = ()
     """In the order of the changefeed's file; the first one whose matcher fits a table is the table's."""
+    file_expiration_days: int = 0
+    """After so many days TiCDC deletes files, read or not; 0: never, or nobody said it."""
     case_sensitive: bool = False
     """The changefeed's ``case-sensitive``: whether the matchers of column selectors tell upper from lower case."""
 

@@ -46,6 +46,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         date_separator=sources.told("date_separator"),
         partition_separator=sources.told("enable_partition_separator"),
         column_selectors=_selectors(sources),
+        file_expiration_days=_days_kept(sources),
         case_sensitive=sources.settings.get("case-sensitive", (False, ""))[0] is True,
         time_zone=time_zone,
         allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
@@ -83,6 +84,20 @@ def require_commit_ts(upstream: Upstream) -> None:
         f"{what} without commit ts can be neither ordered nor told from duplicates: the changefeed needs {remedy}. "
         "--allow-missing-commit-ts takes such files as they are, with a weaker promise"
     )
+
+
+def _days_kept(sources: Sources) -> int:
+    """After how many days TiCDC deletes files, 0 where it does not, which is so unless folders are of days. Raises `ConfigError`."""
+    name = "file-expiration-days"
+    value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (0, ""))
+    origin = f"{source}: [sink.cloud-storage-config] {name}"
+    if name in sources.upstream.parameters:
+        value, origin = sources.upstream.parameters[name], f"--upstream-uri: parameter `{name}`"
+    try:
+        days = int(str(parsers.integer(low=0, high=100_000)(value)))
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    return days if sources.told("date_separator") in (None, "day") else 0
 
 
 def told_raw_updates(sources: Sources) -> str:

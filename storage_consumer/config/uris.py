@@ -22,7 +22,7 @@ _USER_AND_PASSWORD = re.compile(r"(?s)^(\s*[A-Za-z][A-Za-z0-9+.-]*://[^:/?#]*):.
 _SOURCE_SIDE = frozenset(
     {
         *("content-compatible", "delete-only-output-handle-key-columns", "enable-table-across-nodes"),
-        *("file-cleanup-cron-spec", "file-expiration-days", "file-size", "flush-concurrency", "flush-interval"),
+        *("file-cleanup-cron-spec", "file-size", "flush-concurrency", "flush-interval"),
         *("max-batch-size", "max-message-bytes", "only-output-updated-columns", "output-column-id"),
         *("output-raw-change-event", "output-row-key", "spool-base-dir", "spool-disk-quota"),
         *("transaction-atomicity", "use-table-id-as-path", "worker-count"),
@@ -33,6 +33,7 @@ _SOURCE_SIDE = frozenset(
 
 UPSTREAM_PARAMETERS = _SOURCE_SIDE.union(
     {"protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator", "file-index-digit"},
+    {"file-expiration-days"},
     *stores.PARAMETERS.values(),
 )
 

@@ -49,6 +49,15 @@ def test_row_floor() -> None:
     assert checkpoint.row_floor(10, 20, is_ddl=False) == 10
 
 
+def test_files_that_may_have_expired() -> None:
+    """TiCDC deletes what is dated so many days before the storage checkpoint; where it deletes nothing nothing is gone."""
+    then, week = 449_000_000 << 18 << 10, 7 * 24 * 3600 * 1000 << 18
+    assert not checkpoint.may_have_expired(then, then + week, 7)
+    assert checkpoint.may_have_expired(then, then + week + (1 << 18), 7)
+    assert not checkpoint.may_have_expired(then, then + 9 * week, 0)
+    assert not checkpoint.may_have_expired(0, then, 7), "nothing was applied yet"
+
+
 def test_lowest() -> None:
     """The whole is as far as its last table, and with the storage where there is none."""
     assert checkpoint.lowest(iter([3, 1, 2]), 9) == 1

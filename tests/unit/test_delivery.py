@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,19 @@ def test_files_that_expired_after_they_were_applied() -> None:
     assert without(world, world.bucket.file("shop.a", 1), second).checkpoint == ts(9)
     assert without(world, third).halted == ()
     assert numbers(world, "shop.a") == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("days", [0, 1, 3])
+def test_pause_longer_than_files_are_kept(caplog: pytest.LogCaptureFixture, days: int) -> None:
+    """Days that expired as a whole leave no gap: a start that is further behind than files are kept says what may be lost (O6)."""
+    world = one_table()
+    world.once()
+    world.config = replace(world.config, upstream=replace(world.config.upstream, file_expiration_days=days))
+    world.bucket.metadata(ts(2 * 24 * 3600))
+    with caplog.at_level(logging.WARNING):
+        assert world.once().halted == ()
+        world.once()
+    assert caplog.text.count("TiCDC deletes files after 1 day") == (days == 1)
 
 
 def test_file_that_expired_before_it_was_applied() -> None:

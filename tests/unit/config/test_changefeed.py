@@ -112,6 +112,24 @@ def test_a_whole_changefeed_file_is_taken_unchanged() -> None:
     assert (upstream.date_separator, upstream.partition_separator) == ("month", False)
 
 
+@pytest.mark.parametrize(
+    ("text", "uri", "days"),
+    [
+        ("", "", 0),
+        ("file-expiration-days = 7", "", 7),
+        ("", "&file-expiration-days=3", 3),
+        ("file-expiration-days = 7", "&file-expiration-days=0", 0),
+        ("file-expiration-days = 7", "&date-separator=month", 0),
+    ],
+)
+def test_how_long_files_are_kept(text: str, uri: str, days: int) -> None:
+    """The URI beats the file, and TiCDC deletes nothing where the folders are not of days; what is no number is refused."""
+    text = f"[sink.csv]\ninclude-commit-ts = true\n[sink.cloud-storage-config]\n{text}"
+    assert _load(text, CSV + uri).config.upstream.file_expiration_days == days
+    with pytest.raises(ConfigError, match="file-expiration-days"):
+        _load("", f"{CSV}&file-expiration-days=soon")
+
+
 def test_what_has_no_effect_is_told_in_notices() -> None:
     """The notices name the keys without effect, the filter that was already applied, and files that expire."""
     notices = "\n".join(_load(EVERYTHING).notices)
