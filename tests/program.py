@@ -60,6 +60,13 @@ class Program:
         """Send a signal to the program alone."""
         self.process.send_signal(number)
 
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to the program, Spark's JVM and the Python workers, which have a process group of their own."""
+        for folder in Path("/proc").iterdir():
+            with suppress(OSError, ValueError):  # no process, or one that has just ended
+                if os.getsid(int(folder.name)) == self.process.pid:
+                    os.kill(int(folder.name), number)
+
     def end(self, seconds: float = PATIENCE) -> int:
         """Wait for its end; the exit code."""
         try:
@@ -76,13 +83,22 @@ class Program:
 
 @contextmanager
 def program(
-    arguments: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None, command: Sequence[str] = ()
+    arguments: Sequence[str],
+    log: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
+    within: Sequence[str] = (),
 ) -> Iterator[Program]:
     """Start ``run`` with these arguments; nothing of it is left after the block.
 
-    `command`: what to start instead of ``python -m storage_consumer``.
+    `command`: what to start instead of ``python -m storage_consumer``; `within`: a command that starts that.
     """
-    given = [*(command or (sys.executable, "-m", "storage_consumer")), "run", *arguments, "--log-format", "json"]
+    given = [
+        *within,
+        *(command or (sys.executable, "-m", "storage_consumer")),
+        *("run", *arguments, "--log-format", "json"),
+    ]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     with log.open("ab") as output:
         process = subprocess.Popen(

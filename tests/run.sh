@@ -73,6 +73,7 @@ install_azurite() {
 
 mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
+has ip || apt_install iproute2 # one test pulls a network cable
 set_up test
 install_servers
 install_azurite

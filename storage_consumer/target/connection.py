@@ -7,6 +7,7 @@ can read no file.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,6 +55,8 @@ _OPTIONAL = (
 )
 """Known to some servers only, or in need of a privilege that may be missing; each is tried and may fail."""
 _CHUNK = 1 << 20
+_SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Milliseconds that sent data may stay unanswered; seconds without a word, and between questions whether anyone is there, and how many."""
 _CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
 """Ways to log in that send the password as it is."""
 
@@ -168,8 +171,20 @@ def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_ti
     except (pymysql.err.MySQLError, OSError, RuntimeError) as fault:
         doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
         raise (tls.refusal(fault, downstream) or translated(fault, doing)) from fault
+    _notice_silence(connection)
     _set_session(connection, downstream, ddl=ddl)
     return connection
+
+
+def _notice_silence(connection: Connection) -> None:
+    """Have a connection break where the other machine says nothing at all any more, instead of waiting for a quarter of an hour.
+
+    A server that is busy with a long statement still answers for its connections, so these limits are none for statements.
+    """
+    for name, value in _SILENCE.items():
+        if option := getattr(socket, name, None):  # not every system has each
+            with suppress(OSError):  # a socket of a file system has none
+                connection._sock.setsockopt(socket.IPPROTO_TCP, option, value)  # type: ignore[attr-defined] # noqa: SLF001 - not told otherwise
 
 
 def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
