@@ -111,7 +111,7 @@ EVENTS: dict[str, Event] = {
         fields=("table", "version", "error", "blockers"),
     ),
     "ddl_lost": Event(
-        meaning="The connection broke under a statement; what became of it is found out first.",
+        meaning="The connection broke under a statement, or the target took no writes; what became of it is found out first.",
         fields=("table", "version", "error"),
     ),
     "ddl_running": Event(

@@ -15,13 +15,13 @@ import pymysql.err
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decoding.zones import converted_zone, offset_at
-from storage_consumer.errors import DdlFailed, TargetBusy
+from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
 from storage_consumer.sql_text import Token
 from storage_consumer.target import standing
 from storage_consumer.target.connection import Connection, connect, escape, translating
-from storage_consumer.target.faults import described, is_conflict, is_connection_loss, number_of, translated
+from storage_consumer.target.faults import described, is_conflict, number_of, translated
 from storage_consumer.target.fence import fenced
 from storage_consumer.target.journal import DdlAnswer
 from storage_consumer.target.locks import blockers
@@ -288,7 +288,7 @@ class TargetDatabase:
         """Run one statement with `schema` as default database (empty: none) and the clock at the time of `version`.
 
         Returns the server's answer, which may be an error whose number is in `ignorable`. Raises `DdlFailed` with the server's
-        answer, and `TargetUnavailable` when nobody knows whether it took effect.
+        answer, and `TargetUnavailable` when nobody knows whether it took effect, or the server takes no writes for now.
         """
         zone = self.statement_zone(version)
         connection = self._live()
@@ -306,8 +306,8 @@ class TargetDatabase:
             if is_conflict(fault):
                 message = f"running a DDL: {described(fault)}"
                 raise TargetBusy(message) from fault
-            if is_connection_loss(fault):
-                raise translated(fault, "running a DDL") from fault
+            if isinstance(error := translated(fault, "running a DDL"), TargetUnavailable):
+                raise error from fault
             if number_of(fault) in ignorable:
                 return DdlAnswer(ignored=described(fault))
             raise DdlFailed(described(fault)) from fault

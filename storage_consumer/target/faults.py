@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pymysql.err
 
 from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
@@ -18,7 +20,10 @@ _CONNECTION = frozenset(
     )
 )
 _READ_ONLY = frozenset((1290, 1792, 1836))
-_FULL = frozenset((1021, 1114, 3, 28))
+_FULL = frozenset((1021, 1114, 3675, 3, 28))
+_MAYBE_FULL = frozenset((1005, 1026, 1030))
+"""These tell by the system's own error number why a table or file could not be made or written."""
+_NO_SPACE = re.compile(r"\b(?:errno|errcode|error):? 28\b", re.IGNORECASE)
 _LOGIN = frozenset((1044, 1045, 1130, 1142, 1143, 1227, 1698))
 
 _ASSERTION = 8141
@@ -50,6 +55,11 @@ def is_connection_loss(fault: BaseException) -> bool:
     )
 
 
+def _is_full(fault: BaseException) -> bool:
+    number = number_of(fault)
+    return number in _FULL or (number in _MAYBE_FULL and _NO_SPACE.search(described(fault)) is not None)
+
+
 def is_refusal(fault: BaseException) -> bool:
     """Whether the fault lies in the rows: no other error of ours fits it."""
     return isinstance(fault, ValueError) or (not is_conflict(fault) and isinstance(translated(fault, ""), RowRefused))
@@ -66,7 +76,7 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
         return TargetUnavailable(text)
     if number_of(fault) in _READ_ONLY:
         return TargetUnavailable(f"{text} (the target is read-only: make it writable or point at its primary)")
-    if number_of(fault) in _FULL:
+    if _is_full(fault):
         return TargetUnavailable(f"{text} (the target's disk or table space is full)")
     if number_of(fault) in _LOGIN:
         return ConfigError(f"{text} (check user, password and privileges of the downstream URI)")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import DdlFailed
+from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.sql_text import tokens
 from storage_consumer.target.database import TargetDatabase
@@ -193,3 +193,19 @@ def test_table_with_a_percent_sign(rig: Rig) -> None:
     rig.server.query("INSERT INTO Shop.`a%s` VALUES (1, '4.6')")
     query = tokens("ALTER TABLE `a%s` MODIFY COLUMN `b%d` INT")
     assert rig.database.part_names(TableName(schema="Shop", table="a%s"), query).fractions == frozenset({"b%d"})
+
+
+def test_server_that_takes_no_writes_is_no_fault_of_a_statement(mariadb: DatabaseServer) -> None:
+    """A DDL that a read-only server refuses is tried again when it is over: its table does not halt."""
+    mariadb.query("CREATE DATABASE storage_consumer")
+    mariadb.query("CREATE USER IF NOT EXISTS plain")
+    mariadb.query("GRANT ALL ON storage_consumer.* TO plain")
+    database = TargetDatabase(Downstream(port=mariadb.port, user="plain"), "")
+    mariadb.query("SET GLOBAL read_only = 1")
+    try:
+        with pytest.raises(TargetUnavailable, match="read-only"):
+            database.execute_ddl("CREATE TABLE t (id INT)", "storage_consumer", ts(1))
+    finally:
+        mariadb.query("SET GLOBAL read_only = 0")
+    assert database.execute_ddl("CREATE TABLE t (id INT)", "storage_consumer", ts(1)).ignored == ""
+    database.close()

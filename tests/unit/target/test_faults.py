@@ -43,6 +43,8 @@ def test_losses(fault: Exception) -> None:
     [
         (1290, TargetUnavailable, "read-only"),
         (1114, TargetUnavailable, "full"),
+        (3, TargetUnavailable, "full"),
+        (3675, TargetUnavailable, "full"),
         (1045, ConfigError, "password"),
         (1406, RowRefused, "error 1406: text"),
         (8025, RowRefused, "error 8025: text"),
@@ -54,6 +56,23 @@ def test_other_numbers(number: int, kind: type[StorageConsumerError], hint: str)
     assert type(error) is kind
     assert str(error).startswith("writing s.t: ")
     assert hint in str(error)
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "full"),
+    [
+        (1005, 'Can\'t create table `d`.`t` (errno: 28 "No space left on device")', True),
+        (1026, "Error writing file 'x' (errno: 28 - No space left on device)", True),
+        (1030, "Got error 28 from storage engine", True),
+        (1030, "Got error 128 'Out of memory in engine' from storage engine", False),
+        (1005, 'Can\'t create table `d`.`t` (errno: 150 "Foreign key constraint is incorrectly formed")', False),
+    ],
+)
+def test_full_disk_behind_another_number(number: int, text: str, *, full: bool) -> None:
+    """A full disk stands in the text of some errors that mean other things as well; it is waited for, they are not."""
+    fault = pymysql.err.OperationalError(number, text)
+    assert is_refusal(fault) is not full
+    assert isinstance(translated(fault, "writing"), TargetUnavailable) is full
 
 
 def test_what_is_said() -> None:
