@@ -5,6 +5,7 @@ StorageConsumerError
 ├── LeaseLost              another process is or became the writer (exit code 3)
 ├── Abandoned              the running job was called off; the next start repeats it
 ├── TransientError         try again with back-off; after the limit the run ends (exit code 1)
+│   ├── SparkUnavailable
 │   ├── StorageUnavailable
 │   └── TargetUnavailable
 │       └── TargetBusy     nothing took effect
@@ -46,6 +47,10 @@ class TransientError(StorageConsumerError):
 
 class StorageUnavailable(TransientError):
     """The storage did not answer as it should."""
+
+
+class SparkUnavailable(TransientError):
+    """Spark lost a process in the middle of a job."""
 
 
 class TargetUnavailable(TransientError):

@@ -7,6 +7,7 @@ File systems and connections are built in the worker; the broadcast holds no sec
 from __future__ import annotations
 
 import gc
+import re
 import threading
 import time
 import uuid
@@ -26,6 +27,7 @@ from storage_consumer.errors import (
     Abandoned,
     ConfigError,
     LeaseLost,
+    SparkUnavailable,
     StorageConsumerError,
     StorageUnavailable,
     TargetUnavailable,
@@ -45,6 +47,10 @@ _TICK = 0.5
 _FAILURES: dict[str, type[StorageConsumerError]] = {
     c.__name__: c for c in (ConfigError, LeaseLost, StorageUnavailable, TargetUnavailable)
 }
+_LOST_PROCESS = re.compile(
+    r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure|FetchFailed"
+)
+"""How Spark says that a worker or executor is gone."""
 
 
 class SparkPipeline:
@@ -87,8 +93,8 @@ class SparkPipeline:
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; the reports of all files and of all tables in all buckets.
 
-        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did, and `Abandoned` after
-        `cancel`.
+        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did, `SparkUnavailable` where
+        one was lost, and `Abandoned` after `cancel`.
         """
         if self._abandoned:
             raise Abandoned
@@ -209,7 +215,13 @@ def _ours(fault: BaseException) -> StorageConsumerError:
         name, _, message = line.strip().partition(": ")
         if known := _FAILURES.get(name.rpartition(".")[2]):
             return known(message)
-    return StorageConsumerError(f"the Spark job failed: {_gist(text) or type(fault).__name__}")
+    message = f"the Spark job failed: {_gist(text) or type(fault).__name__}"
+    if _LOST_PROCESS.search(text):
+        return SparkUnavailable(
+            f"{message} (a worker or executor was killed, most often for want of memory: give it more, more --partitions, or "
+            "fewer cores in --spark-master)"
+        )
+    return StorageConsumerError(message)
 
 
 def _gist(text: str) -> str:

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.errors import LeaseLost, StorageConsumerError, StorageUnavailable, TargetUnavailable
+from storage_consumer.errors import (
+    LeaseLost,
+    SparkUnavailable,
+    StorageConsumerError,
+    StorageUnavailable,
+    TargetUnavailable,
+)
 from storage_consumer.model import DataFile, StoredObject, TableVersion
 from storage_consumer.spark.job import LARGEST_GROUP, SMALLEST_GROUP, _ours, grouped
 from storage_consumer.work import FileWork
@@ -86,3 +92,18 @@ def test_other_errors_say_what_happened(text: str, said: str) -> None:
     found = _ours(Exception(text))
     assert type(found) is StorageConsumerError
     assert str(found) == said
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        "Lost task 1.0 in stage 3.0 (TID 5) (driver): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).",
+        "Lost task 0.3 in stage 1.0 (TID 9): ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
+    ],
+)
+def test_lost_process(account: str) -> None:
+    """A worker or executor that is gone may be there again at the next try; the error says what mostly ends them."""
+    found = _ours(Exception(JAVA.format(account)))
+    assert type(found) is SparkUnavailable
+    assert account in str(found)
+    assert "memory" in str(found)
