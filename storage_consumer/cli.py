@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from storage_consumer import arguments, display, telemetry
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.config.uris import mask_uri
+from storage_consumer.config.uris import mask_uri, secrets_in
 from storage_consumer.errors import Abandoned, ConfigError, LeaseLost, StorageConsumerError, TableError, TransientError
 from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary
@@ -65,6 +65,8 @@ ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (None: those of the process); gives its `ExitCode`."""
     given = list(sys.argv[1:] if argv is None else argv)
+    for secret in (found for word in given for found in secrets_in(word)):
+        telemetry.register_secret(secret)  # before anything is said: what is wrong may be that it stands there
     try:
         verb, options = arguments.parse(given)
         if verb == "inspect":

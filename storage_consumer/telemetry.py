@@ -149,18 +149,17 @@ EVENTS: dict[str, Event] = {
 TSO_FIELDS = frozenset({"checkpoint", "storage_checkpoint", "commit_ts", "low", "high", "version"})
 """Fields that hold a TSO where they hold a number: shown as number and time."""
 
-_secrets: list[re.Pattern[str]] = []
+_secrets: dict[str, re.Pattern[str]] = {}
 _around_write: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def register_secret(secret: str) -> None:
     """Blank `secret` wherever it would appear, also percent-encoded; one shorter than 4 characters only as a whole word."""
-    spellings = sorted({secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""}, key=len)
-    for spelling in reversed(spellings):
+    for spelling in {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""} - _secrets.keys():
         found = re.escape(spelling)
         if len(spelling) < _SHORT_SECRET:
             found = rf"(?<!\w){found}(?!\w)"
-        _secrets.append(re.compile(found))
+        _secrets[spelling] = re.compile(found)
 
 
 def forget_secrets() -> None:
@@ -170,8 +169,8 @@ def forget_secrets() -> None:
 
 def redact(text: str) -> str:
     """The text without any registered secret and without passwords in URIs."""
-    for secret in tuple(_secrets):
-        text = secret.sub(HIDDEN, text)
+    for spelling in sorted(_secrets, key=len, reverse=True):  # a short one may stand inside a long one
+        text = _secrets[spelling].sub(HIDDEN, text)
     return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
 
 

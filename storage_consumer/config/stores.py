@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -112,7 +111,7 @@ def _is_key(parameter: str, value: str) -> bool:
         return len(value.encode()) == _AES_KEY_BYTES
     try:
         return bool(base64.b64decode(value, validate=True))
-    except binascii.Error:
+    except ValueError:  # of characters outside ASCII too
         return False
 
 

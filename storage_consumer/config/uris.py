@@ -17,7 +17,11 @@ _SIGNATURES = frozenset({"sig", "signature"})
 """Parts of a token that was not percent-encoded as it should be."""
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)(?:=([^&;#]*))?")
-_USER_AND_PASSWORD = re.compile(r"(?s)^(\s*[A-Za-z][A-Za-z0-9+.-]*://[^:/?#]*):.*@")
+_USER_AND_PASSWORD = re.compile(
+    r"(?s)^(\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?![A-Za-z][A-Za-z0-9+.-]*://))[^:/?#]*):(.*)@"
+)
+"""Without a scheme as well, as some drivers' addresses are written."""
+_KEY_AND_SECRET = re.compile(r"(?s)^(\s*(?:s3|gcs|gs|azure|azblob)://)[^/?#]*@")
 
 _SOURCE_SIDE = frozenset(
     {
@@ -111,7 +115,19 @@ def mask_uri(uri: str) -> str:
             return f"{lead}{name}=***"
         return match.group(0)
 
-    return _PARAMETER.sub(hide, _USER_AND_PASSWORD.sub(r"\1:***@", uri))
+    return _PARAMETER.sub(hide, _KEY_AND_SECRET.sub(r"\1***@", _USER_AND_PASSWORD.sub(r"\1:***@", uri)))
+
+
+def secrets_in(uri: str) -> tuple[str, ...]:
+    """What `mask_uri` hides, as it stands there and as it is meant, also of a URI within the URI; any text is fit."""
+    found = [match[2] for match in _USER_AND_PASSWORD.finditer(uri)]
+    for _, name, value in _PARAMETER.findall(uri):
+        nested = unquote(value)
+        if "://" in nested:
+            found += secrets_in(nested)
+        elif _is_secret(name) or "@" in nested:
+            found.append(value)
+    return tuple(text for secret in found for text in {secret, unquote(secret)} if text)
 
 
 def _plain(name: str) -> str:
@@ -157,7 +173,7 @@ def parse_upstream(text: str) -> Uri:
 def _check_directory(uri: Uri) -> None:
     if uri.host not in {"", "localhost"}:
         raise uri.error(
-            f"`{uri.host}` stands where a host would; a directory is written with three slashes: file:///dir"
+            f"`{uri.host.rpartition('@')[2]}` stands where a host would; a directory is written with three slashes: file:///dir"
         )
     if not uri.path:
         raise uri.error("no directory is named; give file:///dir")

@@ -160,7 +160,7 @@ def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_ti
             **where,
             **tls.driver_options(downstream),
             user=downstream.user,
-            password=password,
+            password=password.encode(),  # as the server stores it; of a text PyMySQL would make latin1
             charset="utf8mb4",
             autocommit=True,
             local_infile=True,

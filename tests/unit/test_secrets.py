@@ -1,0 +1,115 @@
+"""Settings that are refused are told of without the secrets in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage_consumer import cli, telemetry
+from tests.planting import Planted, encoded
+
+URIS = (
+    "mysql://u:{raw}@h:1/",
+    "mysql://u:{raw}@h:1/database",
+    "mysql://u:{secret}@h:1/database",
+    "mysql://u:{secret}@h:port/",
+    "mysql://u:{secret}@h:1/?password={secret}",
+    "mysql://h:1/?dsn=mysql%3A%2F%2Fu%3A{secret}%40h",
+    "postgres://u:{secret}@h:1/",
+    "u:{secret}@tcp(h:1)/",
+    "mysql+pymysql://u:{secret}@h:1/",
+    "s3://{secret}:{secret}@b/p",
+    "s3://b/p?access-key={secret}",
+    "s3://b/p?access-key={secret}&secret-access-key={raw}",
+    "s3://b/p?access-key={secret}&secret-acces-key={secret}",
+    "s3://b/p?access-key={secret}&secret-access-key={secret}&session-token={secret}&account-key={secret}",
+    "s3://b/p?access-key={secret}&secret-access-key={secret}&role-arn=x",
+    "s3://b/p?access-key={secret}&access-key={secret}x&secret-access-key={secret}",
+    "s3://b/p?endpoint=http%3A%2F%2Fu%3A{secret}%40h",
+    "s3://b/p?endpoint=http://u:{secret}@h",
+    "s3://b/p?protocol=nothing&access-key={secret}&secret-access-key={secret}",
+    "S3://b/p?ACCESS_KEY={secret}&secret_access_key={secret}#x",
+    "azure://c/p?account-name=a&account-key={secret}",
+    "azure://c/p?account-name=a&account-key={raw}",
+    "azure://c/p?account-name=a&sas-token=sv=1%26sig%3D{secret};",
+    "azure://c/p?account-name=a&sas-token=sv=1&sig={secret}",
+    "azure://c/p?account-name=a&encryption-key={secret}",
+    "azure://c/p?account-name={secret}",
+    "https://a.blob.core.windows.net/c?sv=1&sig={secret}",
+    "gcs://b/p?credentials-file=/nowhere&api-key={secret}",
+    "kafka://u:{secret}@h:1/topic?sasl-password={secret}",
+    "file://u:{secret}@h/dir",
+)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """What one test's program was told to hide is nothing to the next one."""
+    yield
+    telemetry.forget_secrets()
+
+
+def arguments(how: str, uri: str, tmp_path: Path) -> list[str]:
+    """The command that gives `uri` as both URIs, by flags, in ``[consumer]``, or as a changefeed tells it."""
+    if how == "flags":
+        return ["--upstream-uri", uri, "--downstream-uri", uri]
+    file = tmp_path / "changefeed.toml"
+    text = uri.replace("\\", "\\\\").replace('"', '\\"')
+    consumer = f'[consumer]\nupstream-uri = "{text}"\ndownstream-uri = "{text}"\n'
+    top = f'sink-uri = "{text}"\n[sink]\nprotocol = "csv"\n'
+    file.write_text(consumer if how == "consumer" else top, encoding="utf-8")
+    return ["--config", str(file)]
+
+
+@pytest.mark.parametrize("verb", ["run", "inspect", "ddl", "history"])
+@pytest.mark.parametrize("how", ["flags", "consumer", "changefeed"])
+def test_bad_uris(how: str, verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A URI that is refused is shown without its secrets, whatever is wrong with it and wherever it stands (S2)."""
+    planted, refused = Planted(), 0
+    for uri in URIS:
+        secret = planted.secret(uri)
+        given = arguments(how, uri.format(secret=encoded(secret), raw=secret), tmp_path)
+        if verb in ("ddl", "history") and how == "flags":
+            given = given[2:]
+        if verb == "inspect" and how == "flags":
+            given = given[:2]
+        refused += cli.main([verb, *given]) == 2
+    said = "".join(capfd.readouterr())
+    assert planted.found(said) == set()
+    assert said.count("storage-consumer: ") == refused == len(URIS)
+
+
+def test_other_wrong_settings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A secret under a wrong name, of a wrong type or in a broken file is not shown with the error (S3)."""
+    planted = Planted()
+    files = {
+        "toml": '[consumer]\ndownstream-uri = "mysql://u:{secret}@h:1/',
+        "key": '[consumer]\ndownstream-password = "{secret}"\n',
+        "number": '[consumer]\nupstream-uri = ["s3://b/p?access-key={secret}"]\n',
+        "kafka": '[sink.kafka-config]\nsasl-password = "{secret}"\nsasl-mechanism = "plain"\nkey = "{secret}"\n',
+        "misspelt": '[consumer]\ndownstream_uri = "mysql://u:{secret}@h:1/"\nspark-master = "{secret}"\n',
+    }
+    commands = []
+    for name, text in files.items():
+        file = tmp_path / name
+        file.write_text(text.format(secret=planted.secret(name, joint="/+%")), encoding="utf-8")
+        commands.append(["--config", str(file)])
+    (tmp_path / "credentials").write_text(
+        f'{{"private_key": "{planted.secret("credentials", joint="-")}"', encoding="utf-8"
+    )
+    good = ["--upstream-uri", "file:///nowhere", "--downstream-uri", "mysql://u@h:1/"]
+    commands += [
+        ["--upstream-uri", f"gcs://b?credentials-file={tmp_path / 'credentials'}", *good[2:]],
+        [*good, "--downstream-password", planted.secret("flag")],
+        [*good, f"--downstream-password={planted.secret('flag with =')}"],
+        [*good, f"--downstream-pasword={planted.secret('misspelt flag')}"],
+        [*good[:2], "--downstream-url", f"mysql://u:{planted.secret('misspelt URI')}@h:1/"],
+        [*good, "--log-level", f"mysql://u:{planted.secret('swapped')}@h:1/"],
+        [f"mysql://u:{planted.secret('verb')}@h:1/"],
+        [*good, "--ssl-ca", f"mysql://u:{planted.secret('file')}@h:1/"],
+        [*good, "--config", f"mysql://u:{planted.secret('config')}@h:1/"],
+    ]
+    assert {cli.main(["run", *command] if command[0].startswith("-") else command) for command in commands} == {2}
+    assert planted.found("".join(capfd.readouterr())) == set()
