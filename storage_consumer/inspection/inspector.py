@@ -16,6 +16,7 @@ from storage_consumer.inspection.survey import Survey, survey
 from storage_consumer.model import TSO_PHYSICAL_SHIFT
 from storage_consumer.storage.metadata import parse_metadata
 from storage_consumer.storage.reader import Storage
+from storage_consumer.storage.small_file import METADATA_BYTES
 
 _DAY_MS = 86_400_000
 _SHOWN = 10
@@ -43,7 +44,7 @@ def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: 
 
 def _checkpoint(storage: Storage) -> int:
     try:
-        return parse_metadata(storage.read("metadata")) or 0
+        return parse_metadata(storage.read("metadata", METADATA_BYTES)) or 0
     except FileNotFoundError:
         return 0
 

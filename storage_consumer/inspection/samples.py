@@ -12,6 +12,7 @@ from storage_consumer.model import StoredObject, TableDefinition
 from storage_consumer.storage.paths import SchemaPath, parse_other
 from storage_consumer.storage.reader import Storage
 from storage_consumer.storage.schema_file import parse_schema_file
+from storage_consumer.storage.small_file import read_schema_file
 
 MOST_FILES = 40
 """So many data files are looked at, of as many tables as there are."""
@@ -125,7 +126,7 @@ def _read(
             checksum = parsed.checksum if isinstance(parsed, SchemaPath) else None
             try:
                 definition = parse_schema_file(
-                    storage.read(stored.path), stored.path, version, checksum, table_dir=table_dir
+                    read_schema_file(storage, stored.path), stored.path, version, checksum, table_dir=table_dir
                 )
             except (FileNotFoundError, MalformedSchemaFile) as error:
                 samples.warnings.append(str(error))

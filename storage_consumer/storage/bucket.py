@@ -17,6 +17,7 @@ from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
 from storage_consumer.model import StoredObject
+from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 
 CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 60
@@ -81,9 +82,9 @@ class Bucket(ABC):
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """All objects, except below `closed` and up to the names in `after`."""
 
-    def read(self, path: str) -> bytes:
-        """The whole content of an object."""
-        return b"".join(self.blocks(path, 1 << 20))
+    def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
+        """The whole content of an object; of one with more than `most` bytes a beginning that has more."""
+        return read_up_to(self, path, most)
 
     @abstractmethod
     def blocks(self, path: str, size: int) -> Iterator[bytes]:

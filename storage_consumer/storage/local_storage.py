@@ -13,6 +13,7 @@ from pathlib import Path
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.paths import left_out
+from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.telemetry import Log
 
 _log = Log("storage")
@@ -50,9 +51,9 @@ class LocalStorage:
             names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
             pending.extend(path for path in names if path not in closed)
 
-    def read(self, path: str) -> bytes:
-        """The whole content of a file."""
-        return b"".join(self.blocks(path, 1 << 20))
+    def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
+        """The whole content of a file; of one with more than `most` bytes a beginning that has more."""
+        return read_up_to(self, path, most)
 
     def blocks(self, path: str, size: int) -> Iterator[bytes]:
         """The content of a file in pieces of `size` bytes."""

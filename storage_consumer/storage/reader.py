@@ -14,6 +14,7 @@ from storage_consumer.storage.holding import Holding
 from storage_consumer.storage.inventory import Findings, Inventory
 from storage_consumer.storage.metadata import Metadata
 from storage_consumer.storage.schema_file import parse_schema_file
+from storage_consumer.storage.small_file import METADATA_BYTES, SCHEMA_FILE_BYTES, read_schema_file
 
 _LISTINGS = 3
 """At most so many listings in one poll."""
@@ -38,8 +39,8 @@ class Storage(Protocol):
         """
         ...
 
-    def read(self, path: str) -> bytes:
-        """The whole content of a small object (metadata, schema file)."""
+    def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
+        """The whole content of a small object (metadata, schema file); of one with more than `most` bytes a beginning that has more."""
         ...
 
     def blocks(self, path: str, size: int) -> Iterator[bytes]:
@@ -152,7 +153,7 @@ class StorageReader:
         """
         path = schema_file.stored.path
         try:
-            content = self._storage.read(path)
+            content = read_schema_file(self._storage, path)
         except FileNotFoundError:
             raise FilesMissing(
                 f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
@@ -172,7 +173,7 @@ class StorageReader:
 
     def _read_metadata(self) -> bytes | None:
         try:
-            return self._storage.read("metadata")
+            return self._storage.read("metadata", METADATA_BYTES)
         except FileNotFoundError:
             return None
 
