@@ -70,7 +70,7 @@ def stopped(running: Program) -> int:
 
 
 def test_continuous(protected: DatabaseServer, tmp_path: Path) -> None:
-    """It follows a bucket that grows, ends on SIGTERM with 0, and started again goes on without reading what is finished."""
+    """It follows a bucket that grows, ends on SIGTERM with 0, and started again goes on without reading what is finished (U5)."""
     bucket, config = tmp_path / "bucket", SHOP.write_config(tmp_path)
     bucket.mkdir()
     upstream = ["--upstream-uri", SHOP.sink_uri(bucket), "--config", str(config), "--flush-interval", "200ms"]

@@ -37,7 +37,7 @@ def test_equal_on_mariadb(
 def test_every_variant(
     source: CorpusSource, mariadb: DatabaseServer, spark: SparkSession, scratch: Path, tmp_path: Path
 ) -> None:
-    """Whatever TiCDC was told to write, the target equals the source, and a second run changes nothing (C11, D12)."""
+    """Whatever TiCDC was told to write, the target equals the source, and a second run changes nothing (C9, C11, D12)."""
     replayed(source.open(scratch), "again", mariadb, tmp_path / "replay")
 
 

@@ -203,6 +203,26 @@ KEYS = [
         lacks=["t primary key(id)"],
     ),
     Kind(
+        name="DROP PRIMARY KEY and ADD another one",
+        story=[
+            *(
+                CREATE_DATABASE,
+                created("(`id` INT,`v` INT,`s` VARCHAR(20),PRIMARY KEY(`id`) /*T![clustered_index] NONCLUSTERED */)"),
+                TWO,
+            ),
+            Ddl("ALTER TABLE `t` DROP PRIMARY KEY", 33, "t", ("id INT NOT NULL", "v INT", "s VARCHAR(20)")),
+            *(Rows("t", lines((2, 20, "two")), "D"), Rows("t", lines((1, 30, "three")))),
+            Ddl("ALTER TABLE `t` ADD PRIMARY KEY(`v`)", 32, "t", ("id INT NOT NULL", "v! INT", "s VARCHAR(20)")),
+            *(
+                Rows("t", lines((1, 30, "THREE")), "U"),
+                Rows("t", lines((1, 10, "one")), "D"),
+                Rows("t", lines((1, 40, "x"))),
+            ),
+        ],
+        ends={"t": [("1", "30", "THREE"), ("1", "40", "x")]},
+        has=["t primary key(v)"],
+    ),
+    Kind(
         name="CREATE TABLE CLUSTERED and NONCLUSTERED",
         story=[
             CREATE_DATABASE,

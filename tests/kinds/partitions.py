@@ -170,6 +170,21 @@ CHANGED = [
         },
     ),
     Kind(
+        name="EXCHANGE PARTITION with a table of another database",
+        story=[
+            *(CREATE_DATABASE, Ddl("CREATE DATABASE `{db}_2`", 1, "", setup=True, database="{db}_2"), _RANGE, TWO),
+            Ddl(f"CREATE TABLE `x` {BODY}", 3, "x", USUAL, setup=True, database="{db}_2"),
+            Rows("x", lines((5, 50, "five")), database="{db}_2"),
+            Ddl("ALTER TABLE `{db}`.`t` EXCHANGE PARTITION `p1` WITH TABLE `{db}_2`.`x`", 42),
+            Rows("t", lines((6, 60, "six"))),
+            Rows("x", lines((7, 70, "seven")), database="{db}_2"),
+        ],
+        ends={
+            "t": [("1", "10", "one"), ("5", "50", "five"), ("6", "60", "six")],
+            "_2.x": [("2", "20", "two"), ("7", "70", "seven")],
+        },
+    ),
+    Kind(
         name="EXCHANGE PARTITION WITHOUT VALIDATION",
         story=[
             *(CREATE_DATABASE, _RANGE, created(table="x"), TWO, Rows("x", lines((5, 50, "five")))),

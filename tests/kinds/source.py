@@ -40,6 +40,10 @@ def _statements(kind: Kind, item: Any, columns: Sequence[str]) -> list[str]:
     for line in item.lines:
         values = line.replace(r"\N", "NULL").split(",")
         pairs = [(n.rstrip("!"), v) for n, v in zip(names, values, strict=True) if not n.endswith("=")]
+        if item.operation == "D":
+            same = " AND ".join(f"{quoted(name)} <=> {value}" for name, value in pairs)
+            statements.append(f"DELETE FROM {quoted(item.table)} WHERE {same} LIMIT 1")
+            continue
         written = ", ".join(quoted(name) for name, _ in pairs)
         statements.append(f"REPLACE INTO {quoted(item.table)} ({written}) VALUES ({', '.join(v for _, v in pairs)})")
     return statements

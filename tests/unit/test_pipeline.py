@@ -144,7 +144,7 @@ def test_keyless_delete_that_hits_nothing() -> None:
 
 
 def test_large_file_is_sent_on_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held of one file is bounded by bytes, however few and wide its rows are."""
+    """What is held of one file is bounded by bytes, however few and wide its rows are (P2)."""
     monkeypatch.setattr(pipeline, "FLUSH_BYTES", 40_000)
     files = Files(table(), partitions=1)
     files.add(*(row("I", 5, str(key), "x" * 10_000) for key in range(50)))

@@ -164,7 +164,7 @@ OLD = replace(OPTIONS, output_old_value=True)
 @SIZES
 @pytest.mark.parametrize("timed", [True, False])
 def test_old_values(size: int, timed: bool) -> None:  # noqa: FBT001 - a parameter of the case
-    """A D and an I row of one update are one change with the I row's number; other rows are what they are."""
+    """A D and an I row of one update are one change with the I row's number; other rows are what they are (C13, U4)."""
     data = row("true", "1", op="D") + row("true", "2") + row("false", "3") + row("false", "4", op="D")
     options = replace(OLD, include_commit_ts=timed)
     ts = TS if timed else 0

@@ -9,7 +9,7 @@ from tests.unit.storage.bucket import V1, V2, V3, Bucket, names
 
 
 def test_older_layout() -> None:
-    """Files of the older layout are found under their table and version; their schema files have no checksum (C9, D12)."""
+    """Files of the older layout are found under their table and version; their schema files have no checksum (D12)."""
     bucket = Bucket(None)
     bucket.old(V1)
     bucket.data(f"{V1}", 1, width=6)
