@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL, Signals
 from typing import Any
 
 PATIENCE = 90.0
@@ -56,11 +56,11 @@ class Program:
                 raise TookTooLong(f"no {name} {fields}\n{self.text()[-4000:]}")
             time.sleep(0.02)
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         """Send a signal to the program alone."""
         self.process.send_signal(number)
 
-    def signal_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: Signals) -> None:
         """Send a signal to the program, Spark's JVM and the Python workers, which have a process group of their own."""
         for folder in Path("/proc").iterdir():
             with suppress(OSError, ValueError):  # no process, or one that has just ended
@@ -77,7 +77,7 @@ class Program:
     def kill(self) -> None:
         """Kill -9 the whole group: the program, Spark's JVM, the Python workers."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, SIGKILL)
         self.process.wait()
 
 
