@@ -52,7 +52,13 @@ def first_half(bucket: SmallBucket) -> None:
 
 def second_half(bucket: SmallBucket) -> None:
     """Updates, deletes, and statements over tables that have rows."""
-    bucket.rows("d.a", 2, row("d.a", 12, "1", '"ONE"', "7", operation="U"), row("d.a", 12, "2", '"two"', r"\N", operation="D"), version=ts(4))
+    bucket.rows(
+        "d.a",
+        2,
+        row("d.a", 12, "1", '"ONE"', "7", operation="U"),
+        row("d.a", 12, "2", '"two"', r"\N", operation="D"),
+        version=ts(4),
+    )
     bucket.rows("d.heap", 2, row("d.heap", 12, "1", '"h"', operation="D"), version=ts(2))
     bucket.schema("e.moved", ts(13), "RENAME TABLE `d`.`moved` TO `e`.`moved`", 14, ID_NAME)
     bucket.schema("e.other", ts(13), "TRUNCATE TABLE `other`", 11, ID_NAME)

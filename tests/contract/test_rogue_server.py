@@ -1,0 +1,108 @@
+"""A server that wants more than it is given."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import ConfigError
+from storage_consumer.target.connection import connect
+
+_GREETING = (
+    b"\x0a8.0.36\0" + struct.pack("<I", 1) + b"a" * 8 + b"\0" + struct.pack("<H", 0xF7FF & ~0x0800) + b"\x2d\x02\x00"
+    b"\x08\x00\x15" + b"\0" * 10 + b"b" * 12 + b"\0mysql_native_password\0"
+)
+"""A server without TLS that knows plugins for logging in."""
+_OK = b"\x00\x00\x00\x02\x00\x00\x00"
+_FILE = b"\xfb/etc/passwd"
+
+
+class Rogue:
+    """Answers to each query, from the one that begins with `asks` on, by asking for a file."""
+
+    def __init__(self, plugin: bytes, asks: bytes) -> None:
+        """`plugin`: how the password is wanted; empty: as the client begins."""
+        self.plugin, self.asks = plugin, asks
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.received: list[bytes] = []
+        """What came instead of files, and of passwords that were asked for otherwise."""
+
+    def serve(self) -> None:
+        """One connection."""
+        connection, _ = self.listener.accept()
+        with connection, suppress(OSError):
+            self.connection = connection
+            self._send(0, _GREETING)
+            number, _ = self._packet()
+            if self.plugin:
+                self._send(number + 1, b"\xfe" + self.plugin + b"\0" + b"c" * 20 + b"\0")
+                number, answer = self._packet()
+                self.received.append(answer)
+            self._send(number + 1, _OK)
+            while True:
+                number, query = self._packet()
+                if self.asks and query[1:].startswith(self.asks):
+                    self._send(1, _FILE)
+                    number, answer = self._packet()
+                    while answer:
+                        self.received.append(answer)
+                        number, answer = self._packet()
+                    self.received.append(b"")
+                self._send(number + 1, _OK)
+
+    def _send(self, number: int, content: bytes) -> None:
+        self.connection.sendall(struct.pack("<I", len(content))[:3] + bytes([number % 256]) + content)
+
+    def _packet(self) -> tuple[int, bytes]:
+        head = self._exactly(4)
+        return head[3], self._exactly(int.from_bytes(head[:3], "little"))
+
+    def _exactly(self, size: int) -> bytes:
+        content = b""
+        while len(content) < size:
+            more = self.connection.recv(size - len(content))
+            if not more:
+                raise ConnectionResetError
+            content += more
+        return content
+
+
+@contextmanager
+def rogue(*, plugin: bytes = b"", asks: bytes = b"") -> Iterator[Rogue]:
+    """A rogue server that answers one client."""
+    server = Rogue(plugin, asks)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield server
+    finally:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", server.port), 1).close()
+        thread.join()
+        server.listener.close()
+
+
+@pytest.mark.parametrize("asks", [b"SET SESSION", b"SELECT", b"LOAD DATA"])
+def test_file_asked_for(asks: bytes) -> None:
+    """A server that asks for a file, in answer to any statement, gets the rows of a running LOAD DATA LOCAL, else nothing (S5)."""
+    with rogue(asks=asks) as server:
+        connection = connect(Downstream(port=server.port, ssl_mode="disabled"), "secret")
+        connection.query("SELECT 1")
+        connection.load("LOAD DATA LOCAL INFILE 'rows' INTO TABLE t", b"1\n2\n")
+        connection.close()
+    assert set(server.received) == ({b"1\n2\n", b""} if asks == b"LOAD DATA" else {b""})
+
+
+@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog"])
+def test_password_asked_for(plugin: bytes) -> None:
+    """A server that nobody verified is not given the password as it is (S5)."""
+    with rogue(plugin=plugin) as server, pytest.raises(ConfigError, match="in clear text"):
+        connect(Downstream(port=server.port), "secret")
+    assert b"secret" not in b"".join(server.received)
