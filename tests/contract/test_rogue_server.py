@@ -50,12 +50,17 @@ class Rogue:
                 number, query = self._packet()
                 if self.asks and query[1:].startswith(self.asks):
                     self._send(1, _FILE)
-                    number, answer = self._packet()
-                    while answer:
-                        self.received.append(answer)
-                        number, answer = self._packet()
-                    self.received.append(b"")
+                    number = self._file()
                 self._send(number + 1, _OK)
+
+    def _file(self) -> int:
+        """Take what comes until an empty packet ends it; the number of that one."""
+        number, answer = self._packet()
+        while answer:
+            self.received.append(answer)
+            number, answer = self._packet()
+        self.received.append(b"")
+        return number
 
     def _send(self, number: int, content: bytes) -> None:
         self.connection.sendall(struct.pack("<I", len(content))[:3] + bytes([number % 256]) + content)
