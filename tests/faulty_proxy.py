@@ -1,36 +1,76 @@
-"""A proxy before a real HTTP server that spoils some of its answers."""
+"""A proxy before a real S3 server that spoils some of its answers."""
 
 from __future__ import annotations
 
+import re
 import socketserver
 import threading
+from collections.abc import Collection, Mapping
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-SLOW_DOWN = (
-    b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+ERRORS = {
+    "503": (503, "SlowDown", "Please reduce your request rate."),
+    "500": (500, "InternalError", "We encountered an internal error. Please try again."),
+    "expired": (400, "ExpiredToken", "The provided token has expired."),
+    "denied": (403, "AccessDenied", "Access Denied"),
+    "skewed": (
+        403,
+        "RequestTimeTooSkewed",
+        "The difference between the request time and the current time is too large.",
+    ),
+}
+"""Fault → status, code and text of the answer, as S3 gives them."""
+_METADATA = r"/metadata$"
+PLACES = {"metadata": _METADATA, "listing": r"list-type=2", "schema files": r"/schema_", "data files": r"/CDC"}
+"""What is asked for → how such a request looks."""
+_ENTRY = re.compile(
+    rb"<Contents>.*?<Key>(.*?)</Key>.*?</Contents>|<CommonPrefixes>.*?<Prefix>(.*?)</Prefix>.*?</CommonPrefixes>",
+    re.DOTALL,
 )
 
 
 class FaultyProxy:
-    """Passes requests on to `behind`; while `faults` is above 0 it spoils an answer and counts down."""
+    """Passes requests on to `behind`; while `faults` is above 0 it spoils an answer and counts down.
 
-    def __init__(self, behind: str, fault: str) -> None:
-        """`behind`: the server's URL; `fault`: ``503``, or ``cut`` for an answer that breaks off in its middle."""
+    Faults beside those of `ERRORS`: ``cut``, an answer that breaks off in its middle; ``stall``, one that stops there and goes
+    on no more; ``silent``, none; ``stale``, a listing that shows nothing but what is `known`, and ``metadata`` as it was then.
+    """
+
+    def __init__(self, behind: str, fault: str = "503") -> None:
+        """`behind`: the server's URL."""
+        self.fault = fault
         self.faults = 0
+        self.only = ""
+        self.known: Mapping[str, bytes] = {}
+        self.healed = threading.Event()
         self._lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"proxy": self, "behind": urlsplit(behind).netloc, "fault": fault})
+        handler = type("Handler", (_Handler,), {"proxy": self, "behind": urlsplit(behind).netloc})
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def spoils(self) -> bool:
+    def spoil(
+        self, fault: str, only: str = "", faults: int = 1_000_000, known: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        """Spoil so many answers to requests that look like `only`; `known`: the objects that a stale store has."""
+        self.fault, self.only, self.known = fault, only, known
+        self.healed.clear()
+        self.faults = faults
+
+    def heal(self) -> int:
+        """Spoil no more; how many answers could still have been."""
+        left, self.faults = self.faults, 0
+        self.healed.set()
+        return left
+
+    def spoils(self, path: str) -> bool:
         """Whether the next answer is to be spoiled."""
         with self._lock:
-            spoiled = self.faults > 0
+            spoiled = self.faults > 0 and re.search(self.only, path) is not None
             self.faults -= spoiled
         return spoiled
 
@@ -41,8 +81,20 @@ class FaultyProxy:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Serve no more."""
+        self.healed.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+def without_new(listing: bytes, known: Collection[str]) -> bytes:
+    """A listing in which only known keys, and folders of known keys, are left."""
+
+    def kept(entry: re.Match[bytes]) -> bytes:
+        key, prefix = (unquote(one.decode()) for one in (entry[1] or b"", entry[2] or b""))
+        there = key in known if key else any(one.startswith(prefix) for one in known)
+        return entry[0] if there else b""
+
+    return _ENTRY.sub(kept, listing)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -50,14 +102,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     proxy: FaultyProxy
     behind: str
-    fault: str
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Pass on or spoil."""
-        spoiled = self.proxy.spoils()
-        if spoiled and self.fault == "503":
-            self._answer(503, [("Content-Type", "application/xml")], SLOW_DOWN)
+        fault = self.proxy.fault if self.proxy.spoils(self.path) else ""
+        if fault in ERRORS:
+            status, code, text = ERRORS[fault]
+            body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{text}</Message></Error>".encode()
+            self._answer(status, [("Content-Type", "application/xml")], body)
             return
         upstream = HTTPConnection(self.behind, timeout=30)
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -68,23 +121,37 @@ class _Handler(BaseHTTPRequestHandler):
         body = answer.read()
         upstream.close()
         headers = [h for h in answer.getheaders() if h[0].lower() not in ("content-length", "transfer-encoding")]
-        self._answer(answer.status, headers, body, cut=spoiled)
+        if fault == "silent":
+            self._wait()
+            return
+        if fault == "stale":
+            known = self.proxy.known
+            body = known["metadata"] if re.search(_METADATA, self.path) else without_new(body, known)
+        self._answer(answer.status, headers, body, fault=fault)
 
     def do_HEAD(self) -> None:
         """Likewise."""
         self.do_GET()
 
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes, *, cut: bool = False) -> None:
+    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes, *, fault: str = "") -> None:
         self.send_response_only(status)
         for name, value in headers:
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if cut:
+        if fault in ("cut", "stall"):
             self.wfile.write(body[: len(body) // 2])
+            if fault == "stall":
+                self._wait()
             self.close_connection = True
         elif self.command != "HEAD":
             self.wfile.write(body)
+
+    def _wait(self) -> None:
+        """Say nothing more until all is well again; then this connection ends."""
+        self.wfile.flush()
+        self.proxy.healed.wait()
+        self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""

@@ -143,16 +143,22 @@ class Story:
         return RoundSummary(tables=tuple(tables))
 
 
-def twice(server: DatabaseServer) -> dict[str, int]:
-    """Statements of the journal that took effect, or came to the server, more often than the journal has them."""
+def twice(server: DatabaseServer, came: Counter[str] | None = None) -> dict[str, int]:
+    """Statements of the journal that took effect, or came to the server, more often than the journal has them.
+
+    `came`: text → how often it came, where somebody counted; else the server is asked.
+    """
     journal = Counter(text for (text,) in server.query("SELECT statement FROM storage_consumer.ddl_journal"))
-    if server.kind == "tidb":
-        came = Counter(text for (text,) in server.query("SELECT query FROM information_schema.ddl_jobs"))
-    else:
-        came = logged(server)
+    if came is None:
+        came = _run_jobs(server) if server.kind == "tidb" else logged(server)
     return {
         text: came[text] for text, times in journal.items() if came[text] > times and not text.startswith(REPEATABLE)
     }
+
+
+def _run_jobs(server: DatabaseServer) -> Counter[str]:
+    """Text of a statement → how often a TiDB ran it."""
+    return Counter(text for (text,) in server.query("SELECT query FROM information_schema.ddl_jobs"))
 
 
 def one_story(

@@ -12,9 +12,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,32 @@ class ServerDidNotStart(Exception):
     """A test server ended or did not answer in time; the message holds the end of its log."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """A server's process, which can be killed and started again over the same data; ended for good by `close`."""
+
+    command: Sequence[str]
+    log: Path
+    port: int
+    _started: ExitStack = field(default_factory=ExitStack)
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it listens. Raises `ServerDidNotStart`."""
+        self._process = self._started.enter_context(running(self.command, self.log))
+        wait_for(self._process, self.port, self.log)
+
+    def kill(self) -> None:
+        """Kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """End it as one ends a server."""
+        self._started.close()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseServer:
     """A running database server; user root has no password."""
@@ -48,6 +74,8 @@ class DatabaseServer:
     port: int
     socket: Path
     """Listens as well; TiDB's tests have no use for it."""
+    child: Child
+    """Its process."""
 
     @property
     def uri(self) -> str:
@@ -97,6 +125,14 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def _serving(kind: str, command: Sequence[str], home: Path, port: int, socket: Path) -> Iterator[DatabaseServer]:
+    """A server that runs inside the block, with its log in `home`."""
+    with closing(Child(command=command, log=home / "log", port=port)) as child:
+        child.start()
+        yield DatabaseServer(kind=kind, port=port, socket=socket, child=child)
 
 
 @contextmanager
@@ -157,13 +193,16 @@ def program(name: str) -> str:
 
 @contextmanager
 def mariadb(
-    *, local_infile: bool = True, options: Sequence[str] = (), innodb: Sequence[str] = INNODB_SMALL_AND_FAST
+    *,
+    local_infile: bool = True,
+    options: Sequence[str] = (),
+    innodb: Sequence[str] = INNODB_SMALL_AND_FAST,
+    folder: Path | None = None,
 ) -> Iterator[DatabaseServer]:
-    """A MariaDB server with its own data folder; `innodb`: options for memory, log and safety of its storage engine."""
-    with tempfile.TemporaryDirectory(prefix="mariadb-", ignore_cleanup_errors=True) as folder:
-        home = Path(folder)
-        data, log, port = home / "data", home / "log", free_port()
-        server = DatabaseServer(kind="mariadb", port=port, socket=home / "socket")
+    """A MariaDB server with its own data, in `folder` if it is given; `innodb`: options for its memory, log and safety."""
+    with tempfile.TemporaryDirectory(prefix="mariadb-", ignore_cleanup_errors=True, dir=folder) as name:
+        home = Path(name)
+        data, socket, port = home / "data", home / "socket", free_port()
         as_root = ["--user=root"] if os.geteuid() == 0 else []
         install = [program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", "--skip-test-db"]
         run([*install, "--force", "--auth-root-authentication-method=normal", *as_root])
@@ -173,7 +212,7 @@ def mariadb(
             *as_root,
             f"--datadir={data}",
             f"--tmpdir={home}",
-            f"--socket={server.socket}",
+            f"--socket={socket}",
             f"--pid-file={home / 'pid'}",
             f"--port={port}",
             "--bind-address=127.0.0.1",
@@ -184,8 +223,7 @@ def mariadb(
             *innodb,
             *options,
         ]
-        with running(command, log) as process:
-            wait_for(process, port, log)
+        with _serving("mariadb", command, home, port, socket) as server:
             yield server
 
 
@@ -229,7 +267,6 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
     """A MySQL server that runs inside the `Jail`, with its own data."""
     jail, port = Jail(), free_port()
     with tempfile.TemporaryDirectory(prefix="mysql-") as folder, jail.home(jail.outside("/srv/empty"), port) as home:
-        log = Path(folder) / "log"
         command = [
             *jail.command,
             "/usr/sbin/mysqld",
@@ -251,9 +288,9 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
             *INNODB_SMALL_AND_FAST,
             *options,
         ]
-        with running(command, log) as process:
-            wait_for(process, port, log)
-            yield DatabaseServer(kind="mysql", port=port, socket=jail.outside(f"{home}/socket"))
+        socket = jail.outside(f"{home}/socket")
+        with _serving("mysql", command, Path(folder), port, socket) as server:
+            yield server
 
 
 def has_tidb() -> bool:
@@ -262,14 +299,13 @@ def has_tidb() -> bool:
 
 
 @contextmanager
-def tidb(*, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
-    """A TiDB server with an embedded store, of the program that `TIDB_PROGRAM` names; without the databases that it ships."""
+def tidb(*, options: Sequence[str] = (), folder: Path | None = None) -> Iterator[DatabaseServer]:
+    """A TiDB server with an embedded store, in `folder` if it is given, of the program that `TIDB_PROGRAM` names; emptied."""
     path = Path(os.environ.get(TIDB_PROGRAM) or "tidb-server")
     if not path.is_file():
         raise ServerDidNotStart(f"{TIDB_PROGRAM} names no TiDB server ({path})")
-    with tempfile.TemporaryDirectory(prefix="tidb-", ignore_cleanup_errors=True) as folder:
-        home, port = Path(folder), free_port()
-        server = DatabaseServer(kind="tidb", port=port, socket=home / "socket")
+    with tempfile.TemporaryDirectory(prefix="tidb-", ignore_cleanup_errors=True, dir=folder) as name:
+        home, port = Path(name), free_port()
         command = [
             str(path),
             "-store=unistore",
@@ -277,14 +313,13 @@ def tidb(*, options: Sequence[str] = ()) -> Iterator[DatabaseServer]:
             "-host=127.0.0.1",
             f"-P={port}",
             "-report-status=false",
-            f"-socket={server.socket}",
+            f"-socket={home / 'socket'}",
             f"-temp-dir={home / 'temp'}",
             f"-log-slow-query={home / 'slow'}",
             "-L=error",
             *options,
         ]
-        with running(command, home / "log") as process:
-            wait_for(process, port, home / "log")
+        with _serving("tidb", command, home, port, home / "socket") as server:
             server.drop_all()
             yield server
 
@@ -305,7 +340,11 @@ def learn_zone(server: DatabaseServer, zone: str) -> None:
                 pass
 
 
-SERVERS = {"mariadb": mariadb, "mysql": mysql, "tidb": tidb}
+SERVERS: Mapping[str, Callable[..., AbstractContextManager[DatabaseServer]]] = {
+    "mariadb": mariadb,
+    "mysql": mysql,
+    "tidb": tidb,
+}
 """Kind → what starts one."""
 KINDS = tuple(kind for kind in SERVERS if kind != "tidb" or has_tidb())
 """Those that tests run on here; each is the name of a fixture."""
