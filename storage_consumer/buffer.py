@@ -25,8 +25,8 @@ from storage_consumer.work import TableWork, VersionWork
 
 NOTICE, CHANGES, REPORT = 0, 1, 2
 """Kinds of shuffled items, in the order in which a bucket must see them."""
-BLOCK_ROWS = 5_000
-"""Changes in one shuffled block."""
+BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
+"""Most changes in one shuffled block, and about how many bytes of files they come from: Spark holds many blocks at once."""
 
 Place = tuple[int, int, int, int]
 """(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
@@ -111,13 +111,17 @@ class Buffer:
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""
-        buckets = self._by_bucket()
+        buckets, rows = self._by_bucket(), self._block_rows()
         self._states, self._events, self.rows, self.size = {}, [], 0, 0
         for bucket, changes in buckets.items():
-            for first in range(0, len(changes), BLOCK_ROWS):
-                block = changes[first : first + BLOCK_ROWS]
+            for first in range(0, len(changes), rows):
+                block = changes[first : first + rows]
                 lowest = min(change[0] for change in block)
                 yield (bucket, CHANGES, self._work.index, lowest), marshal.dumps(block)
+
+    def _block_rows(self) -> int:
+        """Changes in one block, by the average of what is held."""
+        return max(1, min(BLOCK_ROWS, BLOCK_BYTES * self.rows // max(1, self.size)))
 
     def _by_bucket(self) -> dict[int, list[tuple[Any, ...]]]:
         """Encoded changes per bucket: (commit ts, order, line, key), without the key for a keyless table."""

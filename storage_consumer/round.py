@@ -16,7 +16,7 @@ from storage_consumer.intake import taken_in
 from storage_consumer.model import TableName
 from storage_consumer.parts import Parts, progress_of
 from storage_consumer.pipeline import FileReport, WriteReport
-from storage_consumer.planning.steps import DdlStep, RowStep
+from storage_consumer.planning.steps import DdlStep, RowStep, in_one_job
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import TableProgress
 from storage_consumer.preparing import described
@@ -91,7 +91,7 @@ class Round:
             self.ddls.collect(0)
             wave = parts.manager.next_wave(self.storage_checkpoint, settled=settled)
             if wave.rows:
-                self._write_rows(wave.rows)
+                self._write_rows(in_one_job(wave.rows))
             elif not self._run_ddls(wave.ddls):
                 break
         checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
@@ -130,6 +130,7 @@ class Round:
             self._halt(parts.manager.unreadable(file.table_dir, file.version), error)
         for warning in (warning for definition in intake.definitions for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
+        parts.manager.finished_files += poll.finished
         late = parts.manager.dispatch(intake.definitions, intake.table_dirs, poll.data_files)
         self._pass_over()
         moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)

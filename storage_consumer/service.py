@@ -75,7 +75,7 @@ class ConsumerService:
         selection = Selection.of(self._config.selecting)
         refuse_other_places(restart, selection.routes)
         self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout, timed=timed, selection=selection))
-        self._parts.reader.resume(self._storage_floor)
+        self._parts.reader.resume(self._storage_floor, {name: done.upto for name, done in restart.done.items()})
         return self._parts
 
     def _acquire(self, stop: StopSignal, *, standby: bool) -> bool:

@@ -115,9 +115,12 @@ class Shuffled:
 
     def _stream(self, stream: Stream) -> Iterator[Placed]:
         """One stream's files, cut and repeated anew, and its index."""
-        lines = [line for content in stream.files for line in lines_of(content, stream.kind)]
+        recorded = [lines_of(content, stream.kind) for content in stream.files]
+        lines = [line for file in recorded for line in file]
+        joints = _joints(recorded)
         passes = self._passes(lines)
-        files = [lines[start:end] for first, last in passes for start, end in self._bounds(lines, first, last, stream)]
+        bounds = [bound for first, last in passes for bound in self._bounds(lines, first, last, stream, joints)]
+        files = [lines[start:end] for start, end in bounds]
         needed = self._needed(files)
         at = 0
         for number, (rows, latest) in enumerate(zip(files, needed, strict=True), 1):
@@ -144,13 +147,15 @@ class Shuffled:
             found.append((begin, self.dice.choice([n for n in [*starts, len(lines)] if n > begin])))
         return found
 
-    def _bounds(self, lines: Sequence[Line], first: int, last: int, stream: Stream) -> Iterator[tuple[int, int]]:
+    def _bounds(
+        self, lines: Sequence[Line], first: int, last: int, stream: Stream, joints: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
         """Where the files of one pass begin and end."""
         anywhere = self.corpus.variant in CUT_ANYWHERE and self._has_primary_key(stream)
         inside = [n for n in range(first + 1, last) if anywhere or lines[n - 1][0] != lines[n][0]]
         most = min(len(inside), 2 * len(stream.files))
-        cuts = [first, *sorted(self.dice.sample(inside, self.dice.randint(0, most))), last]
-        return pairwise(cuts)
+        chosen = self.dice.sample(inside, self.dice.randint(0, most))
+        return pairwise(sorted({first, *chosen, *(n for n in joints if first < n < last), last}))
 
     def _has_primary_key(self, stream: Stream) -> bool:
         """Whether every schema file of the table's directory tells a primary key."""
@@ -190,6 +195,16 @@ class Shuffled:
             name = PurePosixPath(stream.path(named)).name
             index = f"{stream.folder}/meta/{stream.prefix.rstrip('_')}.index"
             yield Placed(path=index, content=f"{name}\n".encode(), cut=cut)
+
+
+def _joints(files: Sequence[Sequence[Line]]) -> list[int]:
+    """Where, in all rows together, a recorded file begins that may repeat what is before: no file holds a delivery twice."""
+    joints, rows = [], 0
+    for before, file in pairwise(files):
+        rows += len(before)
+        if before and file and file[0][0] <= before[-1][0]:
+            joints.append(rows)
+    return joints
 
 
 def streams_of(corpus: Corpus, paths: Mapping[str, int]) -> list[Stream]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
@@ -91,3 +91,19 @@ class Wave:
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.rows or self.ddls)
+
+
+MOST_FILES = 100_000
+"""In one job, unless a single table has more: the job's description and its reports are held in memory."""
+
+
+def in_one_job(steps: Sequence[RowStep]) -> tuple[RowStep, ...]:
+    """The first steps, with at most `MOST_FILES` files together, and at least one; the others come in the next wave."""
+    taken: list[RowStep] = []
+    files = 0
+    for step in steps:
+        files += len(step.files)
+        if taken and files > MOST_FILES:
+            break
+        taken.append(step)
+    return tuple(taken)

@@ -7,12 +7,13 @@ broken off.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion
 from storage_consumer.storage.closing import Closing, closing, oldest_open_date, own_versions
+from storage_consumer.storage.findings import Findings, Look, shortened
 from storage_consumer.storage.paths import (
     DataDirectory,
     DataName,
@@ -25,35 +26,12 @@ from storage_consumer.storage.paths import (
     place_directory,
     with_all_above,
 )
-from storage_consumer.storage.streams import Directory
+from storage_consumer.storage.streams import Directory, Stream
 
 EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"
-_SHOWN = 10
-"""So many paths are named in a message; of the others there is a count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What one listing showed."""
-
-    schema_files: tuple[SchemaFile, ...]
-    """New, or with other content under a known name."""
-    data_files: tuple[DataFile, ...]
-    """New, or with other content under a known name."""
-    vanished: tuple[DataFile, ...]
-    """Found before, no longer there; after a full listing only. Their size is 0 and their tag empty."""
-    changed: int
-    """How many of `data_files` had other content before."""
-    overwritten: tuple[DataFile, ...]
-    """Those of them that were written anew below a mark: by now the checkpoint may have passed their rows unseen."""
-    ignored: dict[str, int]
-    """Objects passed over, by reason; as of the last full listing."""
-    contradictions: tuple[str, ...]
-    """``path: reason`` for paths that do not go with the settings."""
-    warnings: tuple[str, ...]
-    moved: bool
-    """Whether the listing may lack files, or showed some under the wrong table, given the schema files found in it: list again."""
+MOST_UNPLACED = 100_000
+"""Files of directories not known before that one listing holds until it ends; of more the names of their directories are enough."""
 
 
 class Inventory:
@@ -87,6 +65,8 @@ class Inventory:
         self._closings: dict[str, Closing] = {}
         self._set_apart: dict[str, set[tuple[int, int | None]]] = {}
         self._checkpoint = 0
+        self.finished: Mapping[str, int] = {}
+        """Stream (see `DataFile.stream`) → number up to which an earlier run finished its files: of these, only the last is found."""
         self.closed: frozenset[str] = frozenset()
         """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
         self.after: dict[str, str] = {}
@@ -103,17 +83,18 @@ class Inventory:
         `full`: nothing was left out of it, so what it lacks is gone. Where `listing` raises, what it had shown is not lost:
         a later call returns it.
         """
-        look = _Look(late=full and self._generation > 0)
+        look = Look(late=full and self._generation > 0)
         if full:
             self._generation += 1
         for stored in listing:
             self._see(stored, look)
         self._place(look)
-        moved = self._move() or look.upgraded
+        moved = self._move() or look.upgraded or look.overflown
         vanished = self._sweep(look) if full else ()
         if full:
             self._ignored = look.ignored
-        self._close(checkpoint)
+        if not look.overflown:
+            self._close(checkpoint)
         return self._findings(look, vanished, moved=moved)
 
     def set_apart(self, file: SchemaFile) -> None:
@@ -122,7 +103,7 @@ class Inventory:
         self._dirty.add(file.table_dir)
         self._close(self._checkpoint)
 
-    def _see(self, stored: StoredObject, look: _Look) -> None:
+    def _see(self, stored: StoredObject, look: Look) -> None:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
         if data is None:
@@ -131,10 +112,12 @@ class Inventory:
             look.ignored[EMPTY] += 1
         elif directory := self._directories.get(folder):
             self._see_data(directory, folder, data, stored, look)
-        else:
+        elif len(look.unplaced) < MOST_UNPLACED:
             look.unplaced.append((folder, data, stored))
+        else:
+            look.overflow.add(folder)
 
-    def _see_other(self, stored: StoredObject, look: _Look) -> None:
+    def _see_other(self, stored: StoredObject, look: Look) -> None:
         if stored.path == "metadata":
             return
         parsed = parse_other(stored.path)
@@ -145,7 +128,7 @@ class Inventory:
         elif isinstance(parsed, Ignored):
             look.ignored[parsed.reason if stored.size else EMPTY] += 1
 
-    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: _Look) -> None:
+    def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Look) -> None:
         if parsed.table_dir not in self._tables:
             self._tables[parsed.table_dir] = {}
             self._new_tables.add(parsed.table_dir)
@@ -168,7 +151,7 @@ class Inventory:
             checksum=parsed.checksum,
         )
 
-    def _see_data(self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: _Look) -> None:
+    def _see_data(self, directory: Directory, folder: str, data: DataName, stored: StoredObject, look: Look) -> None:
         if data.extension != self._extension:
             look.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
             return
@@ -177,6 +160,9 @@ class Inventory:
         tag = _compact(stored)
         before = stream.put(data.number, tag, self._generation)
         if before == tag:
+            return
+        if self.finished and self._is_finished(f"{folder}|{data.dispatcher}|{width}", data.number, stream):
+            look.finished += 1
             return
         if before:
             self._changed.add(stored.path)
@@ -188,22 +174,35 @@ class Inventory:
         self._dirty.add(directory.placed.table_dir)
         self._found[stored.path] = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
 
+    def _is_finished(self, name: str, number: int, stream: Stream) -> bool:
+        """Whether nobody need hear of a file: an earlier run finished it, and the stream has shown itself by another one."""
+        return number < self.finished.get(name, 0) and stream.count > 1
+
     def _hidden(self, folder: str, path: str) -> bool:
         """Whether the latest listing that was not full could have left this file out."""
         return left_out(path, self.after) or not self.closed.isdisjoint(with_all_above(folder))
 
-    def _place(self, look: _Look) -> None:
+    def _place(self, look: Look) -> None:
         """Place data files of directories that were not known, now that all schema files of the listing are."""
         places: dict[str, DataDirectory | Ignored] = {}
         for folder, data, stored in look.unplaced:
             placed = places.get(folder) or places.setdefault(folder, self._read_folder(folder))
             if isinstance(placed, Ignored):
                 look.ignore(stored.path, placed)
-                continue
-            if folder not in self._directories:
-                self._directories[folder] = Directory(placed)
-                self._folders.setdefault(placed.table_dir, set()).add(folder)
-            self._see_data(self._directories[folder], folder, data, stored, look)
+            else:
+                self._see_data(self._directory(folder, placed), folder, data, stored, look)
+        for folder in look.overflow:
+            placed = self._read_folder(folder)
+            if isinstance(placed, DataDirectory):
+                look.overflown = True
+                self._directory(folder, placed)
+
+    def _directory(self, folder: str, placed: DataDirectory) -> Directory:
+        """The directory in that folder, new or known."""
+        if folder not in self._directories:
+            self._directories[folder] = Directory(placed)
+            self._folders.setdefault(placed.table_dir, set()).add(folder)
+        return self._directories[folder]
 
     def _read_folder(self, folder: str) -> DataDirectory | Ignored:
         return place_directory(
@@ -232,7 +231,7 @@ class Inventory:
         self._folders[table_dir].discard(folder)
         self._dirty.add(table_dir)
 
-    def _sweep(self, look: _Look) -> tuple[DataFile, ...]:
+    def _sweep(self, look: Look) -> tuple[DataFile, ...]:
         """Forget what a full listing did not show; the data files among it that were handed out."""
         gone: list[DataFile] = []
         for folder, directory in list(self._directories.items()):
@@ -241,7 +240,7 @@ class Inventory:
                 stored = StoredObject(path=f"{folder}/{format_data_name(name)}", size=0, tag="")
                 self._dirty.add(directory.placed.table_dir)
                 gone.append(_data_file(directory.placed, dispatcher, number, width, stored))
-            if not directory.streams:
+            if not (directory.streams or look.overflown):
                 self._forget(folder, directory.placed.table_dir)
         look.schemas_gone.extend(path for path in self._schema_tags if path not in look.schema_paths)
         for path in look.schemas_gone:
@@ -274,7 +273,7 @@ class Inventory:
             self.closed = closed - self._above
             self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
 
-    def _findings(self, look: _Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
+    def _findings(self, look: Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
         findings = Findings(
             schema_files=tuple(self._found_schema.values()),
             data_files=tuple(self._found.values()),
@@ -282,45 +281,13 @@ class Inventory:
             changed=len(self._changed & self._found.keys()),
             overwritten=tuple(self._found[path] for path in sorted(self._overwritten & self._found.keys())),
             ignored=dict(self._ignored),
-            contradictions=_shortened(look.contradictions),
+            contradictions=shortened(look.contradictions),
             warnings=tuple(look.warnings()),
             moved=moved,
+            finished=look.finished,
         )
         self._found_schema, self._found, self._changed, self._overwritten = {}, {}, set(), set()
         return findings
-
-
-@dataclass(slots=True)
-class _Look:
-    """What comes up while one listing is taken in."""
-
-    late: bool
-    """Whether files may turn up that the listings before left out."""
-    ignored: Counter[str] = field(default_factory=Counter)
-    contradictions: list[str] = field(default_factory=list)
-    unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)
-    schema_paths: set[str] = field(default_factory=set)
-    schemas_gone: list[str] = field(default_factory=list)
-    came_late: list[str] = field(default_factory=list)
-    upgraded: bool = False
-    """Whether a version of the older layout turned out to be one of the present layout too: then less may be left out."""
-
-    def ignore(self, path: str, why: Ignored) -> None:
-        """Count a path that is passed over, or note that it contradicts the settings."""
-        if why.contradicts:
-            self.contradictions.append(f"{path}: {why.reason}")
-        else:
-            self.ignored[why.reason] += 1
-
-    def warnings(self) -> Iterator[str]:
-        """What an operator should hear."""
-        for path in _shortened(self.came_late):
-            yield (
-                f"{path} turned up where TiCDC was done writing; rows in it at or below the checkpoint are taken for "
-                "repeats. If TiCDC did not just restart, compare the table with its source"
-            )
-        for path in _shortened(self.schemas_gone):
-            yield f"schema file {path} is gone from the storage; what was read from it stays in force"
 
 
 def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, stored: StoredObject) -> DataFile:
@@ -339,9 +306,3 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
 def _compact(stored: StoredObject) -> int:
     """Size and tag as 64 bits, never 0."""
     return hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1
-
-
-def _shortened(paths: list[str]) -> tuple[str, ...]:
-    """The first few, and how many more there are."""
-    more = len(paths) - _SHOWN
-    return (*paths[:_SHOWN], f"and {more} more") if more > 0 else tuple(paths)

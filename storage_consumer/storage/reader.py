@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,8 +10,9 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import FilesMissing, StorageUnavailable
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition
+from storage_consumer.storage.findings import Findings
 from storage_consumer.storage.holding import Holding
-from storage_consumer.storage.inventory import Findings, Inventory
+from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.metadata import Metadata
 from storage_consumer.storage.schema_file import parse_schema_file
 from storage_consumer.storage.small_file import METADATA_BYTES, SCHEMA_FILE_BYTES, read_schema_file
@@ -79,6 +80,8 @@ class Poll:
     """Whether everything was listed."""
     contradictions: tuple[str, ...] = ()
     """Paths that show that the settings are not those TiCDC wrote with, each with the setting: nothing may be applied."""
+    finished: int = 0
+    """How many data files were found that an earlier run finished and are therefore not among `data_files`."""
     unreadable_metadata: int = 0
     """How often ``metadata`` was there but held no checkpoint-ts, since the start."""
 
@@ -129,14 +132,22 @@ class StorageReader:
             warnings=(*warnings, *(text for look in looks for text in look.warnings), *self._advice(judged)),
             full=full,
             contradictions=judged.contradictions,
+            finished=sum(look.finished for look in looks),
             unreadable_metadata=self._metadata.unreadable,
         )
+        self._inventory.finished = {}
         self._returned = checkpoint
         return poll
 
-    def resume(self, checkpoint: int) -> None:
-        """Go on from a checkpoint-ts that an earlier run read."""
+    def resume(self, checkpoint: int, finished: Mapping[str, int]) -> None:
+        """Go on from a checkpoint-ts that an earlier run read, and from the files that it finished.
+
+        `finished`: stream (see `DataFile.stream`) → number (inclusive) up to which all its files are. The first poll counts
+        those below it, and shows of a stream at least one file.
+        """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
+        if self._holding is None:
+            self._inventory.finished = finished
 
     def list_everything(self) -> None:
         """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""

@@ -9,8 +9,9 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.storage.findings import Findings
 from storage_consumer.storage.fsspec_storage import open_storage
-from storage_consumer.storage.inventory import Findings, Inventory
+from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.reader import Storage
 from tests.contract.rigs import LocalRig, Rig, listed
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.inventory import Findings, Inventory
+from storage_consumer.storage.findings import Findings
+from storage_consumer.storage.inventory import Inventory
 from storage_consumer.testing import MemoryStorage
 
 FIRST = 449000000000000000

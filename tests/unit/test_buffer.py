@@ -60,3 +60,16 @@ def test_places_are_ordered_by_time_file_and_row() -> None:
     places = [place_in_files(*at) for at in ((0, 0, 1), (0, 0, 2), (0, 1, 1), (1, 0, 1))]
     assert places == sorted(places)
     assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(("width", "at_least"), [(100, 1), (100_000, 8)])
+def test_blocks_of_wide_rows_are_small(width: int, at_least: int) -> None:
+    """A block holds fewer rows the wider they are, since Spark collects a number of blocks, whatever their size."""
+    buffer = Buffer(replace(WORK, timed=True), next(iter(WORK.versions.values())), 1)
+    rows = [(n, n, INSERT, (str(n), "x" * width), None) for n in range(50)]
+    list(buffer.measured(iter([b"x" * width] * len(rows))))
+    for change in rows:
+        buffer.add(change, 0)
+    blocks = [block for _, block in buffer.blocks()]
+    assert len(blocks) >= at_least
+    assert max(map(len, blocks)) < 600_000

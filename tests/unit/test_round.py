@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import DdlFailed
+from storage_consumer.planning import steps
 from tests.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of
 
@@ -278,6 +279,25 @@ def test_rows_beyond_the_checkpoint_are_kept_for_later(world: World) -> None:
     summary = world.once()
     assert (summary.rows, summary.pending_files, summary.finished_files) == (1, 0, 2)
     assert summary.skipped == {"row: repeated delivery": 1}
+
+
+def test_a_backlog_of_very_many_files_takes_several_jobs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one job has to describe and report is bounded: tables beyond so many files come in the next job of the round."""
+    monkeypatch.setattr(steps, "MOST_FILES", 3)
+    tables = [f"many.t{number}" for number in range(4)]
+    world.bucket.create(*tables, at=10)
+    for table in tables:
+        world.bucket.rows(table, 1, row(table, 12, "1", '"one"'), version=ts(10))
+        world.bucket.rows(table, 2, row(table, 13, "2", '"two"'), version=ts(10))
+    world.bucket.metadata(ts(20))
+    jobs: list[str] = []
+    world.tick = lambda call: jobs.append(call) if call == "before MemoryPipeline.run" else None
+
+    summary = world.once()
+
+    assert summary.checkpoint == ts(20)
+    assert len(jobs) >= 4
+    assert all(len(world.rows(table)) == 2 for table in tables)
 
 
 def test_nothing_without_metadata() -> None:

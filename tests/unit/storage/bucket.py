@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.storage.inventory import Findings, Inventory
+from storage_consumer.storage.findings import Findings
+from storage_consumer.storage.inventory import Inventory
 from storage_consumer.testing import MemoryStorage
 
 V1, V2, V3 = 449000000000000001, 449000000000000002, 449000000000000003
