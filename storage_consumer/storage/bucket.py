@@ -26,6 +26,10 @@ _PART = 8 << 20
 """Bytes per request where an object is read in parts."""
 
 
+class CredentialsExpired(ConfigError):
+    """The store took these credentials before and does so no more; there may be newer ones. `Bucket._ask` looks for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One answer to a listing; all paths are relative to the root."""
@@ -118,7 +122,21 @@ class Bucket(ABC):
             return self._drivers[os.getpid()]
 
     def _ask(self, path: str, question: Callable[[Any], Any]) -> Any:
-        """The answer to one call: `question` is given the driver and returns a coroutine. Errors are translated."""
+        """The answer to one call: `question` is given the driver and returns a coroutine. Errors are translated.
+
+        After credentials that have expired the driver is made anew, once: so it looks for them again where they may be newer.
+        """
+        try:
+            return self._asked(path, question)
+        except CredentialsExpired:
+            with self._lock:
+                self._drivers.pop(os.getpid(), None)
+        try:
+            return self._asked(path, question)
+        except CredentialsExpired as fault:
+            raise ConfigError(str(fault)) from None
+
+    def _asked(self, path: str, question: Callable[[Any], Any]) -> Any:
         driver = self._driver()
         with self._lock:
             self.requests += 1

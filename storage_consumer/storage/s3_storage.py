@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from storage_consumer.errors import ConfigError
+from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.bucket import CONNECT_TIMEOUT, READ_TIMEOUT, Page
+from storage_consumer.storage.bucket import CONNECT_TIMEOUT, READ_TIMEOUT, CredentialsExpired, Page
 from storage_consumer.storage.skipping import OrderedBucket
 
 _DOWNLOADS = 5
 """So often one object is asked for before a broken connection is an error."""
-_REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
+_REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
+_EXPIRED = {"ExpiredToken", "TokenRefreshRequired"}
+_SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
 _WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
 _ABSENT = {"NoSuchKey", "404"}
 _NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
@@ -102,6 +104,9 @@ class S3Storage(OrderedBucket):
         code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
         if code in _ABSENT:
             return FileNotFoundError(f"{self._where(path)} does not exist")
+        if code in _EXPIRED:
+            remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
+            return CredentialsExpired(str(self._refused(path, code, remedy)))
         if code in _REFUSED:
             return self._refused(path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject")
         if code in _WRONG:
@@ -120,4 +125,6 @@ class S3Storage(OrderedBucket):
             return ConfigError(
                 f"{where} can't be asked for ({code}): check the bucket's name, the endpoint, the region"
             )
+        if code in _SKEWED:
+            return StorageUnavailable(f"{self._unavailable(error, code, path)} (set the clock of this machine)")
         return self._unavailable(error, code, path)

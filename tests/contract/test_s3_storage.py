@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.s3_storage import S3Storage
 from tests.contract.rigs import S3Rig, listed
+from tests.faulty_proxy import FaultyProxy
 
 V1, V2 = 449000000000000001, 449000000000000002
 
@@ -170,3 +172,33 @@ def test_download_that_breaks_off_goes_on(bucket: S3Rig, monkeypatch: pytest.Mon
     with pytest.raises(StorageUnavailable, match="replaced"):
         b"".join(blocks)
     assert first == content[:10_000]
+
+
+@pytest.mark.server
+def test_expired_credentials_are_looked_up_once_more(bucket: S3Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the store calls a token expired, it is looked for anew where AWS's tools look; one that is still refused is final."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONG")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "old")
+    bucket.put("a", b"abc")
+    with FaultyProxy(bucket.server.endpoint) as proxy:
+        storage = S3Storage(replace(bucket.upstream, endpoint=proxy.endpoint), Secrets())
+        with pytest.raises(ConfigError, match="InvalidAccessKeyId"):
+            storage.check()
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", bucket.secrets.access_key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", bucket.secrets.secret_access_key)
+        proxy.spoil("expired", faults=1)
+        assert storage.read("a") == b"abc"
+        proxy.spoil("expired")
+        with pytest.raises(ConfigError, match=r"ExpiredToken\): .*renew") as raised:
+            storage.check()
+        assert type(raised.value) is ConfigError
+
+
+@pytest.mark.server
+def test_clocks_too_far_apart(bucket: S3Rig) -> None:
+    """Where the store finds the time of a request wrong, the error says whose clock to look at; it is no matter of keys."""
+    with FaultyProxy(bucket.server.endpoint) as proxy:
+        storage = S3Storage(replace(bucket.upstream, endpoint=proxy.endpoint), bucket.secrets)
+        proxy.spoil("skewed")
+        with pytest.raises(StorageUnavailable, match=r"RequestTimeTooSkewed.* clock of this machine"):
+            storage.check()
