@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PYTHON_WORKERS = "pyspark.daemon"
+EXECUTORS = "CoarseGrainedExecutorBackend"
 
 
 def below(pid: int, like: str) -> list[int]:
@@ -33,10 +34,19 @@ def _command(pid: int) -> str:
 def kill_workers() -> int:
     """Kill -9 all Python workers of this process's Spark, but not the process that forks them; how many there were."""
     forked = [pid for pid in below(os.getpid(), PYTHON_WORKERS) if PYTHON_WORKERS in _command(_parent(pid))]
-    for pid in forked:
+    return _killed(forked)
+
+
+def kill_executor(pid: int) -> int:
+    """Kill -9 one executor below a process; how many there were."""
+    return _killed(below(pid, EXECUTORS)[:1])
+
+
+def _killed(pids: list[int]) -> int:
+    for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    return len(forked)
+    return len(pids)
 
 
 def _parent(pid: int) -> int:
