@@ -17,6 +17,8 @@ from tests.servers import SERVERS, DatabaseServer, Jail
 _BLOCK = bytes(1 << 20)
 _LITTLE = 64 << 10
 _SIZE = "400m"
+_LONG = 40.0
+"""Seconds: longer than the program waits, but not for ever, should it wait on."""
 WIDE = 6_000
 """Rows of about a kilobyte, which need new room."""
 
@@ -84,7 +86,7 @@ def faults(disk: Path) -> Iterable[Fault]:
         yield Fault(
             name="disk full for longer than --retry-limit",
             where=where,
-            around=partial(at, pattern=pattern, trouble=trouble),
+            around=partial(at, pattern=pattern, trouble=trouble, seconds=_LONG),
             ends="full",
             options={"retry_limit": LIMIT},
         )
