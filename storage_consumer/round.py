@@ -58,6 +58,8 @@ class Round:
     """A storage checkpoint that has stood still long enough for the same, -1 for none."""
     keep_on: Callable[[], bool]
     """Asked between steps; raises `LeaseLost`, or returns False to end the round early."""
+    step_done: Callable[[], None]
+    """Told of each step that took effect and is stored as done."""
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
@@ -198,6 +200,7 @@ class Round:
             storage_checkpoint=self.storage_checkpoint,
         )
         self.streams = {}
+        self.step_done()
 
     def _works(self, steps: Sequence[RowStep]) -> list[tuple[RowStep, TableWork]]:
         """What tasks need to know of each table; tables whose rows do not fit the target halt here."""
@@ -274,6 +277,7 @@ class Round:
 
     def _ddl_done(self, step: DdlStep) -> None:
         """A statement took effect, or was skipped."""
+        self.step_done()
         if step.skip:
             self.skipped[f"ddl: {step.skip}"] += 1
         self.counts[step.table_key].ddls += not (step.ensure or step.skip)

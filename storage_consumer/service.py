@@ -141,6 +141,7 @@ class ConsumerService:
             take_last_ddl=once,
             settled_at=self._last_seen if self._has_settled() else -1,
             keep_on=lambda: self._keep_on(stop),
+            step_done=self._step_done,
         )
         summary = current.run()
         if summary.storage_checkpoint > self._last_seen:
@@ -161,8 +162,11 @@ class ConsumerService:
                 "--lease-ttl"
             )
             raise LeaseLost(message)
-        self._steps += 1
         return not stop.requested.is_set()
+
+    def _step_done(self) -> None:
+        """Rows or a statement took effect and are stored as done."""
+        self._steps += 1
 
     def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
         """Try again with growing pauses while something outside does not answer, up to the limit.
@@ -178,7 +182,7 @@ class ConsumerService:
             except TransientError as fault:
                 self._drop()
                 now = self._clock.monotonic()
-                if failing_since is None or self._steps > steps + 1:
+                if failing_since is None or self._steps > steps:
                     failing_since, pause = now, _FIRST_PAUSE
                 if now - failing_since > self._config.tuning.retry_limit or stop.requested.is_set():
                     raise

@@ -109,6 +109,26 @@ def test_limit_counts_anew_after_a_finished_step() -> None:
     assert len(done) == 5
 
 
+def test_statement_that_never_goes_through_ends_at_the_limit() -> None:
+    """A target that takes no statement is tried again in growing pauses up to the limit, however often the round looks at it."""
+    world = World()
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.metadata(ts(3))
+    tries = 0
+
+    def tick(call: str) -> None:
+        nonlocal tries
+        if call == "before MemoryTarget.execute_ddl":
+            tries += 1
+            assert tries < 1_000
+            raise TargetUnavailable("the disk is full")
+
+    world.tick = tick
+    with pytest.raises(TargetUnavailable, match="disk is full"):
+        world.once()
+    assert max(world.clock.waits) > 10
+
+
 def test_storage_that_does_not_answer(world: World) -> None:
     """The storage is asked again too; after the limit the run ends with its error."""
     world.bucket.storage.available = False
