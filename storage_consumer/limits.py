@@ -41,6 +41,8 @@ _TEXTS = frozenset(("VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
 """A column type whose members are written without backslashes."""
 _ANY_DIGITS = 400
+_EXPONENT = 18
+"""Digits of an exponent that are looked at: one of more is beyond any column however it goes on."""
 _MIDNIGHT = re.compile(r".{10}(?: 00:00:00(?:\.0+)?)?")
 
 
@@ -153,10 +155,15 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
 
 
 def _digits(text: str) -> int:
-    """Digits after the point that are not zeros at the end."""
-    if "e" in text.lower():
-        text = f"{Decimal(text):f}"
-    return len(text.partition(".")[2].rstrip("0"))
+    """Digits after the point that are not zeros at the end, counted without writing out what an exponent stands for."""
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    significant = (whole + fraction).rstrip("0")
+    if significant in ("", "-"):
+        return 0
+    zeros = len(whole) + len(fraction) - len(significant)
+    shift = int(exponent.lstrip("+-0")[:_EXPONENT] or "0")
+    return max(0, len(fraction) - zeros - (-shift if exponent.startswith("-") else shift))
 
 
 def check(values: Values, limits: Iterable[Limit]) -> None:

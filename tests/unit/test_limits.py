@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.limits import check, limits, other_members
@@ -88,6 +92,31 @@ def test_changed_silently(rows: RowLayout, target: TargetTable, kept: list[str],
     for text in changed:
         with pytest.raises(ValueError, match=r"column c: .* does not keep"):
             check((text,), found)
+
+
+@pytest.mark.parametrize("exponent", ["999999999", "99999999999999999999", "9" * 5000, "0" * 5000 + "1"])
+def test_large_exponents(exponent: str) -> None:
+    """An exponent of any size costs nothing: what is too large for the column the server refuses, what is too small is an error."""
+    found = limits(layout("DOUBLE"), (0,), there("decimal", digits=2))
+    for text in (f"1e{exponent}", f"-12.5e+{exponent}", f"0e-{exponent}", f"-0.00E-{exponent}"):
+        check((text,), found)
+    with pytest.raises(ValueError, match=r"column c: .* does not keep"):
+        check((f"1.25e-{exponent}",), found)
+
+
+@given(
+    whole=st.from_regex(r"-?[0-9]{1,5}", fullmatch=True),
+    fraction=st.from_regex(r"(\.[0-9]{1,5})?", fullmatch=True),
+    exponent=st.from_regex(r"([eE][-+]?0?[0-9]{1,2})?", fullmatch=True),
+)
+def test_digits_of_numbers(whole: str, fraction: str, exponent: str) -> None:
+    """A column keeps a number if it has no more digits than that when it is written out without an exponent."""
+    text = f"{whole}{fraction}{exponent}"
+    digits = len(f"{Decimal(text):f}".partition(".")[2].rstrip("0"))
+    check((text,), limits(layout("DOUBLE"), (0,), there("decimal", digits=digits)))
+    if digits:
+        with pytest.raises(ValueError, match=f"more than {digits - 1} digits after the point"):
+            check((text,), limits(layout("DOUBLE"), (0,), there("decimal", digits=digits - 1)))
 
 
 def test_columns_not_written_need_no_limit() -> None:
