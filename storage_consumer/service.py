@@ -16,7 +16,7 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.selected import refuse_other_places
-from storage_consumer.errors import LeaseLost, TransientError
+from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, TransientError
 from storage_consumer.parts import Parts
 from storage_consumer.planning.selection import Selection
 from storage_consumer.ports import State
@@ -171,6 +171,7 @@ class ConsumerService:
     def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
         """Try again with growing pauses while something outside does not answer, up to the limit.
 
+        Raises `ConfigError` only while nothing was applied; what turns out to be wrong later is another failure of a running program.
         The limit counts from the first fault after the last step that was finished: a long round may meet many.
         """
         failing_since: float | None = None
@@ -179,6 +180,10 @@ class ConsumerService:
             steps = self._steps
             try:
                 return attempt()
+            except ConfigError as fault:
+                if not self._steps:
+                    raise
+                raise StorageConsumerError(str(fault)) from fault  # it was good: credentials that were taken back, say
             except TransientError as fault:
                 self._drop()
                 now = self._clock.monotonic()

@@ -330,4 +330,5 @@ def configure(*, level: str = "info", file: str = "", style: str = "text") -> No
     logging.getLogger(ROOT).setLevel(LEVELS[level])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # a broken connection is told as an event of ours
     logging.captureWarnings(capture=True)

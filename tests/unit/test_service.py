@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from storage_consumer.errors import ConfigError, StorageUnavailable, TargetUnavailable
+from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable, TargetUnavailable
 from storage_consumer.summary import RoundSummary
 from tests.small_bucket import row, ts
 from tests.unit.driving import World, of, one_table, running
@@ -144,6 +144,19 @@ def test_configuration_is_not_tried_again(world: World) -> None:
     with pytest.raises(ConfigError, match="file:///other"):
         world.once()
     assert world.clock.waits == []
+
+
+def test_settings_that_turn_bad_later(world: World) -> None:
+    """What is refused after something was applied is a failure of a running program, not a wrong setting before anything was touched."""
+
+    def tick(call: str) -> None:
+        if call == "before MemoryState.save" and world.records.effects:
+            raise ConfigError("access denied")
+
+    world.tick = tick
+    with pytest.raises(StorageConsumerError, match="access denied") as told:
+        world.once()
+    assert type(told.value) is StorageConsumerError
 
 
 # stop
