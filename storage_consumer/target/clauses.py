@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from storage_consumer.sql_text import Token, closing, find_words, has_words, tokens
-from storage_consumer.target.parts import INDEX_WORDS, Edit, Statement
+from storage_consumer.target.column_parts import INDEX_WORDS, is_name
+from storage_consumer.target.parts import Edit, Statement
 
 SOURCE_COLLATIONS = {
     "utf8mb4": "utf8mb4_bin",
@@ -128,7 +129,7 @@ def engine(statement: Statement) -> list[Edit]:
         return []
     edits: list[Edit] = []
     for at, token in enumerate(statement.found[:-1]):
-        if token.upper != "ENGINE" or token.depth:
+        if token.upper != "ENGINE" or token.depth or is_name(statement.found, at):
             continue
         value = statement.found[min(at + 1 + (statement.found[at + 1].text == "="), len(statement.found) - 1)]
         if value.name.strip("'\"").casefold() != "innodb":
@@ -143,7 +144,7 @@ def index_options(statement: Statement) -> list[Edit]:
         return []
     edits: list[Edit] = []
     for at, token in enumerate(found[:-1]):
-        if token.upper in ("ALGORITHM", "LOCK") and token.depth == 0:
+        if token.upper in ("ALGORITHM", "LOCK") and token.depth == 0 and not is_name(found, at):
             value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
             edits.append((token.start, found[value].end, ""))
     return edits
@@ -225,8 +226,8 @@ def invisible(statement: Statement) -> list[Edit]:
     words = {"INVISIBLE": "IGNORED", "VISIBLE": "NOT IGNORED"}
     return [
         (token.start, token.end, words[token.upper])
-        for before, token in pairwise(found)
-        if token.kind == "word" and token.upper in words and before.text not in ("(", ",", ".")
+        for at, (before, token) in enumerate(pairwise(found), 1)
+        if token.upper in words and before.text not in ("(", ",") and not is_name(found, at)
     ]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from storage_consumer.sql_text import Token, closing, find_words, has_words, makes_global_index, quote
+from storage_consumer.target.column_parts import INDEX_WORDS, column_parts, is_name
 from storage_consumer.target.part_names import PartNames
-from storage_consumer.target.parts import INDEX_WORDS, Edit, Statement, index_columns
+from storage_consumer.target.parts import Edit, Statement, index_columns
 
 _NAME_LENGTH = 64
 STORED_BY_TIDB_ONLY = frozenset(
@@ -51,7 +52,7 @@ def _options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Toke
     after_body = max(statement.body[1], 2)
     for at, token in enumerate(found[:-1]):
         value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
-        if at > after_body and token.depth == 0 and token.upper in words:
+        if at > after_body and token.depth == 0 and token.upper in words and not is_name(found, at):
             yield token, found[value]
 
 
@@ -114,8 +115,10 @@ def _opening(part: Sequence[Token]) -> int:
 def _explicit_names(statement: Statement) -> Iterator[Token]:
     """The names of the indexes that a statement defines."""
     for first, last in statement.parts:
-        for before, token in pairwise(statement.found[first:last]):
-            if before.upper in (*INDEX_WORDS, "UNIQUE") and token.kind == "quoted":
+        part = statement.found[first:last]
+        for at, (before, token) in enumerate(pairwise(part), 1):
+            bare = token.kind == "word" and token.upper not in INDEX_WORDS and has_words(part[at + 1 : at + 2], "(")
+            if before.upper in (*INDEX_WORDS, "UNIQUE") and (token.kind == "quoted" or bare):
                 yield token
 
 
@@ -131,15 +134,14 @@ def foreign_key_names(statement: Statement) -> list[Edit]:
             edits += _dropped(found[first:last], statement)
             continue
         number += 1
-        named = found[at - 1].kind == "quoted" and found[at - 2].upper == "CONSTRAINT"
-        if named:
-            own = found[at - 1]
+        own = found[at - 1]
+        if at > first + 1 and found[at - 2].upper == "CONSTRAINT":
             if own.name.casefold() in there.other_foreign_keys:
                 edits.append((own.start, own.end, quote(_with_table(statement, own.name))))
             continue
-        index = found[at + 2].name if found[at + 2].kind == "quoted" else ""
+        index = "" if found[at + 2].text == "(" else found[at + 2].name
         name = _with_table(statement, index or f"fk_{number}")
-        start = found[at - 1].start if at > first and found[at - 1].upper == "CONSTRAINT" else found[at].start
+        start = own.start if at > first and own.upper == "CONSTRAINT" else found[at].start
         edits.append((start, found[at].start, f"CONSTRAINT {quote(name)} "))
     return edits
 
@@ -257,17 +259,19 @@ def linear(statement: Statement) -> list[Edit]:
 
 def json_not_null(statement: Statement) -> list[Edit]:
     """Give a JSON column that ALTER TABLE adds as NOT NULL the default of TiDB and MySQL, which the rows that are there get."""
-    found = statement.found
-    edits: list[Edit] = []
-    for first, last in statement.parts if find_words(found[:2], "ALTER", "TABLE") == 0 else ():
-        for at in range(first + 1, last if has_words(found[first:last][:1], "ADD") else first):
-            if found[at].upper != "JSON" or found[at - 1].kind != "quoted":
-                continue
-            end = next((i for i in range(at, last) if found[i].text in (",", ")")), last)
-            column = found[at:end]
-            if has_words(column, "NOT", "NULL") and not (has_words(column, "DEFAULT") or has_words(column, "AS")):
-                edits.append((found[at].end, found[at].end, " DEFAULT 'null'"))
-    return edits
+    return [
+        (column[1].end, column[1].end, " DEFAULT 'null'")
+        for _, _, column in _added(statement)
+        if has_words(column[1:2], "JSON") and has_words(column, "NOT", "NULL")
+        if not (has_words(column, "DEFAULT") or has_words(column, "AS"))
+    ]
+
+
+def _added(statement: Statement) -> Iterator[tuple[str, str, Sequence[Token]]]:
+    """The columns that ALTER TABLE adds, as `column_parts` gives them."""
+    if statement.body[1] < 0:
+        added = [part for part in statement.parts if has_words(statement.found[part[0] : part[0] + 1], "ADD")]
+        yield from column_parts(statement.found, added)
 
 
 # what can only be told
@@ -275,8 +279,7 @@ def json_not_null(statement: Statement) -> list[Edit]:
 
 def random_default(statement: Statement) -> str:
     """The column that ALTER TABLE adds with a default which fills the rows that are there by chance; empty if none."""
-    for first, last in statement.parts:
-        part = statement.found[first:last]
-        if part[:1] and part[0].upper == "ADD" and has_words(part, "DEFAULT") and any(t.upper in _RANDOM for t in part):
-            return next((token.name for token in part if token.kind == "quoted"), "")
+    for _, name, column in _added(statement):
+        if has_words(column, "DEFAULT") and any(token.upper in _RANDOM for token in column):
+            return name
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage_consumer.sql_text import Token, find_words
+from storage_consumer.target.column_parts import INDEX_WORDS
 from storage_consumer.target.idioms import (
     STORED_BY_TIDB_ONLY,
     UNKNOWN_TO_MARIADB,
@@ -15,7 +16,7 @@ from storage_consumer.target.idioms import (
     over_expression,
 )
 from storage_consumer.target.part_names import PartNames
-from storage_consumer.target.parts import INDEX_WORDS, Statement
+from storage_consumer.target.parts import Statement
 
 _SEARCH = ("FULLTEXT", "VECTOR", "HYBRID", "COLUMNAR")
 _OWN_OBJECTS = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))
@@ -62,7 +63,7 @@ def _reason_to_leave_out(statement: Statement, number: int, flavor: str) -> str:
         or (words[at] == "CONSTRAINT" and "CHECK" in words[at + 1 : at + 3])
         or (words[0] in ("DROP", "ALTER") and words[1] in ("CHECK", "CONSTRAINT")),
         "search index": words[at] == "FULLTEXT" or (words[at] in _SEARCH and words[at + 1] in INDEX_WORDS),
-        "attribute of TiDB": any(words[: len(own)] == list(own) for own in _OWN_ACTIONS),
+        "attribute of TiDB": statement.body[1] < 0 and any(words[: len(own)] == list(own) for own in _OWN_ACTIONS),
         "table option": statement.body[1] < 0 and words[0] in STORED_BY_TIDB_ONLY,
         "unknown option": flavor == "mariadb" and statement.body[1] < 0 and words[0] in UNKNOWN_TO_MARIADB,
         "missing index": _is_missing_index(part, statement.names),

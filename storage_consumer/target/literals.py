@@ -7,21 +7,20 @@ escape before a backslash in some places, the collation that a string had, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from storage_consumer.decoding.zones import from_utc, occurs_twice
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
-from storage_consumer.sql_text import TOKEN, Token, closing, elements, has_words
-from storage_consumer.target.parts import INDEX_WORDS, Edit, Statement
+from storage_consumer.sql_text import TOKEN, Token, closing, has_words
+from storage_consumer.target.column_parts import INDEX_WORDS, column_parts
+from storage_consumer.target.parts import Edit, Statement
 
 _AS_IT_IS = re.compile(r"'(?:[^']|'')*'")
 """A string without escapes: a backslash stands for itself."""
 _MEMBERS = ("ENUM", "SET")
 _INDEXES = (*INDEX_WORDS, "UNIQUE", "PRIMARY", "FULLTEXT", "CONSTRAINT")
-_COLUMN_VERBS = {"ADD": 1, "MODIFY": 1, "CHANGE": 2, "ALTER": 1}
-"""Verb of an action on a column → which of the names behind it is the column's new one."""
 
 
 # backslashes
@@ -157,23 +156,3 @@ def _default(part: Sequence[Token]) -> Token | None:
 
 def _is_literal(token: Token) -> bool:
     return token.kind == "string" or token.text.isdecimal()
-
-
-def column_parts(
-    found: Sequence[Token], parts: Iterable[tuple[int, int]]
-) -> Iterator[tuple[str, str, Sequence[Token]]]:
-    """Former name, name and tokens of each column that a statement defines or changes; `parts`: see `Statement`."""
-    for first, last in parts:
-        part = found[first:last]
-        if not part or not has_words(found[:3], "TABLE"):
-            continue
-        if part[0].kind == "quoted":
-            yield part[0].name, part[0].name, part
-        elif part[0].upper in _COLUMN_VERBS:
-            names = [token for token in part if token.kind == "quoted"]
-            at = 2 if has_words(part[1:2], "COLUMN") else 1
-            if len(part) > at and part[at].text == "(":
-                end = closing(part, at)
-                yield from ((part[a].name, part[a].name, part[a:b]) for a, b in elements(part, at, end))
-            elif len(names) >= _COLUMN_VERBS[part[0].upper]:
-                yield names[0].name, names[_COLUMN_VERBS[part[0].upper] - 1].name, part

@@ -8,7 +8,7 @@ from storage_consumer.decoding.zones import zone_caveat
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.sql_text import Token, has_words
-from storage_consumer.target.literals import column_parts
+from storage_consumer.target.column_parts import column_parts
 from storage_consumer.target.parts import statement_of
 from storage_consumer.work import TargetTable
 

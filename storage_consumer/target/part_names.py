@@ -8,6 +8,7 @@ from typing import Any
 
 from storage_consumer.model import TableName
 from storage_consumer.sql_text import Token, has_words, quote
+from storage_consumer.target.column_parts import column_at
 
 Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
 """Runs a query with arguments; all its rows."""
@@ -67,9 +68,14 @@ def to_integers(found: Sequence[Token]) -> list[str]:
     columns = []
     for at, token in enumerate(found):
         if token.upper in ("MODIFY", "CHANGE") and token.depth == 0:
-            named = next((i for i in range(at + 1, len(found)) if found[i].kind == "quoted"), len(found))
+            part = found[at:]
+            named = column_at(part)
             typed = named + (2 if token.upper == "CHANGE" else 1)
-            columns += [found[named].name] if typed < len(found) and found[typed].upper in _INTEGERS else []
+            columns += (
+                [part[named].name]
+                if named > 0 and any(one.upper in _INTEGERS for one in part[typed : typed + 1])
+                else []
+            )
     return columns
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from storage_consumer.model import TableColumn
 from storage_consumer.sql_text import Token, closing, elements, find_words
+from storage_consumer.target.column_parts import NAMES
 from storage_consumer.target.part_names import PartNames
-
-INDEX_WORDS = ("INDEX", "KEY")
 
 Edit = tuple[int, int, str]
 """Start, end, and what stands there instead."""
@@ -81,7 +81,11 @@ def index_columns(part: Sequence[Token]) -> list[str]:
     """The columns that an index definition names right inside its parentheses, in order."""
     opening = next((i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol"), -1)
     inside = part[opening].depth + 1 if opening >= 0 else 0
-    return [token.name for token in part[opening + 1 :] if token.kind == "quoted" and token.depth == inside]
+    return [
+        token.name
+        for before, token in pairwise(part[opening:] if opening >= 0 else ())
+        if token.kind in NAMES and token.depth == inside and before.text in ("(", ",")
+    ]
 
 
 def spans(statement: Statement, gone: frozenset[int]) -> list[tuple[int, int]]:

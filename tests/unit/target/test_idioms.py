@@ -92,7 +92,35 @@ def test_changed(flavors: tuple[str, ...], difference: str, query: str, expected
             assert difference not in found.notes
 
 
+AS_TYPED = [
+    (BOTH, "foreign key name", "alter table t add constraint fk foreign key (a) references p(id)", "alter table t add constraint `t_fk` foreign key (a) references p(id)"),
+    (BOTH, "foreign key name", "alter table t add constraint foreign key x (a) references p(id)", "alter table t add CONSTRAINT `t_x` foreign key x (a) references p(id)"),
+    (BOTH, "foreign key name", "alter table t add foreign key(a) references p(id)", "alter table t add CONSTRAINT `t_fk_3` foreign key(a) references p(id)"),
+    (BOTH, "foreign key name", "create table t (a int, constraint fk foreign key(a) references p(id))", "create table t (a int, constraint `t_fk` foreign key(a) references p(id))"),
+    (BOTH, "foreign key name", "alter table t drop foreign key fk_1", "alter table t drop foreign key `t_fk_1`"),
+    (("mysql",), "index name", "alter table t add index(i, (a+1)), add key expression_index (a), add key((a))", "alter table t add index `i_2`(i, (a+1)), add key expression_index (a), add key `expression_index_2`((a))"),
+    (BOTH, "check constraint", "alter table t add constraint c check (a > 0)", ""),
+    (BOTH, "check constraint", "create table t (a int constraint c check (a > 0) not enforced, b int)", "create table t (a int , b int)"),
+    (("mariadb",), "JSON NOT NULL", "alter table t add j json not null, add column (k json not null, l json)", "alter table t add j json DEFAULT 'null' not null, add column (k json DEFAULT 'null' not null, l json)"),
+    (("mariadb",), "invisible index", "alter table t add visible int, alter index i visible", "alter table t add visible int, alter index i NOT IGNORED"),
+    (BOTH, "storage engine", "alter table t add column engine int, change a engine int, engine = MyISAM", "alter table t add column engine int, change a engine int, engine = InnoDB"),
+]  # fmt: skip
+"""Names without backquotes and small keywords: what older versions of TiCDC store is what someone typed."""
+
+
+@pytest.mark.parametrize(("flavors", "difference", "query", "expected"), AS_TYPED)
+def test_changed_as_typed(flavors: tuple[str, ...], difference: str, query: str, expected: str) -> None:
+    """What was typed is read like what TiCDC writes anew."""
+    test_changed(flavors, difference, query, expected)
+
+
 UNCHANGED = [
+    "alter table t add constraint new foreign key (a) references p(id)",
+    "alter table t drop foreign key own",
+    "alter table t add column engine varchar(20), add attributes json, change column a encryption int",
+    "create table t (id int primary key, ttl int, cache int, placement int)",
+    "create index algorithm on t (a)",
+    "alter table t modify json text not null, add column (json int not null)",
     "ALTER TABLE `t` DROP FOREIGN KEY `own`",
     "ALTER TABLE `t` ADD COLUMN `j` JSON DEFAULT (JSON_ARRAY()) NOT NULL, MODIFY COLUMN `s` JSON NOT NULL",
     "CREATE TABLE `t` (`j` JSON NOT NULL)",
@@ -143,6 +171,7 @@ def test_texts_with_fractions_become_no_integers_on_mariadb() -> None:
     [
         ("ALTER TABLE `t` MODIFY COLUMN `s` INT, CHANGE `a` `b` BIGINT UNSIGNED", ["s", "a"]),
         ("ALTER TABLE `t` MODIFY COLUMN IF EXISTS `s` TINYINT(1)", ["s"]),
+        ("alter table t modify s int, change column if exists a b bigint, add modify int, modify c text", ["s", "a"]),
         ("ALTER TABLE `t` MODIFY `s` DECIMAL(9), ADD COLUMN `modify` INT", []),
     ],
 )

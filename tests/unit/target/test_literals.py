@@ -88,6 +88,14 @@ def test_backslash_is_noted(flavor: str) -> None:
             "ALTER TABLE `s`.`t` DROP COLUMN `a`, ADD COLUMN `At` TIMESTAMP NOT NULL DEFAULT '2024-01-01 01:30:00' FIRST",
         ),
         (
+            "alter table t modify column at timestamp default 'x', add (at timestamp default 'x')",
+            "alter table t modify column at timestamp default '2024-01-01 01:30:00', add (at timestamp default '2024-01-01 01:30:00')",
+        ),
+        (
+            "create table t (at timestamp default 'x', on_ datetime default 'x', key at (at))",
+            "create table t (at timestamp default '2024-01-01 01:30:00', on_ datetime default 'x', key at (at))",
+        ),
+        (
             "ALTER TABLE `t` ADD COLUMN (`a` INT, `at` TIMESTAMP DEFAULT 'x')",
             "ALTER TABLE `t` ADD COLUMN (`a` INT, `at` TIMESTAMP DEFAULT '2024-01-01 01:30:00')",
         ),

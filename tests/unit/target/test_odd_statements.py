@@ -11,9 +11,9 @@ from storage_consumer.sql_text import tokens
 from storage_consumer.target.ddl import action_for
 from storage_consumer.target.part_names import PartNames, matters_for, to_integers
 from tests.unit.building import definition
-from tests.unit.target.test_idioms import CHANGED, THERE, UNCHANGED
+from tests.unit.target.test_idioms import AS_TYPED, CHANGED, THERE, UNCHANGED
 
-_TEXTS = sorted({*(query for _, _, query, _ in CHANGED), *UNCHANGED})
+_TEXTS = sorted({*(query for _, _, query, _ in (*CHANGED, *AS_TYPED)), *UNCHANGED})
 _ODD = [
     "",
     ";",
