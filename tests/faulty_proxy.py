@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socketserver
+import ssl
 import threading
 from collections.abc import Collection, Mapping
 from http.client import HTTPConnection
@@ -40,8 +41,8 @@ class FaultyProxy:
     on no more; ``silent``, none; ``stale``, a listing that shows nothing but what is `known`, and ``metadata`` as it was then.
     """
 
-    def __init__(self, behind: str, fault: str = "503") -> None:
-        """`behind`: the server's URL."""
+    def __init__(self, behind: str, fault: str = "503", tls: ssl.SSLContext | None = None) -> None:
+        """`behind`: the server's URL. `tls`: with a certificate, where the proxy is to be asked by https."""
         self.fault = fault
         self.faults = 0
         self.only = ""
@@ -51,7 +52,9 @@ class FaultyProxy:
         handler = type("Handler", (_Handler,), {"proxy": self, "behind": urlsplit(behind).netloc})
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.endpoint = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_address[1]}"
 
     def spoil(
         self, fault: str, only: str = "", faults: int = 1_000_000, known: Mapping[str, bytes] = MappingProxyType({})

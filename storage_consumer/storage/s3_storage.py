@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ _SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
 _WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
 _ABSENT = {"NoSuchKey", "404"}
 _NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
+_NO_FILE = (FileNotFoundError, PermissionError, IsADirectoryError)
 _UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
 
 
@@ -116,6 +118,8 @@ class S3Storage(OrderedBucket):
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
         """The error where the store gave no answer of its own."""
         where = self._where(path)
+        if mistrust := self._mistrust(error, code):
+            return mistrust
         if code in _NO_KEYS:
             return ConfigError(
                 f"no credentials for {where} ({code}): give access-key and secret-access-key in the upstream URI, or set "
@@ -128,3 +132,27 @@ class S3Storage(OrderedBucket):
         if code in _SKEWED:
             return StorageUnavailable(f"{self._unavailable(error, code, path)} (set the clock of this machine)")
         return self._unavailable(error, code, path)
+
+    def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
+        """The error where the store's certificate is not trusted, or the file with those that are cannot be read."""
+        server = self._upstream.endpoint or self._cloud
+        for cause in _causes(error):
+            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's twin of that error has none
+                return ConfigError(
+                    f"the certificate of {server} is not trusted: {verdict}. Name the CA that signed it, a file in "
+                    "PEM form, by AWS_CA_BUNDLE in the environment (of a cluster's executors too), and the endpoint as the "
+                    "certificate does"
+                )
+            if code == "HTTPClientError" and isinstance(cause, (*_NO_FILE, ssl.SSLError)):
+                return ConfigError(
+                    f"the CAs to trust {server} by cannot be read: {cause}. See AWS_CA_BUNDLE and REQUESTS_CA_BUNDLE in the "
+                    "environment, and ca_bundle in AWS's configuration: a file in PEM form"
+                )
+        return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

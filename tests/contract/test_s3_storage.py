@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.s3_storage import S3Storage
+from tests.certificates import Authority
 from tests.contract.rigs import S3Rig, listed
 from tests.faulty_proxy import FaultyProxy
 
@@ -202,3 +204,52 @@ def test_clocks_too_far_apart(bucket: S3Rig) -> None:
         proxy.spoil("skewed")
         with pytest.raises(StorageUnavailable, match=r"RequestTimeTooSkewed.* clock of this machine"):
             storage.check()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("host", "ca", "told"),
+    [
+        ("127.0.0.1", "authority", ""),
+        ("127.0.0.1", "", "unable to get local issuer certificate"),
+        ("127.0.0.1", "another", "unable to get local issuer certificate"),
+        ("store.test", "authority", "IP address mismatch"),
+    ],
+    ids=["trusted", "no CA", "another CA", "another host"],
+)
+def test_certificates(
+    bucket: S3Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str, ca: str, told: str
+) -> None:
+    """A store is asked whose certificate a CA signed that the machine trusts or that AWS_CA_BUNDLE names; the error for others says so."""
+    authorities = {name: Authority(tmp_path, name) for name in ("authority", "another")}
+    signed = authorities["authority"].sign("store", host=host)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(signed.certificate, signed.key)
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    if ca:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(authorities[ca].file))
+    bucket.put("a", b"abc")
+    with FaultyProxy(bucket.server.endpoint, tls=tls) as proxy:
+        storage = S3Storage(replace(bucket.upstream, endpoint=proxy.endpoint), bucket.secrets)
+        if not told:
+            storage.check()
+            assert storage.read("a") == b"abc"
+            return
+        with pytest.raises(ConfigError, match=rf"{proxy.endpoint} .*{told}.* AWS_CA_BUNDLE") as raised:
+            storage.check()
+        assert bucket.secrets.access_key not in str(raised.value)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_authority_that_is_no_file(
+    bucket: S3Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None
+) -> None:
+    """AWS_CA_BUNDLE that names no file, or one without certificates, is a ConfigError that says so."""
+    file = tmp_path / "ca.pem"
+    if content:
+        file.write_text(content, encoding="utf-8")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(file))
+    storage = S3Storage(replace(bucket.upstream, endpoint="https://127.0.0.1:9"), bucket.secrets)
+    with pytest.raises(ConfigError, match="AWS_CA_BUNDLE"):
+        storage.check()
