@@ -38,6 +38,8 @@ _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
 _UNKNOWN_DATABASE = 1049
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
+_NO_DATABASE = "information_schema"
+"""The default database between two statements: the next one may drop the last one's, and the state's would mark it for `eviction`."""
 _CHUNK = 500
 _IDLE = 60.0
 """Seconds."""
@@ -300,7 +302,7 @@ class TargetDatabase:
             affected = connection.query(statement)
             warnings = self._warnings(connection)
             connection.query("SET SESSION timestamp = DEFAULT")
-            connection.select_db(self._downstream.state_schema)  # a later statement may drop the database
+            connection.select_db(_NO_DATABASE)
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
             self.close()
             if is_conflict(fault):

@@ -22,6 +22,8 @@ Run = Callable[..., Any]
 def mark(query: Callable[[str], Any], state_schema: str) -> None:
     """Make a connection known as ours: its default database is the state schema, which other users of the target have no use for.
 
+    Connections for DDL stay without that mark: `fence` decides about them, and whether their statement is waited for.
+
     Raises the server's error where that schema is not there yet.
     """
     name = state_schema.replace("`", "``")

@@ -24,6 +24,7 @@ from storage_consumer.target.state_history import HistoryState
 
 SERIAL_SLOTS = 16
 """Slots beyond those of the partitions, for tables whose write transactions queue."""
+_OPENING = "opening a window"
 
 
 class StateStore(HistoryState):
@@ -63,15 +64,20 @@ class StateStore(HistoryState):
 
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:
         """Fence off everything older and return the id of the new window; `partitions` slots are ready afterwards."""
-        with self._translated("opening a window"):
-            return self._evicting(lambda: self._open_window(partitions, storage_checkpoint))
+        with self._translated(_OPENING):
+            return self._evicting(lambda: self._open_window(partitions, storage_checkpoint), unless=self._see_owner)
+
+    def _see_owner(self) -> None:
+        """Raise `LeaseLost` where another owner's tasks are what is waited for."""
+        with self._engine.begin() as connection:
+            self._check_owner(connection, _OPENING, lock=False)
 
     def _open_window(self, partitions: int, storage_checkpoint: int) -> int:
         tables = self._tables
         with self._engine.begin() as connection:
             # Slots before the lease: this may wait for a task, and the lease must be renewed meanwhile.
             connection.execute(select(tables.slots.c.slot).with_for_update()).all()
-            self._check_owner(connection, "opening a window")
+            self._check_owner(connection, _OPENING)
             connection.execute(
                 update(tables.feed).values(
                     window_id=tables.feed.c.window_id + 1,

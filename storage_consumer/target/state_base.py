@@ -192,22 +192,21 @@ class OwnedState:
         lease = self._tables.lease.c
         return select(lease.holder, lease.epoch, (lease.expires_at < func.utc_timestamp(6)).label("expired"))
 
-    def _evicting(self, attempt: Callable[[], T], *, unless: Callable[[], T | None] = lambda: None) -> T:
-        """Run `attempt`; where it waited in vain for a lock, end the connections of former owners and run it again.
+    def _evicting(self, attempt: Callable[[], T], *, unless: Callable[[], T | None]) -> T:
+        """Run `attempt`; where it waited in vain for a lock, end the connections of former owners and run it once more.
 
-        `unless` gives an answer that does for the attempt's, and then nobody's connection is ended.
+        `unless` gives an answer that does for the attempt's, or raises, and then nobody's connection is ended.
         """
-        while True:
-            try:
-                return attempt()
-            except DBAPIError as fault:
-                if number_of(fault.orig or fault) != LOCK_WAIT_TIMEOUT:
-                    raise
-                answer = unless()
-                if not answer and not self._evict():
-                    raise
-            if answer:
+        try:
+            return attempt()
+        except DBAPIError as fault:
+            if number_of(fault.orig or fault) != LOCK_WAIT_TIMEOUT:
+                raise
+            if answer := unless():
                 return answer
+            if not self._evict():
+                raise
+        return attempt()
 
     def _evict(self) -> bool:
         """End the connections of former owners; whether there were any."""
@@ -280,9 +279,10 @@ class OwnedState:
             self._check_owner(connection, doing)
             yield connection
 
-    def _check_owner(self, connection: Connection, doing: str) -> None:
-        """Lock the lease until the transaction's end; raises `LeaseLost` unless it is ours."""
-        epoch = connection.execute(select(self._tables.lease.c.epoch).with_for_update()).scalar_one()
+    def _check_owner(self, connection: Connection, doing: str, *, lock: bool = True) -> None:
+        """Raise `LeaseLost` unless the lease is ours; locked until the transaction's end, or seen without any wait."""
+        found = select(self._tables.lease.c.epoch)
+        epoch = connection.execute(found.with_for_update() if lock else found).scalar_one()
         if epoch != self.epoch:
             message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
             raise LeaseLost(message)

@@ -9,12 +9,14 @@ import pymysql
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import TargetUnavailable
+from storage_consumer.errors import LeaseLost, TargetUnavailable
 from storage_consumer.target import state_base
 from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.eviction import mark
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
 from tests.servers import KINDS, DatabaseServer
+from tests.small_bucket import ts
 
 pytestmark = pytest.mark.server
 _SLOT = "SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE"
@@ -85,6 +87,32 @@ def test_lease_that_runs_is_respected(rig: Rig, server: DatabaseServer) -> None:
         waiting.open(BUCKET)
         assert waiting.acquire("following", 30) == "former"
         driver.query("COMMIT")
+
+
+def test_former_owner_ends_nobody(rig: Rig, server: DatabaseServer) -> None:
+    """One that lost its lease unawares, and waits for a task of its successor, ends itself and not the task."""
+    former = rig.owner("former")
+    former.open_window(3, 0)
+    rig.expire()
+    rig.owner("following").open_window(3, 0)
+    with paused(server, _SLOT) as task:
+        with pytest.raises(LeaseLost, match="another process took the lease"):
+            former.open_window(3, 0)
+        task.query("COMMIT")
+
+
+def test_connection_for_ddl_is_left_alone(rig: Rig, server: DatabaseServer) -> None:
+    """Statements are kept apart by a lock of their own: the connection that holds it is not ended, whatever it ran before."""
+    rig.owner("former").open_window(3, 0)
+    database = TargetDatabase(Downstream(port=server.port), "")
+    assert database.fence_ddl()
+    for statement, schema in (("CREATE DATABASE shop", ""), ("CREATE TABLE a (id INT)", "shop")):
+        database.execute_ddl(statement, schema, ts(1))
+    rig.expire()
+    with paused(server, _SLOT):
+        rig.owner("following").open_window(3, 0)
+    assert database.fence_ddl()
+    database.close()
 
 
 @pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
