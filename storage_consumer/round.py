@@ -59,7 +59,7 @@ class Round:
     keep_on: Callable[[], bool]
     """Asked between steps; raises `LeaseLost`, or returns False to end the round early."""
     step_done: Callable[[], None]
-    """Told of each step that took effect and is stored as done."""
+    """Told of each step that took effect and is stored as done; a job by which tables only halt is none, since they try again."""
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
@@ -200,7 +200,8 @@ class Round:
             storage_checkpoint=self.storage_checkpoint,
         )
         self.streams = {}
-        self.step_done()
+        if any(progress is not None and progress.state != HALTED for progress in moved):
+            self.step_done()
 
     def _works(self, steps: Sequence[RowStep]) -> list[tuple[RowStep, TableWork]]:
         """What tasks need to know of each table; tables whose rows do not fit the target halt here."""

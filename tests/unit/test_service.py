@@ -109,11 +109,15 @@ def test_limit_counts_anew_after_a_finished_step() -> None:
     assert len(done) == 5
 
 
-def test_statement_that_never_goes_through_ends_at_the_limit() -> None:
-    """A target that takes no statement is tried again in growing pauses up to the limit, however often the round looks at it."""
-    world = World()
-    world.bucket.create("shop.a", "shop.b")
-    world.bucket.metadata(ts(3))
+@pytest.mark.parametrize("halted", [False, True], ids=["all else is done", "a table halts each time"])
+def test_statement_that_never_goes_through_ends_at_the_limit(*, halted: bool) -> None:
+    """A target that takes no statement is tried again in growing pauses up to the limit, whatever else the round does each time."""
+    world = one_table()
+    world.once()
+    world.bucket.create("crm.b", at=4)
+    if halted:
+        world.bucket.rows("shop.a", 2, "no row at all\r\n", row("shop.a", 5, "2", '"two"'))
+    world.bucket.metadata(ts(6))
     tries = 0
 
     def tick(call: str) -> None:
