@@ -78,9 +78,10 @@ class Story:
         shuffle = Shuffled(corpus=self.replay.corpus, dice=self.dice)
         objects, server = shuffle.objects(), self.replay.server
         with general_log(server):
+            before = arrived(server)
             self._kill_all_along(objects)
             summary = self._finish()
-            again = twice(server)
+            again = twice(server, arrived(server) - before)
         self.replay.check(self.replay.corpus.cuts[-1], summary)
         if again:
             raise NotEqual(f"{self.replay.corpus}: took effect more than once: {again}")
@@ -143,22 +144,19 @@ class Story:
         return RoundSummary(tables=tuple(tables))
 
 
-def twice(server: DatabaseServer, came: Counter[str] | None = None) -> dict[str, int]:
-    """Statements of the journal that took effect, or came to the server, more often than the journal has them.
+def arrived(server: DatabaseServer) -> Counter[str]:
+    """Text of a statement → how often a TiDB ran it since its start, or another server got it since its general log is on."""
+    if server.kind == "tidb":
+        return Counter(text for (text,) in server.query("SELECT query FROM information_schema.ddl_jobs"))
+    return logged(server)
 
-    `came`: text → how often it came, where somebody counted; else the server is asked.
-    """
+
+def twice(server: DatabaseServer, came: Counter[str]) -> dict[str, int]:
+    """Statements of the journal that came more often than the journal has them. `came`: text → how often it came."""
     journal = Counter(text for (text,) in server.query("SELECT statement FROM storage_consumer.ddl_journal"))
-    if came is None:
-        came = _run_jobs(server) if server.kind == "tidb" else logged(server)
     return {
         text: came[text] for text, times in journal.items() if came[text] > times and not text.startswith(REPEATABLE)
     }
-
-
-def _run_jobs(server: DatabaseServer) -> Counter[str]:
-    """Text of a statement → how often a TiDB ran it."""
-    return Counter(text for (text,) in server.query("SELECT query FROM information_schema.ddl_jobs"))
 
 
 def one_story(

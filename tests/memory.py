@@ -35,7 +35,9 @@ MOST = {"jvm": 1.5 * GIB, "driver": 0.5 * GIB, "worker": 0.5 * GIB}
 CONFIG = "[sink.csv]\ninclude-commit-ts = true\n"
 _MIB = 1 << 20
 _FIRST_ROWS = 3
-"""Tick of the rows of the first files; the tables are made before."""
+"""Tick of the first rows; the tables are made before."""
+_TRANSACTION = 1_000
+"""Rows at one tick."""
 _HOURS = 6
 """What a run may take."""
 _CELLS = "{:14} {:>6} {:>10} {:>9} {:>8} {:>9}  {:>6} {:>6} {:>6}  {}"
@@ -68,8 +70,8 @@ CASES = {
     "file-json": Case(rows=1_300_000, protocol="canal-json"),
     "file-wide": Case(rows=65_000, width=8_192),
     "file-keyless": Case(rows=4_600_000, keyed=False),
-    "file-rows": Case(rows=8, width=64 << 20, packet=GIB),
-    "file-rows-json": Case(rows=4, width=64 << 20, protocol="canal-json", packet=GIB),
+    "row": Case(width=64 << 20, packet=GIB),
+    "row-json": Case(width=64 << 20, protocol="canal-json", packet=GIB),
     "files": Case(tables=100, files=2_000, rows=3),
     "stored": Case(tables=10_000, files=100),
 }
@@ -166,7 +168,7 @@ def _write(case: Case, share: float, folder: Path) -> Written:
             columns,
         )
     final = tuple(_table(small, case, rows, table) for table in tables)
-    small.metadata(ts(_FIRST_ROWS + case.files))
+    small.metadata(ts(_tick(case.files + 1, 0, rows)))
     size = sum(path.stat().st_size for path in small.root.rglob("CDC*"))
     return Written(
         uri=small.uri,
@@ -187,9 +189,15 @@ def _table(small: SmallBucket, case: Case, rows: int, table: str) -> FinalTable:
         with path.open("w", encoding="utf-8", newline="") as file:
             for pk, body in _bodies(case, number, rows):
                 checksum += zlib.crc32(f"{pk}|{body}".encode())
-                one = row(name, _FIRST_ROWS + number - 1, str(pk), f'"{body}"', names=("id", "body"))
+                tick = _tick(number, pk - number * rows, rows)
+                one = row(name, tick, str(pk), f'"{body}"', names=("id", "body"))
                 file.write(f"{small.text(one)}\r\n")
     return FinalTable(name=table, rows=rows * case.files, checksum=checksum, chunks=())
+
+
+def _tick(number: int, place: int, rows: int) -> int:
+    """When a row of a table's file `number` was committed."""
+    return _FIRST_ROWS + (number - 1) * -(-rows // _TRANSACTION) + place // _TRANSACTION
 
 
 def _bodies(case: Case, number: int, rows: int) -> Iterator[tuple[int, str]]:

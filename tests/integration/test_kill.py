@@ -48,6 +48,6 @@ def test_killed_at_random(source: CorpusSource, mariadb: DatabaseServer, spark: 
         with replay.consumer() as fresh:
             replay.round_to(last, fresh)
         took = time.monotonic() - began
-        again = twice(mariadb)
+        again = twice(mariadb, arrived(mariadb))
     assert took < 60, instants
     assert again == {}, instants
