@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpora import FIXTURES, CorpusSource
-from tests.kills import LONGEST, twice
+from tests.kills import LONGEST, arrived, twice
 from tests.program import program
 from tests.replay import Replay
 from tests.servers import DatabaseServer
