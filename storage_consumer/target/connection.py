@@ -66,6 +66,8 @@ class Connection(_Connection):
 
     feed: bytes = b""
     """What the running LOAD DATA LOCAL statement sends."""
+    feed_piece: int = _CHUNK
+    """How many bytes of it are sent at a time."""
     warnings: int = 0
     """How many warnings the last statement raised."""
     _unverified: ClassVar[ssl.SSLContext | None] = None
@@ -93,9 +95,9 @@ class Connection(_Connection):
             )
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
 
-    def load(self, sql: str, rows: bytes) -> tuple[int, int]:
-        """Run one LOAD DATA LOCAL statement with `rows` as the file; returns (affected rows, warnings)."""
-        self.feed = rows
+    def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
+        """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; (affected rows, warnings)."""
+        self.feed, self.feed_piece = rows, min(most, _CHUNK)
         try:
             affected = self.query(sql)
         finally:
@@ -134,8 +136,8 @@ class _FedResult(MySQLResult):
     def _read_load_local_packet(self, first_packet: MysqlPacket) -> None:  # noqa: ARG002 - the file name asked for does not matter
         connection = self._feeder
         feed = memoryview(connection.feed)
-        for start in range(0, len(feed), _CHUNK):
-            connection.write_packet(feed[start : start + _CHUNK].tobytes())
+        for start in range(0, len(feed), connection.feed_piece):
+            connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
         connection.write_packet(b"")
         answer: MysqlPacket = connection._read_packet()  # type: ignore[no-untyped-call] # noqa: SLF001 - the base class of this connection
         if not answer.is_ok_packet():

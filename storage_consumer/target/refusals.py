@@ -17,6 +17,31 @@ Query = Callable[[str], int]
 """Runs a statement; a refusal is the driver's error or `ValueError`."""
 
 
+_MIB = 1 << 20
+_BYTES_OF_A_CHARACTER = 4
+"""At most, in UTF-8."""
+
+
+class StatementTooLarge(ValueError):
+    """A statement that the server would end the connection for."""
+
+    def __init__(self, size: int, most: int) -> None:
+        """`size`: bytes of the statement; `most`: the server's max_allowed_packet, which counts one byte more of it."""
+        enough = ((size + 1) // _MIB + 1) * _MIB
+        super().__init__(
+            f"it takes a statement of {size} bytes, and max_allowed_packet is {most} bytes there. "
+            f"Let the server take it (SET GLOBAL max_allowed_packet = {enough}, in its configuration too)"
+        )
+
+
+def too_large(sql: str, most: int) -> StatementTooLarge | None:
+    """The refusal of a statement that a server with this max_allowed_packet does not read, None for any other."""
+    if len(sql) * _BYTES_OF_A_CHARACTER < most - 1:
+        return None
+    size = len(sql.encode())
+    return StatementTooLarge(size, most) if size >= most - 1 else None
+
+
 def first_refused(run: Callable[[Sequence[str]], int], rows: Sequence[str]) -> tuple[str, Exception] | None:
     """The first row that is refused by itself, and the answer, by halves; the transaction is lost anyway."""
     refusal: Exception | None = None

@@ -184,6 +184,11 @@ def delete_one(work: TableWork, line: str, escape: Escape, *, json_equals: str) 
     return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT 1"
 
 
+def json_equals(version: str) -> str:
+    """How a server that gives this as its version compares JSON by meaning, with ``{column}`` and ``{value}``."""
+    return "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
+
+
 def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:
     """The condition that a column holds exactly this value."""
     name = quote(column.name)

@@ -24,9 +24,9 @@ from storage_consumer.target.faults import (
     number_of,
     translated,
 )
-from storage_consumer.target.refusals import first_refused, write_checked
+from storage_consumer.target.refusals import StatementTooLarge, first_refused, too_large, write_checked
 from storage_consumer.target.state import SERIAL_SLOTS
-from storage_consumer.target.statements import delete_keys, delete_one, load_data, row_text, write_rows
+from storage_consumer.target.statements import delete_keys, delete_one, json_equals, load_data, row_text, write_rows
 from storage_consumer.work import JobSpec, TableWork
 
 TRANSACTION_ROWS = 10_000
@@ -35,8 +35,6 @@ TRANSACTION_SIZE = 8 << 20
 STATEMENT_ROWS = 1_000
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
-_MOST_BYTES = 4
-"""Of a character in UTF-8."""
 
 
 class TargetWriter:
@@ -116,7 +114,11 @@ class TargetWriter:
         """The events of one commit ts: deletes one by one, each of which must hit a row, then inserts."""
         for _, line in (event for event in events if not event[0]):
             statement = delete_one(work, line, escape, json_equals=self._json())
-            if self._query(statement) != 1:
+            try:
+                hit = self._sized(statement)
+            except StatementTooLarge as fault:
+                raise self._refusal(work, line, fault) from None
+            if hit != 1:
                 message = (
                     f"{work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
                     "the table was changed by someone else, or its rows were not complete at the start"
@@ -160,18 +162,20 @@ class TargetWriter:
             if not is_refusal(fault):
                 raise
             row, why = first_refused(run, rows) or ("", fault)
+        raise self._refusal(work, row, why, key_only=key_only) from why
+
+    def _refusal(self, work: TableWork, row: str, why: Exception, *, key_only: bool = False) -> RowRefused:
+        """The error that names the row (empty: rows) by its key, the reason, and the way on."""
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
-        message = (
-            f"{work.name}: the target refused {which}: {described(why)}. "
-            "Make the target's table fit what the source holds, then start again"
+        remedy = "" if isinstance(why, StatementTooLarge) else ". Make the target's table fit what the source holds"
+        return RowRefused(
+            f"{work.name}: the target refused {which}: {described(why)}{remedy}, then start again", line=row
         )
-        raise RowRefused(message, line=row) from why
 
     def _sized(self, sql: str) -> int:
-        """Run a statement. `ValueError` for one that the server would end the connection for."""
-        if len(sql) * _MOST_BYTES > self._spec.max_packet and len(sql.encode()) >= self._spec.max_packet:
-            message = f"the statement is larger than the server's max_allowed_packet ({self._spec.max_packet} bytes)"
-            raise ValueError(message)
+        """Run a statement. `StatementTooLarge` for one that the server would end the connection for."""
+        if fault := too_large(sql, self._spec.max_packet):
+            raise fault
         return self._query(sql)
 
     def _load(self, work: TableWork, rows: Sequence[str]) -> bool:
@@ -183,7 +187,8 @@ class TargetWriter:
         connection = self._live()
         self._query("SAVEPOINT before_load")
         try:
-            _, warnings = connection.load(load_data(work), ("\n".join(rows) + "\n").encode())
+            feed = ("\n".join(rows) + "\n").encode()
+            _, warnings = connection.load(load_data(work), feed, most=self._spec.max_packet // 2)
         except pymysql.err.MySQLError as fault:
             if is_conflict(fault) or is_connection_loss(fault):
                 raise
@@ -337,10 +342,7 @@ class TargetWriter:
     def _json(self) -> str:
         """How this server compares JSON by meaning."""
         if not self._json_equals:
-            version = str((self._row("SELECT VERSION()") or ("",))[0])
-            self._json_equals = (
-                "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
-            )
+            self._json_equals = json_equals(str((self._row("SELECT VERSION()") or ("",))[0]))
         return self._json_equals
 
     def _state(self, table: str) -> str:

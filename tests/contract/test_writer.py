@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.target.state import StateStore
@@ -232,3 +233,92 @@ def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     with pytest.raises(LeaseLost, match="is closed"):
         late.write_states(work, [], ["a\t1"]) if keyed else late.write_events(work, [(5, [(True, "a\t1")])])
     assert rig.rows() == Counter()
+
+
+# large rows
+
+
+@dataclass(frozen=True, slots=True)
+class LargeRows:
+    """``shop.orders`` with large columns, on a server whose max_allowed_packet can be set."""
+
+    server: DatabaseServer
+    rig: Rig
+
+    def writer(self, packet: int, *, load_data: bool) -> TargetWriter:
+        """A writer of the window that is open, for which the server takes statements up to `packet`."""
+        self.server.query(f"SET GLOBAL max_allowed_packet = {packet}")
+        self.server.query("DELETE FROM shop.orders")
+        found: TargetWriter = self.rig.new(replace(self.rig.spec, load_data=load_data, max_packet=packet))
+        self.rig._stack.callback(found.close)
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        """Key → bytes of the row's other column."""
+        return dict(self.server.query("SELECT c0, LENGTH(c1) FROM shop.orders"))
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in ("mariadb", "mysql")])
+def large(request: pytest.FixtureRequest) -> Iterator[LargeRows]:
+    """Servers with such a limit that can be set, in turn."""
+    server: DatabaseServer = request.getfixturevalue(request.param)
+    ((before,),) = server.query("SELECT @@GLOBAL.max_allowed_packet")
+    rig = real_rig(server, "c0")
+    server.query("ALTER TABLE shop.orders MODIFY c1 LONGTEXT")
+    yield LargeRows(server, rig)
+    rig.close()
+    server.query(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+@pytest.mark.parametrize("load_data", [True, False])
+def test_row_of_64_mb(large: LargeRows, load_data: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+    """A row of 64 MB goes in among small ones, by LOAD DATA and by literals, where max_allowed_packet leaves room for it."""
+    rows = ["a\t1", f"b\t{'y' * (64 << 20)}", "c\t3"]
+    large.writer(1 << 27, load_data=load_data).write_states(table(), [], rows)
+    assert large.sizes() == {"a": 1, "b": 64 << 20, "c": 1}
+
+
+def test_load_data_heeds_no_limit_but_that_of_packets(large: LargeRows) -> None:
+    """LOAD DATA takes rows in packets that any server accepts, so that neither many rows nor one large one are too much for it."""
+    rows = [f"{key}\t{'y' * (300 << 10)}" for key in range(20)]
+    for packet in (1 << 20, 1 << 10):
+        large.writer(packet, load_data=True).write_states(table(), [], [*rows, f"b\t{'y' * (3 << 20)}"])
+        assert sum(large.sizes().values()) == (20 * 300 << 10) + (3 << 20)
+
+
+def test_row_larger_than_the_server_takes(large: LargeRows) -> None:
+    """A row whose statement the server would break the connection for is refused before: key, sizes and way on, no value (P10)."""
+    told = (
+        r"shop.orders: the target refused the row with c0 = 'b': it takes a statement of 671089\d\d bytes, and max_allowed_packet is "
+        r"1048576 bytes there. Let the server take it \(SET GLOBAL max_allowed_packet = 68157440, .*, then start again"
+    )
+    with pytest.raises(RowRefused, match=told) as raised:
+        large.writer(1 << 20, load_data=False).write_states(table(), [], ["a\t1", f"b\t{'y' * (64 << 20)}"])
+    assert len(str(raised.value)) < 400
+    large.writer(68157440, load_data=False).write_states(table(), [], ["a\t1", f"b\t{'y' * (64 << 20)}"])
+    assert large.sizes() == {"a": 1, "b": 64 << 20}
+
+
+def test_large_bytes(large: LargeRows) -> None:
+    """Bytes, which LOAD DATA gets in hexadecimal digits, go in by it whatever the limit is."""
+    large.server.query("ALTER TABLE shop.orders MODIFY c1 LONGBLOB")
+    written = (table().written[0], replace(table().written[1], kind=WireKind.HEX, type="LONGBLOB"))
+    rows = ["a\t31", f"b\t{'31' * (2 << 20)}"]
+    large.writer(1 << 20, load_data=True).write_states(replace(table(), written=written), [], rows)
+    assert large.sizes() == {"a": 1, "b": 2 << 20}
+
+
+def test_large_row_without_a_key(large: LargeRows) -> None:
+    """A keyless table's row is deleted by all its values: one too large for that halts the table with the beginning of its values."""
+    with pytest.raises(RowRefused, match=r"row with c0 = 'b', c1 = 'y{59}…: .*SET GLOBAL max_allowed_packet") as raised:
+        large.writer(1 << 20, load_data=False).write_events(KEYLESS, [(5, [(False, f"b\t{'y' * (2 << 20)}")])])
+    assert len(str(raised.value)) < 400
+
+
+def test_statements_just_below_the_limit(large: LargeRows) -> None:
+    """The largest statement that is tried is one that the server takes."""
+    shorter = len("REPLACE INTO `shop`.`orders` (`c0`, `c1`) VALUES ('b','')")
+    writer = large.writer(1 << 20, load_data=False)
+    assert writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}"]) == 1
+    with pytest.raises(RowRefused, match="a statement of 1048575 bytes, and max_allowed_packet is 1048576 bytes"):
+        writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}"])
