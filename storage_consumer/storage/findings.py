@@ -52,19 +52,19 @@ class Look:
     came_late: list[str] = field(default_factory=list)
     finished: int = 0
     """Data files that an earlier run finished."""
-    overflow: set[str] = field(default_factory=set)
-    """Folders, not known before, of files that were too many to be held."""
+    overflow: Counter[str] = field(default_factory=Counter)
+    """Folders, not known before, of files that were too many to be held, with the number of those."""
     overflown: bool = False
     """Whether data files are among them, so that the next listing has to show them again."""
     upgraded: bool = False
     """Whether a version of the older layout turned out to be one of the present layout too: then less may be left out."""
 
-    def ignore(self, path: str, why: Ignored) -> None:
-        """Count a path that is passed over, or note that it contradicts the settings."""
+    def ignore(self, path: str, why: Ignored, files: int = 1) -> None:
+        """Count a path, or the `files` in it, that is passed over, or note that it contradicts the settings."""
         if why.contradicts:
             self.contradictions.append(f"{path}: {why.reason}")
         else:
-            self.ignored[why.reason] += 1
+            self.ignored[why.reason] += files
 
     def warnings(self) -> Iterator[str]:
         """What an operator should hear."""

@@ -115,7 +115,7 @@ class Inventory:
         elif len(look.unplaced) < MOST_UNPLACED:
             look.unplaced.append((folder, data, stored))
         else:
-            look.overflow.add(folder)
+            look.overflow[folder] += 1
 
     def _see_other(self, stored: StoredObject, look: Look) -> None:
         if stored.path == "metadata":
@@ -191,9 +191,11 @@ class Inventory:
                 look.ignore(stored.path, placed)
             else:
                 self._see_data(self._directory(folder, placed), folder, data, stored, look)
-        for folder in look.overflow:
+        for folder, files in look.overflow.items():
             placed = self._read_folder(folder)
-            if isinstance(placed, DataDirectory):
+            if isinstance(placed, Ignored):
+                look.ignore(folder, placed, files)
+            else:
                 look.overflown = True
                 self._directory(folder, placed)
 
@@ -232,7 +234,7 @@ class Inventory:
         self._dirty.add(table_dir)
 
     def _sweep(self, look: Look) -> tuple[DataFile, ...]:
-        """Forget what a full listing did not show; the data files among it that were handed out."""
+        """Forget what a full listing did not show; the data files among it that are not about to be handed out."""
         gone: list[DataFile] = []
         for folder, directory in list(self._directories.items()):
             for dispatcher, number, width in directory.sweep(self._generation):

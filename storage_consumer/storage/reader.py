@@ -68,7 +68,7 @@ class Poll:
     data_files: tuple[DataFile, ...]
     """New ones, or ones whose content changed under a known name; each is exposed once."""
     vanished: tuple[DataFile, ...]
-    """Exposed before, no longer there (only known after a full listing)."""
+    """Listed before, no longer there (only known after a full listing)."""
     changed: int
     """How many of `data_files` were known under another tag."""
     overwritten: tuple[DataFile, ...] = ()

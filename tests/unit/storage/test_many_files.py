@@ -8,9 +8,10 @@ import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.storage import inventory
+from storage_consumer.storage.paths import CONTRADICTS_DATE, UNKNOWN
 from storage_consumer.storage.reader import StorageReader
 from storage_consumer.testing import FakeClock, MemoryStorage
-from tests.unit.storage.bucket import V1, V2
+from tests.unit.storage.bucket import V1, V2, Bucket
 
 NEW = 20
 
@@ -47,6 +48,21 @@ def test_first_listing_of_many(most: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert (second.data_files, second.vanished, second.warnings) == ((), (), ())
     storage.put(f"shop/t1/{V2}/2024-01-01/CDC{11:020d}.csv", b"rows")
     assert [file.number for file in polls.poll().data_files] == [11]
+
+
+@pytest.mark.parametrize("most", [0, 1, 100_000])
+def test_files_of_no_directory_of_ours(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is passed over is counted in full, and what contradicts the settings is told, however many files come before it."""
+    monkeypatch.setattr(inventory, "MOST_UNPLACED", most)
+    bucket = Bucket()
+    for number in range(1, 6):
+        bucket.put(f"another/program/CDC{number:06d}.csv", b"rows")
+    bucket.schema(V1)
+    bucket.data(f"{V1}/2024-01-01", 1, 2)
+    found = bucket.look(full=True)
+    assert found.ignored == {UNKNOWN: 5}
+    assert all(CONTRADICTS_DATE in text for text in found.contradictions)
+    assert found.contradictions
 
 
 def test_finished_files_are_counted_not_shown() -> None:
