@@ -15,8 +15,8 @@ from storage_consumer.errors import StorageConsumerError
 from storage_consumer.telemetry import Log
 
 _log = Log("state")
-Run = Callable[..., Any]
-"""Runs a statement with its arguments, and raises our errors for the server's."""
+Run = Callable[[str], Any]
+"""Runs a statement, and raises our errors for the server's."""
 
 
 def mark(query: Callable[[str], Any], state_schema: str) -> None:
@@ -33,10 +33,10 @@ def mark(query: Callable[[str], Any], state_schema: str) -> None:
 def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]:
     """End all connections of this user that `mark` made known, but for `ours` and those that are only asking; their ids.
 
-    One that runs a SELECT waits for a lock as we do, and holds none that we want. A user may end connections of its own name
-    without any privilege.
+    `run` goes through a connection that is marked too. One that runs a SELECT waits for a lock as we do, and holds none that we
+    want. A user may end connections of its own name without any privilege.
     """
-    found = _marked(run, state_schema, ours)
+    found = _marked(run, ours)
     for connection in found:
         for statement in ("KILL {}", "KILL TIDB {}"):  # the second one is for TiDB without its global ids
             with suppress(StorageConsumerError):
@@ -46,14 +46,16 @@ def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]
     return found
 
 
-def _marked(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]:
-    """The other connections with the state schema as default database, of the server that answers, else of any other of its cluster."""
+def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
+    """The other connections with our default database, of the server that answers, else of any other of its cluster.
+
+    The server says how it spells that database: where another one's name differs by case alone, that is another state.
+    """
     for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
         with suppress(StorageConsumerError):
             rows = run(
-                f"SELECT id FROM information_schema.{listing} WHERE db = %s AND user = SUBSTRING_INDEX(USER(), '@', 1) "
-                "AND COALESCE(info, '') NOT LIKE 'SELECT%%'",
-                (state_schema,),
+                f"SELECT id FROM information_schema.{listing} WHERE CAST(db AS BINARY) = CAST(DATABASE() AS BINARY) "
+                "AND user = SUBSTRING_INDEX(USER(), '@', 1) AND COALESCE(info, '') NOT LIKE 'SELECT%%'"
             )
             if found := {int(connection) for (connection,) in rows}.difference(ours):
                 return tuple(sorted(found))

@@ -212,9 +212,9 @@ class OwnedState:
         """End the connections of former owners; whether there were any."""
         with self._engine.begin() as connection:
 
-            def run(statement: str, *arguments: Any) -> Any:
+            def run(statement: str) -> Any:
                 with self._translated("ending the connections of former owners"):
-                    return connection.exec_driver_sql(statement, *arguments)
+                    return connection.exec_driver_sql(statement)
 
             return bool(evict(run, self._schema, self._ours))
 

@@ -44,10 +44,10 @@ def rig(server: DatabaseServer) -> Iterator[Rig]:
 
 
 @contextmanager
-def paused(server: DatabaseServer, lock: str) -> Iterator[Connection]:
+def paused(server: DatabaseServer, lock: str, schema: str = "storage_consumer") -> Iterator[Connection]:
     """A connection of the program that holds a lock in an open transaction and says nothing more."""
     with connect(Downstream(port=server.port), "") as connection, connection.cursor() as cursor:
-        mark(cursor.execute, "storage_consumer")
+        mark(cursor.execute, schema)
         cursor.execute("START TRANSACTION")
         cursor.execute(lock)
         yield connection
@@ -113,6 +113,17 @@ def test_connection_for_ddl_is_left_alone(rig: Rig, server: DatabaseServer) -> N
         rig.owner("following").open_window(3, 0)
     assert database.fence_ddl()
     database.close()
+
+
+@pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
+def test_another_state_of_almost_the_same_name(rig: Rig, server: DatabaseServer) -> None:
+    """Where names differ by case, a consumer whose state schema does so is another one: its connections are not ended."""
+    rig.owner("former").open_window(3, 0)
+    server.query("CREATE DATABASE Storage_Consumer")
+    rig.expire()
+    with paused(server, "SELECT 1", "Storage_Consumer") as other, paused(server, _SLOT):
+        rig.owner("following").open_window(3, 0)
+        other.query("COMMIT")
 
 
 @pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
