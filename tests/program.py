@@ -14,13 +14,9 @@ from pathlib import Path
 from signal import SIGKILL, Signals
 from typing import Any
 
-PATIENCE = 90.0
-"""Seconds for what takes a moment on a free machine."""
+from tests.waiting import PATIENCE, TookTooLong
+
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class TookTooLong(AssertionError):
-    """Something did not happen in time; the message holds what the program said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ import pytest
 
 from tests.comparing import differences
 from tests.corpora import FIXTURES, Corpus
-from tests.program import PATIENCE, Program, program
+from tests.program import Program, program
 from tests.servers import DatabaseServer, free_port
 from tests.small_bucket import SmallBucket, row, ts
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -134,10 +135,8 @@ def lock(server: DatabaseServer, table: str, key: int) -> Iterator[None]:
 
 def wait_for_a_blocked_write(server: DatabaseServer) -> None:
     """Return when a transaction of another client waits for a lock."""
-    deadline = time.monotonic() + PATIENCE
-    while not server.query("SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)  # InnoDB shows what it showed before to who asks again within 0.1 s
+    waiting = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    wait_until("a write that waits for a lock", lambda: server.query(waiting))
 
 
 # exit codes

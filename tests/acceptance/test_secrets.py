@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from tests.planting import Planted, encoded
-from tests.program import PATIENCE, ROOT, Program, program
+from tests.program import ROOT, Program, program
 from tests.s3_server import S3Server
 from tests.servers import DatabaseServer, free_port, quoted
 from tests.small_bucket import SmallBucket, row, ts
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 REFUSED = "ALTER TABLE `b` ADD COLUMN `note` INT AFTER `nowhere`"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import servers
-from tests.program import PATIENCE, Program, TookTooLong, program
+from tests.program import Program, program
 from tests.servers import DatabaseServer
 from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 _HOST, _GUEST = "10.213.77.1", "10.213.77.2"
@@ -65,15 +65,6 @@ def consuming(
     config = bucket.root.with_name("changefeed.toml")
     arguments = ["--upstream-uri", bucket.uri, "--downstream-uri", uri, "--config", str(config), "--lease-ttl", "3s"]
     return program([*arguments, "--flush-interval", "200ms", *more], bucket.root.with_name(name), within=within)
-
-
-def wait_until(what: str, seen: Callable[[], object]) -> None:
-    """Wait until something is seen."""
-    deadline = time.monotonic() + PATIENCE
-    while not seen():
-        if time.monotonic() > deadline:
-            raise TookTooLong(f"not seen: {what}")
-        time.sleep(0.1)
 
 
 def roles(one: Program, two: Program) -> tuple[Program, Program]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -14,6 +13,7 @@ from storage_consumer.signals import Stop
 from tests.integration.rounds import consumer, content
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import ID_NAME, SmallBucket, column, row, ts
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -25,14 +25,6 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
     """Each server in turn, without any database."""
     found: DatabaseServer = request.getfixturevalue(request.param)
     return found
-
-
-def eventually(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
 
 
 @contextmanager
@@ -70,8 +62,8 @@ def test_rows_and_statements_of_other_tables_go_on(bucket: SmallBucket, server: 
     bucket.rows("d.b", 1, row("d.b", 2, "1", '"one"'))
     bucket.metadata(ts(3))
     with following(bucket, server):
-        eventually(lambda: "d" in server.databases() and len(server.query("SHOW TABLES IN d")) == 2, "two tables")
-        eventually(lambda: len(content(server, "d.a")) == 1, "the first row")
+        wait_until("two tables", lambda: "d" in server.databases() and len(server.query("SHOW TABLES IN d")) == 2)
+        wait_until("the first row", lambda: len(content(server, "d.a")) == 1)
         with server.connect() as holder, holder.cursor() as cursor:
             cursor.execute("START TRANSACTION")
             cursor.execute("SELECT * FROM d.a")
@@ -80,12 +72,12 @@ def test_rows_and_statements_of_other_tables_go_on(bucket: SmallBucket, server: 
             for number in (2, 3):
                 bucket.rows("d.b", number, row("d.b", 4 + 2 * number, str(number), '"b"'))
                 bucket.metadata(ts(5 + 2 * number))
-                eventually(partial(holds, number), f"row {number} of the other table")
+                wait_until(f"row {number} of the other table", partial(holds, number))
             bucket.schema("d.b", ts(12), "ALTER TABLE `b` ADD COLUMN `more` INT", 5, WIDER)
             bucket.rows("d.b", 1, row("d.b", 13, "4", '"b"', "4"), version=ts(12))
             bucket.metadata(ts(14))
-            eventually(lambda: (4, "b", 4) in content(server, "d.b"), "the other table's own statement")
+            wait_until("the other table's own statement", lambda: (4, "b", 4) in content(server, "d.b"))
             assert len(server.query("SHOW COLUMNS FROM d.a")) == 2
             cursor.execute("COMMIT")
-        eventually(lambda: (2, "two", 2) in content(server, "d.a"), "the statement, once the lock is gone")
+        wait_until("the statement, once the lock is gone", lambda: (2, "two", 2) in content(server, "d.a"))
     assert content(server, "d.a") == [(1, "one", None), (2, "two", 2)]
