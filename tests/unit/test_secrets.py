@@ -52,9 +52,11 @@ def _forgotten() -> Iterator[None]:
 
 
 def arguments(how: str, uri: str, tmp_path: Path) -> list[str]:
-    """The command that gives `uri` as both URIs, by flags, in ``[consumer]``, or as a changefeed tells it."""
+    """The command that gives `uri` as both URIs, by flags, flags with =, in ``[consumer]``, or as a changefeed tells it."""
     if how == "flags":
         return ["--upstream-uri", uri, "--downstream-uri", uri]
+    if how == "joined":
+        return [f"--upstream-uri={uri}", f"--downstream-uri={uri}"]
     file = tmp_path / "changefeed.toml"
     text = uri.replace("\\", "\\\\").replace('"', '\\"')
     consumer = f'[consumer]\nupstream-uri = "{text}"\ndownstream-uri = "{text}"\n'
@@ -64,17 +66,16 @@ def arguments(how: str, uri: str, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("verb", ["run", "inspect", "ddl", "history"])
-@pytest.mark.parametrize("how", ["flags", "consumer", "changefeed"])
+@pytest.mark.parametrize("how", ["flags", "joined", "consumer", "changefeed"])
 def test_bad_uris(how: str, verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A URI that is refused is shown without its secrets, whatever is wrong with it and wherever it stands (S2)."""
     planted, refused = Planted(), 0
     for uri in URIS:
         secret = planted.secret(uri)
         given = arguments(how, uri.format(secret=encoded(secret), raw=secret), tmp_path)
-        if verb in ("ddl", "history") and how == "flags":
-            given = given[2:]
-        if verb == "inspect" and how == "flags":
-            given = given[:2]
+        half = {"flags": 2, "joined": 1}.get(how, 0)
+        if half and verb != "run":
+            given = given[:half] if verb == "inspect" else given[half:]
         refused += cli.main([verb, *given]) == 2
     said = "".join(capfd.readouterr())
     assert planted.found(said) == set()
@@ -107,6 +108,8 @@ def test_other_wrong_settings(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         [*good, f"--downstream-pasword={planted.secret('misspelt flag')}"],
         [*good[:2], "--downstream-url", f"mysql://u:{planted.secret('misspelt URI')}@h:1/"],
         [*good, "--log-level", f"mysql://u:{planted.secret('swapped')}@h:1/"],
+        [*good, f"--log-level=mysql://u:{planted.secret('swapped, with =')}@h:1/"],
+        [*good[:2], f"--downstream-url=mysql://u:{planted.secret('misspelt URI with =')}@h:1/"],
         [f"mysql://u:{planted.secret('verb')}@h:1/"],
         [*good, "--ssl-ca", f"mysql://u:{planted.secret('file')}@h:1/"],
         [*good, "--config", f"mysql://u:{planted.secret('config')}@h:1/"],
