@@ -23,7 +23,7 @@ from storage_consumer.preparing import described
 from storage_consumer.reports import file_works, told
 from storage_consumer.storage.reader import Poll
 from storage_consumer.summary import RoundSummary, TableSummary
-from storage_consumer.telemetry import Log
+from storage_consumer.telemetry import Log, tso_time
 from storage_consumer.work import JobSpec, TableWork, TargetTable
 
 _log = Log("round")
@@ -152,7 +152,7 @@ class Round:
         if manager.is_new and may_have_expired(manager.stored_checkpoint, self.storage_checkpoint, days):
             text = (
                 f"TiCDC deletes files after {days} day(s), and the target stands further behind the bucket than that, at "
-                f"{manager.stored_checkpoint}: rows in between may be gone unread; compare the tables with the source, and give "
+                f"{tso_time(manager.stored_checkpoint)}: rows in between may be gone unread; compare the tables with the source, and give "
                 "those that differ a fresh copy"
             )
             _log.warning("storage_warning", text=text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.summary import RoundSummary
+from storage_consumer.telemetry import tso_time
 from tests.small_bucket import CREATE_TABLE, ID_NAME, row, ts
 from tests.unit.driving import World, numbers, one_table, running
 
@@ -263,6 +264,7 @@ def test_pause_longer_than_files_are_kept(caplog: pytest.LogCaptureFixture, days
         assert world.once().halted == ()
         world.once()
     assert caplog.text.count("TiCDC deletes files after 1 day") == (days == 1)
+    assert caplog.text.count(f"behind the bucket than that, at {tso_time(ts(3))}: rows") == (days == 1)
 
 
 def test_file_that_expired_before_it_was_applied() -> None:
