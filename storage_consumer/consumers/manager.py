@@ -19,7 +19,7 @@ from storage_consumer.planning.planner import PendingDdl, Position, barriers, re
 from storage_consumer.planning.renames import renamed, subject
 from storage_consumer.planning.selection import Selection
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave, key_of
-from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, touched_keys
+from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, renamed_keys, touched_keys
 
 
 class ConsumerManager:
@@ -174,9 +174,12 @@ class ConsumerManager:
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, settled=settled))
 
     def _with_touches(self) -> list[PendingDdl]:
-        """The DDL that have not run, each with the tables that it touches."""
+        """The DDL that have not run, each with the tables that it touches, and with names that are no table's, but for a moment."""
         self._look_at_new_tables()
-        return [PendingDdl(step=step, touches=self._touches[identity]) for identity, step in self._pending.items()]
+        return [
+            PendingDdl(step=step, touches=self._touches[identity] | renamed_keys(step.definition))
+            for identity, step in self._pending.items()
+        ]
 
     def _look_at_new_tables(self) -> None:
         if self._tables_are_new:

@@ -22,6 +22,7 @@ class PendingDdl:
 
     step: DdlStep
     touches: frozenset[str]
+    """Also keys of which no table is known: DDL of other versions that touch them come before or after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +73,11 @@ def ready_ddls(
 
 
 def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
-    """Whether a table stands right before the DDL of this version."""
-    position = positions[key]
+    """Whether a table stands right before the DDL of this version; one that is not known does where no earlier DDL touches it."""
     if barrier[key] != version:
         return False
+    if (position := positions.get(key)) is None:
+        return True
     return version < position.first or (not position.blocked and position.checkpoint >= version)
 
 

@@ -91,6 +91,11 @@ def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
     return touched
 
 
+def renamed_keys(definition: TableDefinition) -> frozenset[str]:
+    """The old and new name of a rename as keys, known or not: those of one cycle may meet in a name that no file tells of."""
+    return frozenset(map(key_of, renamed(definition) or ()))
+
+
 def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
     """Statements of one version so that one that frees a name runs before the one that takes it.
 

@@ -71,6 +71,26 @@ def test_half_done_at_the_checkpoint(world: World) -> None:
     assert summary.checkpoint == ts(4)
 
 
+def test_cycle_that_follows_one_that_is_half_done(world: World) -> None:
+    """A name that is a table's for a moment only is a barrier too: the next cycle by way of it is planned when it is free again."""
+    bucket = world.bucket
+    bucket.schema("shop.y", ts(4), "RENAME TABLE `shop`.`tmp` TO `shop`.`y`", RENAME)
+    bucket.schema("shop.z", ts(8), "RENAME TABLE `shop`.`x` TO `shop`.`z`", RENAME)
+    bucket.schema("shop.x", ts(8), "RENAME TABLE `shop`.`tmp` TO `shop`.`x`", RENAME)  # in the place of: z TO tmp
+    bucket.metadata(ts(9))
+
+    def tick(where: str) -> None:
+        if where == "before DdlRunner.run" and world.rows("shop.tmp") and names(world, "shop.x") == ["was y"]:
+            raise Killed
+
+    world.tick = tick
+    with pytest.raises(Killed):
+        world.killed(lambda service: service.run_once(world.stop))
+    world.tick = str
+    assert world.once().checkpoint == ts(9)
+    assert [names(world, f"shop.{table}") for table in "xyz"] == [["other"], ["was x"], ["was y"]]
+
+
 def test_last_step_that_never_comes(world: World) -> None:
     """After the time for missing files the table halts, with the file's name and the way on."""
 
