@@ -318,7 +318,7 @@ class ConsumerManager:
             step = ddl.step
             if not ddl_is_stored(step.version, storage_checkpoint, settled=False):
                 continue
-            tables = [self.tables[key] for key in sorted(ddl.touches)]
+            tables = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
             still = ", ".join(str(table.name) for table in tables if table.is_in_the_way_of(step.version))
             why = f"waits for the DDL of {step.name} with version {step.version}{still and f': {still} stands still'}"
             stuck |= dict.fromkeys((table.key for table in tables), why)

@@ -91,6 +91,16 @@ def test_cycle_that_follows_one_that_is_half_done(world: World) -> None:
     assert [names(world, f"shop.{table}") for table in "xyz"] == [["other"], ["was x"], ["was y"]]
 
 
+def test_cycle_that_waits_for_a_file(world: World) -> None:
+    """Tables that stand still before a cycle say what for, though one of its names is no table's."""
+    bucket = world.bucket
+    bucket.schema("shop.y", ts(4), "RENAME TABLE `shop`.`tmp` TO `shop`.`y`", RENAME)
+    bucket.rows("shop.y", 3, row("shop.y", 3, "7", '"behind a gap"'))
+    summary = world.once()
+    assert of(summary, "shop.x").state == "waiting"
+    assert "waits for the DDL of shop.x with version" in of(summary, "shop.x").error
+
+
 def test_last_step_that_never_comes(world: World) -> None:
     """After the time for missing files the table halts, with the file's name and the way on."""
 
