@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage_consumer.errors import ConfigError, StorageUnavailable, TargetUnavailable
+from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable, TargetUnavailable
 from tests.integration.rounds import consumer, content, of, once
 from tests.servers import DatabaseServer, free_port
 from tests.small_bucket import SmallBucket, row, ts
@@ -114,9 +114,9 @@ def test_user_who_may_not_create(one_table: SmallBucket, mariadb: DatabaseServer
 
 
 def test_user_who_may_not_write(one_table: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Rows that the user may not write end the run as a matter of rights, with the table's name."""
+    """Rows that the user may not write end the run as a matter of rights, with the table's name; tables were made by then."""
     with user(mariadb, "ALL ON storage_consumer.*", "SELECT, CREATE ON d.*") as uri:
-        with pytest.raises(ConfigError, match=r"d\.t.*denied.*privileges"):
+        with pytest.raises(StorageConsumerError, match=r"d\.t.*denied.*privileges"):
             once(one_table, mariadb, downstream_uri=uri)
         mariadb.query("GRANT ALL ON d.* TO weak@'%'")
         once(one_table, mariadb, downstream_uri=uri)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage_consumer.errors import ConfigError
+from storage_consumer.errors import StorageConsumerError
 from tests.integration.rounds import content, once
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
@@ -95,7 +95,7 @@ def test_too_few(missing: str, bucket: SmallBucket, mariadb: DatabaseServer) -> 
     with user(mariadb, fewer) as uri:
         try:
             error = " ".join(table.error for table in once(bucket, mariadb, downstream_uri=uri).halted)
-        except ConfigError as raised:
+        except StorageConsumerError as raised:
             error = str(raised)
         assert f"{missing} command denied to user 'app'" in error
         for database in ("d", "e"):
