@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -160,8 +160,10 @@ def test_network_cut(bucket: SmallBucket) -> None:
         server.query(f"CREATE USER root@'{_GUEST}'")
         server.query(f"GRANT ALL ON *.* TO root@'{_GUEST}'")
         uri = server.uri.replace("127.0.0.1", _HOST)
-        with consuming(bucket, uri, "cut", within=behind) as cut, consuming(bucket, server.uri, "other") as other:
+        with ExitStack() as running:
+            cut = running.enter_context(consuming(bucket, uri, "cut", within=behind))
             cut.wait_for("round_finished", checkpoint=ts(9))
+            other = running.enter_context(consuming(bucket, server.uri, "other"))
             other.wait_for("lease_waiting")
             with waiting_in_a_transaction(bucket, server):
                 subprocess.run(["ip", "link", "set", _CABLE, "down"], check=True)
