@@ -18,12 +18,11 @@ from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import ROOT
 from tests.faults import workload
 from tests.faults.wire import Wire, passing
+from tests.readme import RIGHTS
 from tests.servers import DatabaseServer
 from tests.small_bucket import CONFIG, SmallBucket
 
 USER = "app"
-_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW"
-"""What the program needs; so a read-only server counts for it, as it would not for root."""
 LEASE = "6s"
 """``--lease-ttl``: the next start here is in the same process, which is not gone, so that it has to wait so long."""
 _COUNTED = ("retry", "ddl_lost", "ddl_waits")
@@ -109,7 +108,7 @@ class World:
         """No database, no bucket, nothing wrong."""
         self.server.drop_all()
         self.server.query(f"CREATE USER IF NOT EXISTS {USER}")
-        self.server.query(f"GRANT {_RIGHTS} ON *.* TO {USER}")
+        self.server.query(f"GRANT {RIGHTS} ON *.* TO {USER}")  # root would write to a read-only server
         shutil.rmtree(self.bucket.root, ignore_errors=True)
         self.bucket.root.mkdir(parents=True)
         self.wire.watch, self.cut, self.upstream, self.upload = passing, -1, "", bool

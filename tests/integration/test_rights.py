@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,12 +9,11 @@ import pytest
 
 from storage_consumer.errors import StorageConsumerError
 from tests.integration.rounds import content, once
+from tests.readme import RIGHTS
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
-from tests.unit.test_readme import README
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
-RIGHTS = " ".join((re.search(r"for the replicated schemas `([A-Z, \n]+)`", README) or [""] * 2)[1].split())
 WIDER = (*ID_NAME, column("more", "INT"))
 HEAP = (column("id", "INT"), column("name", "VARCHAR", ColumnPrecision="20"))
 PARENT = (*ID_NAME, column("parent", "INT"))

@@ -9,9 +9,9 @@ from storage_consumer import errors
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.target.differences import DIFFERENCES
+from tests.readme import README
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def option_row(option: Option) -> str:
