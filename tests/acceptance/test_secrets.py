@@ -189,7 +189,7 @@ def test_session_of_a_user(place: Place) -> None:
     port, end = free_port(), place.home / "end"
     words = [str(place.home / "own.toml"), str(port), str(place.home / "log"), str(end)]
     command = [sys.executable, str(place.home / "own.py")]
-    around = environment(place.planted, place.home)
+    around = environment(place.planted, place.home) | {"PYSPARK_PYTHON": sys.executable}
     with program(words, place.home / "output", environment=around, command=command) as running:
         running.wait_for("round")
         api = f"http://127.0.0.1:{port}/api/v1/applications"
