@@ -19,7 +19,9 @@ _CONNECTION = frozenset(
         *(2002, 2003, 2006, 2013, 2014, 2055, 4031, 9001, 9002, 9003),
     )
 )
-_READ_ONLY = frozenset((1290, 1792, 1836))
+_READ_ONLY = frozenset((1792, 1836))
+_OF_AN_OPTION = 1290
+"""Names the server's option that does not allow the statement, such as ``--read-only`` or ``--super-read-only``."""
 _FULL = frozenset((1021, 1114, 3675, 3, 28))
 _MAYBE_FULL = frozenset((1005, 1026, 1030))
 """These tell by the system's own error number why a table or file could not be made or written."""
@@ -60,6 +62,11 @@ def _is_full(fault: BaseException) -> bool:
     return number in _FULL or (number in _MAYBE_FULL and _NO_SPACE.search(described(fault)) is not None)
 
 
+def _is_read_only(fault: BaseException) -> bool:
+    number = number_of(fault)
+    return number in _READ_ONLY or (number == _OF_AN_OPTION and "read-only" in described(fault).replace("_", "-"))
+
+
 def is_refusal(fault: BaseException) -> bool:
     """Whether the fault lies in the rows: no other error of ours fits it."""
     return isinstance(fault, ValueError) or (not is_conflict(fault) and isinstance(translated(fault, ""), RowRefused))
@@ -74,7 +81,7 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
         )
     if is_connection_loss(fault) or is_conflict(fault):
         return TargetUnavailable(text)
-    if number_of(fault) in _READ_ONLY:
+    if _is_read_only(fault):
         return TargetUnavailable(f"{text} (the target is read-only: make it writable or point at its primary)")
     if _is_full(fault):
         return TargetUnavailable(f"{text} (the target's disk or table space is full)")

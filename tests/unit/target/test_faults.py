@@ -41,7 +41,7 @@ def test_losses(fault: Exception) -> None:
 @pytest.mark.parametrize(
     ("number", "kind", "hint"),
     [
-        (1290, TargetUnavailable, "read-only"),
+        (1836, TargetUnavailable, "read-only"),
         (1114, TargetUnavailable, "full"),
         (3, TargetUnavailable, "full"),
         (3675, TargetUnavailable, "full"),
@@ -56,6 +56,16 @@ def test_other_numbers(number: int, kind: type[StorageConsumerError], hint: str)
     assert type(error) is kind
     assert str(error).startswith("writing s.t: ")
     assert hint in str(error)
+
+
+@pytest.mark.parametrize(
+    ("option", "waits"), [("--read-only", True), ("--super-read-only", True), ("--secure-file-priv", False)]
+)
+def test_option_of_the_server(option: str, *, waits: bool) -> None:
+    """Of the options by which a server refuses statements only that of being read-only is waited for."""
+    text = f"The server is running with the {option} option so it cannot execute this statement"
+    error = translated(pymysql.err.OperationalError(1290, text), "writing")
+    assert isinstance(error, TargetUnavailable) is waits
 
 
 @pytest.mark.parametrize(
