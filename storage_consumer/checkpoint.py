@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage_consumer.model import physical_ms
-
-_DAY_MS = 24 * 3600 * 1000
+from storage_consumer.model import DAY_MS, physical_ms
 
 
 def is_applied(commit_ts: int, checkpoint: int) -> bool:
@@ -59,7 +57,7 @@ def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> boo
 
     It deletes what is dated more than `days` before the storage checkpoint; 0 says that it deletes nothing.
     """
-    return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * _DAY_MS
+    return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * DAY_MS
 
 
 def lowest(checkpoints: Iterable[int], otherwise: int) -> int:

@@ -18,6 +18,7 @@ VersionKey = tuple[int, str]
 """One version directory: version and table directory; two directories of one table may share a version."""
 
 TSO_PHYSICAL_SHIFT = 18
+DAY_MS = 24 * 3600 * 1000
 
 
 def physical_ms(ts: int) -> int:
@@ -116,6 +117,11 @@ class SchemaFile:
     """CRC-32 from the file's name; None in the older layout, where the name has none."""
 
 
+def stream_of(folder: str, dispatcher: str, width: int) -> str:
+    """The name of a sequence of numbers: directory, dispatcher and index width."""
+    return f"{folder}|{dispatcher}|{width}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """A data file that was listed."""
@@ -143,7 +149,7 @@ class DataFile:
     @property
     def stream(self) -> str:
         """The sequence of numbers that this file belongs to: directory, dispatcher and index width."""
-        return f"{self.stored.path.rpartition('/')[0]}|{self.dispatcher}|{self.width}"
+        return stream_of(self.stored.path.rpartition("/")[0], self.dispatcher, self.width)
 
     @property
     def order(self) -> tuple[int, str, str, int, str]:

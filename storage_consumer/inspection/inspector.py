@@ -13,12 +13,11 @@ from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
 from storage_consumer.inspection.elimination import Verdict, infer_csv
 from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, take_samples
 from storage_consumer.inspection.survey import Survey, survey
-from storage_consumer.model import TSO_PHYSICAL_SHIFT
+from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT
 from storage_consumer.storage.metadata import parse_metadata
 from storage_consumer.storage.reader import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
 
-_DAY_MS = 86_400_000
 _SHOWN = 10
 NO_DATA = "no data file yet"
 NO_NULL = "no row looked at holds a NULL, and a number that stands for NULL would be read as a number"
@@ -36,7 +35,7 @@ def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: 
     seen = survey(storage.listing(frozenset(), {}))
     samples = take_samples(storage, seen)
     definitions_of_others(storage, seen, samples)
-    newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + _DAY_MS
+    newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     look = _Look(upstream=upstream, told=told, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
     settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
     return look.bucket(checkpoint, settings)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, stream_of
 from storage_consumer.storage.closing import Closing, closing, oldest_open_date, own_versions
 from storage_consumer.storage.findings import Findings, Look, shortened
 from storage_consumer.storage.paths import (
@@ -161,7 +161,7 @@ class Inventory:
         before = stream.put(data.number, tag, self._generation)
         if before == tag:
             return
-        if self.finished and self._is_finished(f"{folder}|{data.dispatcher}|{width}", data.number, stream):
+        if self.finished and self._is_finished(stream_of(folder, data.dispatcher, width), data.number, stream):
             look.finished += 1
             return
         if before:
