@@ -3,7 +3,7 @@
 Only what TiCDC may do to a bucket is done (format sheet 2): rows of a stream keep their order; what is written again after a restart
 begins at any row that begins a commit ts and is written to files with higher numbers; where a file ends is any row of a table with a
 primary key, and else the end of a commit ts; a file can be listed long before the checkpoint covers it, the files of different
-streams in any order, those of one stream by number; an index names any file before the last or is not there at all.
+streams in any order, those of one stream by number, a table's schema files by version, as its statements run; an index names any file before the last or is not there at all.
 """
 
 from __future__ import annotations
@@ -95,12 +95,18 @@ class Shuffled:
         first = self._first_cuts()
         found = streams_of(self.corpus, first)
         placed = [one for stream in found for one in self._stream(stream)]
-        data = {stream.path(number) for stream in found for number in range(1, len(stream.files) + 1)}
-        for path, cut in first.items():
-            if path != METADATA and path not in data and not path.endswith(".index"):
-                earliest = self.dice.randint(0, cut) if self.dice.random() < 0.3 else cut
-                placed.append(Placed(path=path, content=self._content(path), cut=earliest))
-        return placed
+        told = {METADATA, *(stream.path(number) for stream in found for number in range(1, len(stream.files) + 1))}
+        others = {path: cut for path, cut in first.items() if path not in told and not path.endswith(".index")}
+        return [*placed, *self._others(others)]
+
+    def _others(self, cuts: Mapping[str, int]) -> Iterator[Placed]:
+        """Schema files, with the cuts by which they must be there; those of one directory come in the sequence of their versions."""
+        latest: dict[str, int] = {}
+        for path, cut in sorted(cuts.items()):
+            folder = path.rpartition("/")[0]
+            earliest = min(cut, latest.get(folder, 0))
+            latest[folder] = self.dice.randint(earliest, cut) if self.dice.random() < 0.3 else cut
+            yield Placed(path=path, content=self._content(path), cut=latest[folder])
 
     def _first_cuts(self) -> dict[str, int]:
         """Path → number of the first cut at which the file was there."""

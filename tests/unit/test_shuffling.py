@@ -74,6 +74,20 @@ def test_nothing_comes_too_late(corpus: Corpus, seed: int) -> None:
             assert {row for row in rows if row[0] <= cut.checkpoint_ts} <= there
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_schema_files_in_sequence(corpus: Corpus, seed: int) -> None:
+    """A table's schema files come by version, some of them early: no statement is told before an earlier one has run."""
+    objects = Shuffled(corpus=corpus, dice=dice_of(seed)).objects()
+    folders = defaultdict[str, list[tuple[str, int]]](list)
+    for one in objects:
+        if "/meta/schema_" in one.path:
+            folders[one.path.rpartition("/")[0]].append((one.path, one.cut))
+    assert folders
+    for files in folders.values():
+        cuts = [cut for _, cut in sorted(files)]
+        assert cuts == sorted(cuts)
+
+
 def test_seeds_differ(corpus: Corpus) -> None:
     """A seed gives the same bucket each time, another one another."""
     made = [Shuffled(corpus=corpus, dice=dice_of(seed)).objects() for seed in (1, 1, 2)]
