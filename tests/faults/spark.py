@@ -46,7 +46,7 @@ def faults() -> Iterable[Fault]:
         ends="worker",
         options={"retry_limit": LIMIT},
     )
-    for name, text in (("a row that does not parse", '"open'), ("a value that the target refuses", '"too long"')):
+    for name, text in (("a row that does not parse", '"a"b'), ("a value that the target refuses", '"too long"')):
         yield Fault(name=f"poisoned table: {name}", where="data file", around=partial(poisoned, text=text), halts="bad")
 
 
@@ -58,7 +58,8 @@ def poisoned(world: World, text: str) -> Iterator[None]:
         if world.cut == 0:
             query = "CREATE TABLE `bad` (id INT PRIMARY KEY, name VARCHAR(3))"
             world.bucket.schema("d.bad", ts(11), query, CREATE_TABLE)
-            world.bucket.rows("d.bad", 1, row("d.bad", 12, "1", '"ok"'), row("d.bad", 12, "2", text), version=ts(11))
+            rows = [row("d.bad", 12, key, value) for key, value in (("1", '"ok"'), ("2", text), ("3", '"ok"'))]
+            world.bucket.rows("d.bad", 1, *rows, version=ts(11))
 
     world.upload = add
     yield

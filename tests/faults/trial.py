@@ -156,9 +156,7 @@ class Fault:
     around: Callable[[World], AbstractContextManager[object]]
     """The fault strikes somewhere inside the block, and is over at its end."""
     ends: str = ""
-    """The program ends with an error that has this in it; empty: it goes on by itself."""
-    code: int = 1
-    """The exit code where it ends."""
+    """The program ends with code 1 and an error that has this in it; empty: it goes on by itself."""
     halts: str = ""
     """The one table that halts, and is no part of what has to be equal."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -178,7 +176,7 @@ class Fault:
             return self._judged_without_one(seen)
         kept = seen.error is None
         if self.ends:
-            kept = seen.code == self.code and re.search(self.ends, str(seen.error)) is not None
+            kept = seen.code == 1 and re.search(self.ends, str(seen.error)) is not None
         if self.limit:
             return self._line(f"known limit ({self.limit}): {seen.told()}", equal=not seen.wrong, kept=True)
         told = "; ".join([seen.told(), *map(_short, seen.wrong)])
