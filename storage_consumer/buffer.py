@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import marshal
-from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from storage_consumer.changes import Changes, Integers, Keys, chosen_keys, compact_keys, latest
 from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, RowChange, Values
 from storage_consumer.decoding.wire import LineEncoder
 from storage_consumer.errors import NotReplicable
 from storage_consumer.limits import check
-from storage_consumer.ordering import (
-    Key,
-    bucket_function,
-    fold,
-    is_upsert,
-    key_function,
-    one_bucket,
-    order_of,
-    place_in_files,
-)
+from storage_consumer.ordering import Key, bucket_function, is_upsert, key_function, one_bucket, order_of, stripes
 from storage_consumer.work import TableWork, VersionWork
 
 NOTICE, CHANGES, REPORT = 0, 1, 2
@@ -56,8 +47,7 @@ class Buffer:
         self._limits = version.limits
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
-        self._states: dict[Key, tuple[int, int, Any]] = {}
-        self._events: list[tuple[int, int, Any]] = []
+        self._held = _Held()
         self.rows = 0
         """Row changes that came in since the last were sent on."""
         self.size = 0
@@ -78,16 +68,14 @@ class Buffer:
         if self._key is None:
             self._add_event(number, commit_ts, operation, values, old, rank)
             return
-        if not self._work.timed:
-            commit_ts = place_in_files(commit_ts, rank, number)
         if operation == PARTIAL_DELETE and any(values[place] is None for place in self._places):
             raise NotReplicable(_DELETE_WITHOUT_KEY)
         key = self._key(values)
-        fold(self._states, key, commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
+        self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values, key)
         if old is not None and (old_key := self._key(old)) != key:
             if not self._work.timed:
                 raise NotReplicable(_UNORDERED_MOVE)
-            fold(self._states, old_key, commit_ts, order_of(rank, number, upsert=False), old)
+            self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
 
     def _add_event(
         self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
@@ -100,39 +88,75 @@ class Buffer:
         if operation == PARTIAL_DELETE:
             raise NotReplicable(_DELETE_WITHOUT_KEY)
         if old is not None and operation == UPDATE:
-            self._events.append((commit_ts, order_of(rank, number, upsert=False), old))
+            self._held.add(commit_ts, order_of(rank, number, upsert=False), old)
         elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self._unique):
             message = (
                 "this row does not say which one it took the place of, and it has no key: "
                 f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
             )
             raise NotReplicable(message)
-        self._events.append((commit_ts, order_of(rank, number, upsert=operation > DELETE), values))
+        self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""
-        buckets, rows = self._by_bucket(), self._block_rows()
-        self._states, self._events, self.rows, self.size = {}, [], 0, 0
-        for bucket, changes in buckets.items():
-            for first in range(0, len(changes), rows):
-                block = changes[first : first + rows]
-                lowest = min(change[0] for change in block)
-                yield (bucket, CHANGES, self._work.index, lowest), marshal.dumps(block)
+        changes, rows = self._changes(), self._block_rows()
+        self._held, self.rows, self.size = _Held(), 0, 0
+        if not len(changes):
+            return
+        buckets = self._buckets(changes.keys, len(changes))
+        for bucket in np.unique(buckets).tolist():
+            places = np.flatnonzero(buckets == bucket)
+            for first in range(0, len(places), rows):
+                block = changes.chosen(places[first : first + rows])
+                yield (bucket, CHANGES, self._work.index, int(block.ts.min())), block.packed()
 
     def _block_rows(self) -> int:
         """Changes in one block, by the average of what is held."""
         return max(1, min(BLOCK_ROWS, BLOCK_BYTES * self.rows // max(1, self.size)))
 
-    def _by_bucket(self) -> dict[int, list[tuple[Any, ...]]]:
-        """Encoded changes per bucket: (commit ts, order, line, key), without the key for a keyless table."""
-        buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-        if self._row and self._events:
-            encode = self._row.encode_line
-            ordered = sorted(self._events, key=lambda event: event[:2])
-            buckets[one_bucket(self._work.index, self._partitions)] = [(t, o, encode(row)) for t, o, row in ordered]
-        elif self._row and self._key_row and self._states:
-            bucket_of = bucket_function(self._work.key, self._partitions)
-            whole, key_only = self._row.encode_line, self._key_row.encode_line
-            for key, (ts, order, row) in self._states.items():
-                buckets[bucket_of(key)].append((ts, order, whole(row) if is_upsert(order) else key_only(row), key))
-        return buckets
+    def _changes(self) -> Changes:
+        """The last change of each key, or every event of a keyless table, in sequence."""
+        held = self._held
+        ts, order = np.array(held.ts, np.uint64), np.array(held.order, np.int64)
+        keys: Keys = compact_keys(held.keys)
+        places = latest(ts, order, keys, timed=self._work.timed) if self._key else np.lexsort((order, ts))
+        return Changes(
+            ts=ts[places],
+            order=order[places],
+            keys=chosen_keys(keys, places) if self._key else [],
+            lines=self._lines(places.tolist()),
+        )
+
+    def _lines(self, places: Sequence[int]) -> list[bytes]:
+        """The lines of the changes at these places; none where the rows do not fit the target's table."""
+        if self._row is None:
+            return []
+        rows, orders = self._held.rows, self._held.order
+        whole, key_only = self._row.encode_line, (self._key_row or self._row).encode_line
+        return [whole(rows[place]) if is_upsert(orders[place]) else key_only(rows[place]) for place in places]
+
+    def _buckets(self, keys: Keys, count: int) -> Integers:
+        """The bucket of each change."""
+        if not self._key:
+            return np.full(count, one_bucket(self._work.index, self._partitions))
+        if isinstance(keys, np.ndarray):
+            return stripes(keys, self._partitions)
+        return np.array([*map(bucket_function(self._work.key, self._partitions), keys)])
+
+
+class _Held:
+    """Changes in columns, as they came."""
+
+    def __init__(self) -> None:
+        self.ts: list[int] = []
+        self.order: list[int] = []
+        self.rows: list[Values] = []
+        self.keys: list[Key] = []
+
+    def add(self, ts: int, order: int, row: Values, key: Key | None = None) -> None:
+        """One more."""
+        self.ts.append(ts)
+        self.order.append(order)
+        self.rows.append(row)
+        if key is not None:
+            self.keys.append(key)

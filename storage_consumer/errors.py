@@ -103,7 +103,7 @@ class RowRefused(TableError):
     `line` is the row as it was to be written, by which the one who ordered its writing finds the place it came from.
     """
 
-    def __init__(self, message: str = "", *, line: str = "") -> None:
+    def __init__(self, message: str = "", *, line: bytes = b"") -> None:
         """`message` names the table, the row's key and the server's answer."""
         super().__init__(message)
         self.line = line

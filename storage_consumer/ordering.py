@@ -11,17 +11,29 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from storage_consumer.decoding.decoder import Values
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.work import Fold, KeyPart
 
-Key = str | tuple[str, ...]
-"""Equal for two rows exactly when their key is the same (for a LOOSE part: no coarser than the target's collation)."""
+Key = int | str | tuple[str, ...]
+"""Equal for two rows exactly when their key is the same (for a LOOSE part: no coarser than the target's collation).
+
+One integer column gives integers, unless one is written in an unusual way.
+"""
 
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
+_INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
+_STRIPE_BITS = 10
+_MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
+"""Of a multiplicative hash: 2**64 divided by the golden ratio, and how many of the 64 bits of the product are too regular."""
 
 
 def order_of(rank: int, row: int, *, upsert: bool) -> int:
@@ -29,8 +41,8 @@ def order_of(rank: int, row: int, *, upsert: bool) -> int:
     return (_UPSERT if upsert else 0) | rank << _ROW_BITS | row
 
 
-def is_upsert(order: int) -> bool:
-    """Whether the change leaves a row behind."""
+def is_upsert(order: Any) -> Any:
+    """Whether the change with this order leaves a row behind; of an array, which ones do."""
     return order >= _UPSERT
 
 
@@ -44,13 +56,9 @@ def row_of(order: int) -> int:
     return order & ((1 << _ROW_BITS) - 1)
 
 
-def place_in_files(physical_ts: int, rank: int, row: int) -> int:
-    """What stands for the commit ts of a row that does not say it: its place in the files is its order.
-
-    `physical_ts`: the millisecond of the commit as a TSO, where the file says that much, else 0. TiCDC writes the rows of one
-    stream in commit order, deletes of a transaction first; a replayed transaction comes to its own millisecond again.
-    """
-    return physical_ts << (_RANK_BITS + _ROW_BITS) | rank << _ROW_BITS | row
+def place_of(order: Any) -> Any:
+    """An order, or an array of them, without regard to what the change does: rank, then row."""
+    return order & (_UPSERT - 1)
 
 
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
@@ -60,7 +68,7 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
     """
     folds = [_fold_text(part) for part in parts]
     if len(parts) == 1:
-        place, fold = places[0], folds[0]
+        place, fold = places[0], _integer if is_integer(parts) else folds[0]
 
         def single(values: Values) -> Key:
             text = values[place]
@@ -82,6 +90,16 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
         return tuple(key)
 
     return several
+
+
+def is_integer(parts: Sequence[KeyPart]) -> bool:
+    """Whether the key is one integer column."""
+    return len(parts) == 1 and parts[0].column.type in _INTEGERS
+
+
+def _integer(text: str) -> Key:
+    number = int(text)
+    return number if str(number) == text else text
 
 
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
@@ -122,15 +140,30 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
 def bucket_function(parts: Sequence[KeyPart], partitions: int) -> Callable[[Key], int]:
     """A function from a key to its bucket, so that keys the target may find equal are in the same one."""
     images = [partial(coarse_image, beyond_bmp=p.beyond_bmp) if p.fold is Fold.LOOSE else None for p in parts]
+    if is_integer(parts):
+        return lambda key: (
+            stripe(key, partitions) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
+        )
     if len(parts) == 1:
         image = images[0] or str
         return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
 
-    def bucket(key: Key) -> int:
+    def bucket(key: Any) -> int:
         texts = [image(text) if image else text for text, image in zip(key, images, strict=True)]
         return zlib.crc32("\0".join(texts).encode("utf-8", "surrogatepass")) % partitions
 
     return bucket
+
+
+def stripe(key: int, partitions: int) -> int:
+    """The bucket of an integer key. Neighbours share one, so that each writer fills pages of the target's index in sequence."""
+    return ((key >> _STRIPE_BITS) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
+
+
+def stripes(keys: NDArray[np.int64], partitions: int) -> NDArray[np.int64]:
+    """`stripe` of each key."""
+    mixed = (keys >> _STRIPE_BITS).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)
+    return mixed.view(np.int64) % partitions
 
 
 def one_bucket(table_index: int, partitions: int) -> int:
@@ -138,53 +171,38 @@ def one_bucket(table_index: int, partitions: int) -> int:
     return zlib.crc32(str(table_index).encode()) % partitions
 
 
-def fold(states: dict[Key, tuple[int, int, Any]], key: Key, commit_ts: int, order: int, row: Any) -> None:
-    """Keep the later of the key's state and this change."""
-    current = states.get(key)
-    if current is None or (commit_ts, order) > (current[0], current[1]):
-        states[key] = (commit_ts, order, row)
+def runs(changes: Iterable[tuple[bool, bytes]]) -> Iterator[tuple[bool, list[bytes]]]:
+    """Changes in sequence, each an upsert (True) or a delete and its line, cut into runs of one kind."""
+    for upsert, run in groupby(changes, key=itemgetter(0)):
+        yield upsert, [line for _, line in run]
 
 
-def runs(changes: Iterable[tuple[int, int, Any]]) -> Iterator[tuple[bool, list[Any]]]:
-    """Changes in sequence, cut into runs of upserts (True) and deletes (False)."""
-    upsert = False
-    run: list[Any] = []
-    for _, order, row in sorted(changes, key=lambda change: change[:2]):
-        if run and is_upsert(order) != upsert:
-            yield upsert, run
-            run = []
-        upsert = is_upsert(order)
-        run.append(row)
-    if run:
-        yield upsert, run
-
-
-def delivered_once(changes: Iterable[tuple[int, str]]) -> list[tuple[bool, str]]:
+def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
     """The events of one commit ts of a table without a key, each as often as the source made it: deletes, then inserts.
 
     `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files, so an equal event counts
     as often as it is in the pass that has it most often, not as often as it is in all of them together.
     """
-    most: Counter[tuple[bool, str]] = Counter()
+    most: Counter[tuple[bool, bytes]] = Counter()
     for delivered in _passes(changes):
         most |= delivered
     ordered = sorted(most.items(), key=lambda item: item[0][0])
     return [event for event, count in ordered for _ in range(count)]
 
 
-def _passes(changes: Iterable[tuple[int, str]]) -> Iterator[Counter[tuple[bool, str]]]:
+def _passes(changes: Iterable[tuple[int, bytes]]) -> Iterator[Counter[tuple[bool, bytes]]]:
     """The events of each pass over one transaction.
 
     TiCDC cuts a large transaction where it will, so a file may begin with the rest of the one before it. A pass begins where
     a transaction does: a file whose first rows are neither among the pass before nor the same and more goes on with it.
     """
-    files: dict[int, Counter[tuple[bool, str]]] = {}
+    files: dict[int, Counter[tuple[bool, bytes]]] = {}
     first_rows: dict[int, int] = {}
     for order, row in changes:
         rank = rank_of(order)
         files.setdefault(rank, Counter())[is_upsert(order), row] += 1
         first_rows[rank] = min(row_of(order), first_rows.get(rank, row_of(order)))
-    current: Counter[tuple[bool, str]] = Counter()
+    current: Counter[tuple[bool, bytes]] = Counter()
     for rank in sorted(files):
         events = files[rank]
         follows = rank - 1 in files and first_rows[rank] == 1

@@ -8,16 +8,18 @@ writes it. `spark/job.py` puts a shuffle between them and contains no rule of it
 from __future__ import annotations
 
 import heapq
-import marshal
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, Protocol
 
+import numpy as np
+
 from storage_consumer.buffer import NOTICE, REPORT, Buffer, Place
+from storage_consumer.changes import Changes, latest, together, unpacked
 from storage_consumer.decoding.decoder import Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.ordering import Key, delivered_once, fold, is_upsert, rank_of, row_of, runs
+from storage_consumer.ordering import delivered_once, rank_of, row_of, runs
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -73,15 +75,15 @@ class RowWriter(Protocol):
     `TransientError` or `LeaseLost` when nothing more may be written.
     """
 
-    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
         """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
         ...
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Write runs of upserts (True) and deletes (False) one after another."""
         ...
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
         """Write a keyless table's events by commit ts; the table's checkpoint is moved in the same transactions."""
         ...
 
@@ -200,53 +202,48 @@ def _write_table(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer:
 
 def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> WriteReport:
     """Fold to the last state per key and write; where the target refuses a row, the report says where it came from."""
-    states: dict[Key, tuple[int, int, Any]] = {}
-    for _, block in blocks:
-        for ts, order, row, key in marshal.loads(block):  # noqa: S302 - made by the first half of this very job
-            fold(states, key, ts, order, row)
+    changes = together([unpacked(block) for _, block in blocks])
+    states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
+    del changes
     try:
         return WriteReport(table=work.index, written=_write_folded(work, states, writer))
     except RowRefused as fault:
-        ts, order = next(((ts, order) for ts, order, row in states.values() if row == fault.line), (0, 0))
-        ts = ts if work.timed else 0
+        place = states.lines.index(fault.line) if fault.line in states.lines else None
+        if place is None:
+            return WriteReport(table=work.index, error=str(fault))
+        ts, order = int(states.ts[place]) if work.timed else 0, int(states.order[place])
         return WriteReport(table=work.index, error=str(fault), commit_ts=ts, rank=rank_of(order), row=row_of(order))
 
 
-def _write_folded(work: TableWork, states: dict[Key, tuple[int, int, Any]], writer: RowWriter) -> int:
+def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
     """Write last states; where keys may be equal to the target that differ to us, in their sequence."""
     if work.mode is Mode.ORDERED:
-        return writer.write_runs(work, runs(states.values()))
-    ordered = sorted(states, key=_sort_key(work))
-    deletes = [states[key][2] for key in ordered if not is_upsert(states[key][1])]
-    upserts = [states[key][2] for key in ordered if is_upsert(states[key][1])]
+        in_sequence = states.chosen(np.lexsort((states.order, states.ts)))
+        return writer.write_runs(work, runs(in_sequence.pairs()))
+    if isinstance(
+        states.keys, list
+    ):  # neighbours in the target's index are written together; arrays are sorted already
+        states = states.chosen(np.array(sorted(range(len(states)), key=states.keys.__getitem__), np.intp))
+    deletes = [line for upsert, line in states.pairs() if not upsert]
+    upserts = [line for upsert, line in states.pairs() if upsert]
     return writer.write_states(work, deletes, upserts)
 
 
-_INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "BIT", "YEAR"))
-
-
-def _sort_key(work: TableWork) -> Callable[[Key], Any] | None:
-    """Keys in about the order of the target's index, so that neighbours are written together; only speed depends on it."""
-    if len(work.key) == 1 and work.key[0].column.type in _INTEGERS:
-        return lambda key: int(str(key))
-    return None
-
-
-def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, str]]]]:
+def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
     """A keyless table's events, one group per commit ts, in order; blocks come sorted by their lowest commit ts."""
     for ts, group in groupby(_merged(blocks), key=lambda event: event[0]):
         yield ts, delivered_once([(order, row) for _, order, row in group])
 
 
-def _merged(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, int, str]]:
+def _merged(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, int, bytes]]:
     """Events of all blocks in sequence; a block is opened only when the sequence has come to its lowest commit ts."""
-    heap: list[tuple[int, int, str, int, Iterator[tuple[int, int, str]]]] = []
+    heap: list[tuple[int, int, bytes, int, Iterator[tuple[int, int, bytes]]]] = []
     ahead: Iterator[tuple[int, bytes] | None] = chain(((place[3], block) for place, block in blocks), [None])
     upcoming = next(ahead)
     opened = 0
     while heap or upcoming:
         while upcoming and (not heap or upcoming[0] <= heap[0][0]):
-            events = iter(marshal.loads(upcoming[1]))  # noqa: S302 - made by the first half of this very job
+            events = unpacked(upcoming[1]).events()
             opened += 1
             heapq.heappush(heap, (*next(events), opened, events))
             upcoming = next(ahead)

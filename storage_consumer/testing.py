@@ -130,11 +130,11 @@ class MemoryWriter:
         """The rows of a table, each with how often it is there."""
         return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
 
-    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Runs one after another."""
         written = 0
         for upsert, lines in ordered:
@@ -142,7 +142,7 @@ class MemoryWriter:
                 written += self._replace(work, line) if upsert else self._delete(work, line)
         return written
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
         """Events by commit ts; those that were written before change nothing. A delete has to find its row."""
         written = 0
         for commit_ts, events in groups:
@@ -163,16 +163,16 @@ class MemoryWriter:
     def _table(self, work: TableWork) -> list[Row]:
         return self._rows.setdefault(work.name, [])
 
-    def _row(self, work: TableWork, line: str) -> Row:
+    def _row(self, work: TableWork, line: bytes) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
 
-    def _delete(self, work: TableWork, line: str) -> int:
+    def _delete(self, work: TableWork, line: bytes) -> int:
         """Take away the rows with a key."""
         columns = tuple(part.column.name for part in work.key)
         key = tuple(None if text is None else self._same(text) for text in decode_line(line))
         return self._remove(work, {columns: key})
 
-    def _replace(self, work: TableWork, line: str) -> int:
+    def _replace(self, work: TableWork, line: bytes) -> int:
         """Put in a row in the place of all that have one of its unique keys."""
         row = self._row(work, line)
         keys = self._unique_keys.get(work.name, ())

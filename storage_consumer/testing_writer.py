@@ -21,11 +21,11 @@ class FencedWriter:
         self._records = records
         self._fence = (spec.epoch, spec.window_id)
 
-    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
         rows, written = self._rows(work), 0
         names = tuple(part.column.name for part in work.key)
@@ -38,7 +38,7 @@ class FencedWriter:
                 written += 1
         return written
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
         """Write events one by one; the stored checkpoint moves with them. A row replaces those with its unique keys, if there are."""
         rows, written = self._rows(work), 0
         unique = self._unique(work) if work.replaces else set()
@@ -69,7 +69,7 @@ class FencedWriter:
         table = self._records.structures.get(work.name.folded())
         return set() if table is None else {key.columns for key in table.unique_keys}
 
-    def _row(self, work: TableWork, line: str) -> Row:
+    def _row(self, work: TableWork, line: bytes) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
 
 

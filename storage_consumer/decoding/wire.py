@@ -11,9 +11,12 @@ from operator import itemgetter
 
 from storage_consumer.decoding.decoder import RowLayout, Values
 
-NULL = "\\N"
-_ESCAPES = {"\\\\": "\\", "\\t": "\t", "\\n": "\n"}
-_ESCAPE = re.compile(r"\\[\\tn]")
+NULL = b"\\N"
+_NULL = "\\N"
+_CODING = ("utf-8", "surrogatepass")
+"""What is no text is for the target to refuse."""
+_ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
+_ESCAPE = re.compile(rb"\\[\\tn]")
 
 
 class LineEncoder:
@@ -29,14 +32,14 @@ class LineEncoder:
         self._pick = _picker(tuple(written))
         self._separators = len(written) - 1
 
-    def encode_line(self, values: Values) -> str:
+    def encode_line(self, values: Values) -> bytes:
         """The line of one row, without its LF."""
         picked = self._pick(values)
         if None not in picked:
             line = "\t".join(picked)  # type: ignore[arg-type]  # no None in it
             if "\\" not in line and "\n" not in line and line.count("\t") == self._separators:
-                return line
-        return "\t".join([_field(value) for value in picked])
+                return line.encode(*_CODING)
+        return "\t".join([_field(value) for value in picked]).encode(*_CODING)
 
 
 def _picker(written: tuple[int, ...]) -> Callable[[Values], Values]:
@@ -47,7 +50,7 @@ def _picker(written: tuple[int, ...]) -> Callable[[Values], Values]:
 
 def _field(value: str | None) -> str:
     if value is None:
-        return NULL
+        return _NULL
     if "\\" in value:
         value = value.replace("\\", "\\\\")
     if "\t" in value:
@@ -57,12 +60,11 @@ def _field(value: str | None) -> str:
     return value
 
 
-def decode_line(line: str) -> list[str | None]:
+def decode_line(line: bytes) -> list[str | None]:
     """The fields of a line that `LineEncoder.encode_line` made."""
-    fields = line.split("\t")
-    if "\\" not in line:
-        return list(fields)
+    if b"\\" not in line:
+        return list(line.decode(*_CODING).split("\t"))
     return [
-        None if field == NULL else _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field) if "\\" in field else field
-        for field in fields
+        None if field == NULL else _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field).decode(*_CODING)
+        for field in line.split(b"\t")
     ]

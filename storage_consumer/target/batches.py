@@ -18,8 +18,8 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
         yield some
 
 
-def batches(rows: Sequence[str], most: int, most_size: int) -> Iterator[Sequence[str]]:
-    """`rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` characters."""
+def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequence[bytes]]:
+    """`rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` bytes."""
     first = size = 0
     for index, row in enumerate(rows):
         if index > first and (index - first >= most or size + len(row) > most_size):

@@ -11,7 +11,7 @@ from storage_consumer.target.faults import is_refusal
 from storage_consumer.target.statements import without_error_members
 from storage_consumer.work import TableWork
 
-Statement = Callable[[Sequence[str]], str]
+Statement = Callable[[Sequence[bytes]], str]
 """The statement for some rows' lines."""
 Query = Callable[[str], int]
 """Runs a statement; a refusal is the driver's error or `ValueError`."""
@@ -42,7 +42,7 @@ def too_large(sql: str, most: int) -> StatementTooLarge | None:
     return StatementTooLarge(size, most) if size >= most - 1 else None
 
 
-def first_refused(run: Callable[[Sequence[str]], int], rows: Sequence[str]) -> tuple[str, Exception] | None:
+def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) -> tuple[bytes, Exception] | None:
     """The first row that is refused by itself, and the answer, by halves; the transaction is lost anyway."""
     refusal: Exception | None = None
     while rows:
@@ -60,7 +60,7 @@ def first_refused(run: Callable[[Sequence[str]], int], rows: Sequence[str]) -> t
     return None
 
 
-def write_checked(query: Query, work: TableWork, rows: Sequence[str], statement: Statement) -> int:
+def write_checked(query: Query, work: TableWork, rows: Sequence[bytes], statement: Statement) -> int:
     """Run a statement that writes rows of which some may hold the error value of an ENUM.
 
     Strict mode refuses that value, and no other mode checks the rest of the row. So where strict mode refuses the rows, it is

@@ -46,7 +46,7 @@ def load_data(work: TableWork) -> str:
     )
 
 
-def write_rows(verb: str, work: TableWork, lines: Sequence[str], escape: Escape) -> str:
+def write_rows(verb: str, work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
     """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows."""
     columns = ", ".join(quote(column.name) for column in work.written)
     rows = ",".join(
@@ -58,7 +58,7 @@ def write_rows(verb: str, work: TableWork, lines: Sequence[str], escape: Escape)
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES {rows}"
 
 
-def without_error_members(work: TableWork, lines: Sequence[str]) -> list[str]:
+def without_error_members(work: TableWork, lines: Sequence[bytes]) -> list[bytes]:
     """The same rows, in which an ENUM column's first member stands for the error value (number 0, shown as '')."""
     enums = [
         place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
@@ -66,15 +66,15 @@ def without_error_members(work: TableWork, lines: Sequence[str]) -> list[str]:
     return [_first_members(line, enums) for line in lines] if enums else list(lines)
 
 
-def _first_members(line: str, enums: Sequence[int]) -> str:
-    fields = line.split("\t")
+def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
+    fields = line.split(b"\t")
     for place in enums:
-        if fields[place] == "0":
-            fields[place] = "1"
-    return "\t".join(fields)
+        if fields[place] == b"0":
+            fields[place] = b"1"
+    return b"\t".join(fields)
 
 
-def row_text(work: TableWork, line: str, escape: Escape, *, key_only: bool) -> str:
+def row_text(work: TableWork, line: bytes, escape: Escape, *, key_only: bool) -> str:
     """A row for messages: its key's columns and values, or all of them where the table has no key.
 
     `key_only`: `line` has the key's columns, not the written ones.
@@ -98,7 +98,7 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
 
-def delete_keys(work: TableWork, lines: Sequence[str], escape: Escape) -> str:
+def delete_keys(work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
     """One DELETE of many keys; a key that is not there is no error."""
     table = qualified(work.name)
     if len(work.key) == 1:
@@ -173,7 +173,7 @@ def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
     return text
 
 
-def delete_one(work: TableWork, line: str, escape: Escape, *, json_equals: str) -> str:
+def delete_one(work: TableWork, line: bytes, escape: Escape, *, json_equals: str) -> str:
     """DELETE of one row of a keyless table by all its columns, NULL equal to NULL, texts to the last byte.
 
     `json_equals`: how this server compares JSON by meaning, with ``{column}`` and ``{value}``.

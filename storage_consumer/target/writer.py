@@ -31,7 +31,7 @@ from storage_consumer.work import JobSpec, TableWork
 
 TRANSACTION_ROWS = 10_000
 TRANSACTION_SIZE = 8 << 20
-"""Characters of row text."""
+"""Bytes of row text."""
 STATEMENT_ROWS = 1_000
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
@@ -64,7 +64,7 @@ class TargetWriter:
 
     # the three ways of writing
 
-    def write_states(self, work: TableWork, deletes: list[str], upserts: list[str]) -> int:
+    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
         """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
         written = 0
         for batch in batches(deletes, TRANSACTION_ROWS, TRANSACTION_SIZE):
@@ -73,7 +73,7 @@ class TargetWriter:
             written += self._transaction(work, partial(self._upsert, work, batch))
         return written
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[str]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Write runs of upserts and deletes in their order."""
         written = 0
         for upsert, rows in ordered:
@@ -82,10 +82,10 @@ class TargetWriter:
                 written += self._transaction(work, partial(write, work, batch))
         return written
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, str]]]]) -> int:
+    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
         """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""
         written, size = 0, 0
-        held: list[tuple[int, list[tuple[bool, str]]]] = []
+        held: list[tuple[int, list[tuple[bool, bytes]]]] = []
         for commit_ts, events in groups:
             if held and size >= TRANSACTION_ROWS:
                 written += self._events(work, held, until=held[-1][0])
@@ -96,7 +96,7 @@ class TargetWriter:
             written += self._events(work, held, until=held[-1][0])
         return written
 
-    def _events(self, work: TableWork, groups: Sequence[tuple[int, list[tuple[bool, str]]]], *, until: int) -> int:
+    def _events(self, work: TableWork, groups: Sequence[tuple[int, list[tuple[bool, bytes]]]], *, until: int) -> int:
         """One transaction of a keyless table: its checkpoint goes to `until` (inclusive) with the rows."""
 
         def write() -> int:
@@ -110,7 +110,7 @@ class TargetWriter:
 
         return self._transaction(work, write)
 
-    def _write_group(self, work: TableWork, commit_ts: int, events: Sequence[tuple[bool, str]]) -> int:
+    def _write_group(self, work: TableWork, commit_ts: int, events: Sequence[tuple[bool, bytes]]) -> int:
         """The events of one commit ts: deletes one by one, each of which must hit a row, then inserts."""
         for _, line in (event for event in events if not event[0]):
             statement = delete_one(work, line, escape, json_equals=self._json())
@@ -131,14 +131,14 @@ class TargetWriter:
 
     # statements
 
-    def _delete(self, work: TableWork, rows: Sequence[str]) -> int:
+    def _delete(self, work: TableWork, rows: Sequence[bytes]) -> int:
         """Delete keys that may or may not be there."""
         return sum(
             self._write(work, batch, partial(delete_keys, work, escape=escape), key_only=True)
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
-    def _upsert(self, work: TableWork, rows: Sequence[str]) -> int:
+    def _upsert(self, work: TableWork, rows: Sequence[bytes]) -> int:
         """Replace rows by key, by LOAD DATA where that may be and raised no warning, else by literals."""
         if self._load_data and self._load(work, rows):
             return len(rows)
@@ -147,11 +147,16 @@ class TargetWriter:
         return len(rows)
 
     def _write(
-        self, work: TableWork, rows: Sequence[str], statement: Callable[[Sequence[str]], str], *, key_only: bool = False
+        self,
+        work: TableWork,
+        rows: Sequence[bytes],
+        statement: Callable[[Sequence[bytes]], str],
+        *,
+        key_only: bool = False,
     ) -> int:
         """One statement for many rows. Where the target refuses it, `RowRefused` names the row that is refused alone too."""
 
-        def run(some: Sequence[str]) -> int:
+        def run(some: Sequence[bytes]) -> int:
             if key_only:
                 return self._sized(statement(some))
             return write_checked(self._sized, work, some, statement)
@@ -161,10 +166,10 @@ class TargetWriter:
         except (pymysql.err.MySQLError, ValueError) as fault:
             if not is_refusal(fault):
                 raise
-            row, why = first_refused(run, rows) or ("", fault)
+            row, why = first_refused(run, rows) or (b"", fault)
         raise self._refusal(work, row, why, key_only=key_only) from why
 
-    def _refusal(self, work: TableWork, row: str, why: Exception, *, key_only: bool = False) -> RowRefused:
+    def _refusal(self, work: TableWork, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
         """The error that names the row (empty: rows) by its key, the reason, and the way on."""
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
         remedy = "" if isinstance(why, StatementTooLarge) else ". Make the target's table fit what the source holds"
@@ -178,7 +183,7 @@ class TargetWriter:
             raise fault
         return self._query(sql)
 
-    def _load(self, work: TableWork, rows: Sequence[str]) -> bool:
+    def _load(self, work: TableWork, rows: Sequence[bytes]) -> bool:
         """LOAD DATA LOCAL from memory; False if the server changed or refused a value, and nothing of it is left.
 
         Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning takes the rows back; the same rows
@@ -187,7 +192,7 @@ class TargetWriter:
         connection = self._live()
         self._query("SAVEPOINT before_load")
         try:
-            feed = ("\n".join(rows) + "\n").encode()
+            feed = b"\n".join(rows) + b"\n"
             _, warnings = connection.load(load_data(work), feed, most=self._spec.max_packet // 2)
         except pymysql.err.MySQLError as fault:
             if is_conflict(fault) or is_connection_loss(fault):

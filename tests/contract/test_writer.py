@@ -122,24 +122,26 @@ def test_replace_goes_by_all_unique_keys(make: Make) -> None:
     """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first (C15, C16)."""
     rig = make("c0", "c1")
     work = replace(table(), serial=False)
-    rig.writer().write_states(work, [], ["a\t1", "b\t2", "c\t\\N", "d\t\\N"])
-    rig.writer().write_states(work, ["d"], ["a\t2"])
+    rig.writer().write_states(work, [], [b"a\t1", b"b\t2", b"c\t\\N", b"d\t\\N"])
+    rig.writer().write_states(work, [b"d"], [b"a\t2"])
     assert rig.rows() == Counter({("a", "2"): 1, ("c", None): 1})
 
 
 def test_runs_go_in_their_order(make: Make) -> None:
     """Runs are written one after another, so that a key may go and come again."""
     rig = make("c0", "c1")
-    rig.writer().write_runs(table(), [(True, ["a\t1", "b\t2"]), (False, ["a", "x"]), (True, ["a\t3"]), (False, ["b"])])
+    rig.writer().write_runs(
+        table(), [(True, [b"a\t1", b"b\t2"]), (False, [b"a", b"x"]), (True, [b"a\t3"]), (False, [b"b"])]
+    )
     assert rig.rows() == Counter({("a", "3"): 1})
 
 
 def test_events_once(make: Make) -> None:
     """A keyless table's events are written as often as they are, and not again at or below the stored checkpoint (U8)."""
     rig = make()
-    events: list[tuple[int, list[tuple[bool, str]]]] = [
-        (5, [(True, "a\t1")] * 2),
-        (6, [(False, "a\t1"), (True, "b\t\\N")]),
+    events: list[tuple[int, list[tuple[bool, bytes]]]] = [
+        (5, [(True, b"a\t1")] * 2),
+        (6, [(False, b"a\t1"), (True, b"b\t\\N")]),
     ]
     for _ in range(2):
         rig.writer().write_events(KEYLESS, events)
@@ -169,11 +171,13 @@ class Cut(TargetWriter):
 def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> None:
     """A delete and an insert of one commit ts are seen both or not at all, and done once, wherever the connection ends (O14)."""
     rig = real_rig(request.getfixturevalue(kind))
-    rig.writer().write_events(KEYLESS, [(1, [(True, "a\t1")])])
+    rig.writer().write_events(KEYLESS, [(1, [(True, b"a\t1")])])
     seen: list[Counter[Image]] = []
     for number in range(2, 30):
         writer = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
-        writer.write_events(KEYLESS, [(number, [(False, f"a\t{number - 1}"), (True, f"a\t{number}")])])
+        writer.write_events(
+            KEYLESS, [(number, [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())])]
+        )
         writer.close()
         assert rig.rows() == Counter({("a", str(number)): 1})
         if writer.came < number:
@@ -197,9 +201,9 @@ def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytes
     writer = rig.writer()
     for _ in range(50 // CONFLICT_TRIES):
         with pytest.raises(TargetUnavailable, match="1213"):
-            writer.write_events(KEYLESS, [(5, [(True, "a\t1"), (True, "a\t1")])])
+            writer.write_events(KEYLESS, [(5, [(True, b"a\t1"), (True, b"a\t1")])])
         assert (rig.rows(), rig.state.load()[0].tables) == (Counter(), {})
-    writer.write_events(KEYLESS, [(5, [(True, "a\t1"), (True, "a\t1")])])
+    writer.write_events(KEYLESS, [(5, [(True, b"a\t1"), (True, b"a\t1")])])
     assert (rig.rows(), rig.state.load()[0].tables) == (Counter({("a", "1"): 2}), {KEYLESS.table_key: 5})
     rig.close()
 
@@ -207,17 +211,17 @@ def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytes
 def test_delete_has_to_find_its_row(make: Make) -> None:
     """A keyless table's delete that finds no row is refused; NULL finds NULL."""
     rig = make()
-    rig.writer().write_events(KEYLESS, [(5, [(True, "b\t\\N")]), (6, [(False, "b\t\\N")])])
+    rig.writer().write_events(KEYLESS, [(5, [(True, b"b\t\\N")]), (6, [(False, b"b\t\\N")])])
     with pytest.raises(RowRefused, match="commit ts 7"):
-        rig.writer().write_events(KEYLESS, [(7, [(False, "b\t\\N")])])
+        rig.writer().write_events(KEYLESS, [(7, [(False, b"b\t\\N")])])
     assert rig.rows() == Counter()
 
 
 def test_keyless_rows_replace_by_unique_keys(make: Make) -> None:
     """Where a keyless table has a unique key that may be NULL, a row takes the place of the one that shares it."""
     rig = make("c0")
-    rows = [(True, "a\t1"), (True, "\\N\t1"), (True, "\\N\t1")]
-    rig.writer().write_events(replace(KEYLESS, replaces=True), [(5, rows), (6, [(True, "a\t2")])])
+    rows = [(True, b"a\t1"), (True, b"\\N\t1"), (True, b"\\N\t1")]
+    rig.writer().write_events(replace(KEYLESS, replaces=True), [(5, rows), (6, [(True, b"a\t2")])])
     assert rig.rows() == Counter({("a", "2"): 1, (None, "1"): 2})
 
 
@@ -231,7 +235,7 @@ def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     if other == "window":
         rig.state.open_window(0, 0)
     with pytest.raises(LeaseLost, match="is closed"):
-        late.write_states(work, [], ["a\t1"]) if keyed else late.write_events(work, [(5, [(True, "a\t1")])])
+        late.write_states(work, [], [b"a\t1"]) if keyed else late.write_events(work, [(5, [(True, b"a\t1")])])
     assert rig.rows() == Counter()
 
 
@@ -273,16 +277,16 @@ def large(request: pytest.FixtureRequest) -> Iterator[LargeRows]:
 @pytest.mark.parametrize("load_data", [True, False])
 def test_row_of_64_mb(large: LargeRows, load_data: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     """A row of 64 MB goes in among small ones, by LOAD DATA and by literals, where max_allowed_packet leaves room for it."""
-    rows = ["a\t1", f"b\t{'y' * (64 << 20)}", "c\t3"]
+    rows = [b"a\t1", f"b\t{'y' * (64 << 20)}".encode(), b"c\t3"]
     large.writer(1 << 27, load_data=load_data).write_states(table(), [], rows)
     assert large.sizes() == {"a": 1, "b": 64 << 20, "c": 1}
 
 
 def test_load_data_heeds_no_limit_but_that_of_packets(large: LargeRows) -> None:
     """LOAD DATA takes rows in packets that any server accepts, so that neither many rows nor one large one are too much for it."""
-    rows = [f"{key}\t{'y' * (300 << 10)}" for key in range(20)]
+    rows = [f"{key}\t{'y' * (300 << 10)}".encode() for key in range(20)]
     for packet in (1 << 20, 1 << 10):
-        large.writer(packet, load_data=True).write_states(table(), [], [*rows, f"b\t{'y' * (3 << 20)}"])
+        large.writer(packet, load_data=True).write_states(table(), [], [*rows, f"b\t{'y' * (3 << 20)}".encode()])
         assert sum(large.sizes().values()) == (20 * 300 << 10) + (3 << 20)
 
 
@@ -293,9 +297,9 @@ def test_row_larger_than_the_server_takes(large: LargeRows) -> None:
         r"1048576 bytes there. Let the server take it \(SET GLOBAL max_allowed_packet = 68157440, .*, then start again"
     )
     with pytest.raises(RowRefused, match=told) as raised:
-        large.writer(1 << 20, load_data=False).write_states(table(), [], ["a\t1", f"b\t{'y' * (64 << 20)}"])
+        large.writer(1 << 20, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
     assert len(str(raised.value)) < 400
-    large.writer(68157440, load_data=False).write_states(table(), [], ["a\t1", f"b\t{'y' * (64 << 20)}"])
+    large.writer(68157440, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
     assert large.sizes() == {"a": 1, "b": 64 << 20}
 
 
@@ -303,7 +307,7 @@ def test_large_bytes(large: LargeRows) -> None:
     """Bytes, which LOAD DATA gets in hexadecimal digits, go in by it whatever the limit is."""
     large.server.query("ALTER TABLE shop.orders MODIFY c1 LONGBLOB")
     written = (table().written[0], replace(table().written[1], kind=WireKind.HEX, type="LONGBLOB"))
-    rows = ["a\t31", f"b\t{'31' * (2 << 20)}"]
+    rows = [b"a\t31", f"b\t{'31' * (2 << 20)}".encode()]
     large.writer(1 << 20, load_data=True).write_states(replace(table(), written=written), [], rows)
     assert large.sizes() == {"a": 1, "b": 2 << 20}
 
@@ -311,7 +315,7 @@ def test_large_bytes(large: LargeRows) -> None:
 def test_large_row_without_a_key(large: LargeRows) -> None:
     """A keyless table's row is deleted by all its values: one too large for that halts the table with the beginning of its values."""
     with pytest.raises(RowRefused, match=r"row with c0 = 'b', c1 = 'y{59}…: .*SET GLOBAL max_allowed_packet") as raised:
-        large.writer(1 << 20, load_data=False).write_events(KEYLESS, [(5, [(False, f"b\t{'y' * (2 << 20)}")])])
+        large.writer(1 << 20, load_data=False).write_events(KEYLESS, [(5, [(False, f"b\t{'y' * (2 << 20)}".encode())])])
     assert len(str(raised.value)) < 400
 
 
@@ -319,6 +323,6 @@ def test_statements_just_below_the_limit(large: LargeRows) -> None:
     """The largest statement that is tried is one that the server takes."""
     shorter = len("REPLACE INTO `shop`.`orders` (`c0`, `c1`) VALUES ('b','')")
     writer = large.writer(1 << 20, load_data=False)
-    assert writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}"]) == 1
+    assert writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}".encode()]) == 1
     with pytest.raises(RowRefused, match="a statement of 1048575 bytes, and max_allowed_packet is 1048576 bytes"):
-        writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}"])
+        writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}".encode()])

@@ -128,5 +128,5 @@ def test_line(values: list[str | None], data: st.DataObject) -> None:
     """A line holds no raw LF and gives back the written columns' values, in their order."""
     written = data.draw(st.lists(st.sampled_from(range(len(values))), min_size=1, unique=True))
     line = LineEncoder(layout(*["TEXT"] * len(values)), written).encode_line(tuple(values))
-    assert "\n" not in line
+    assert b"\n" not in line
     assert decode_line(line) == [values[index] for index in written]

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import checkpoint, ordering, pipeline
+from storage_consumer import changes, checkpoint, ordering, pipeline
+from storage_consumer.changes import Integers, Keys, Places, Unsigned
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.consumers.table_version import TableVersionConsumer
 from storage_consumer.model import DataFile
-from storage_consumer.ordering import Key, is_upsert
+from storage_consumer.ordering import is_upsert, order_of
 from storage_consumer.parts import progress_of
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.round import Round
@@ -88,18 +89,17 @@ def _no_epoch(stack: ExitStack) -> None:
 def _delete_after_upsert(stack: ExitStack) -> None:
     """Of one commit ts a key's delete comes after its upsert, so that a row which got another unique value is gone."""
 
-    def bad(states: dict[Key, tuple[int, int, Any]], key: Key, commit_ts: int, order: int, row: Any) -> None:
-        current = states.get(key)
-        if current is None or (commit_ts, not is_upsert(order)) >= (current[0], not is_upsert(current[1])):
-            states[key] = (commit_ts, order, row)
+    def bad(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
+        return right(ts, order ^ order_of(0, 0, upsert=True), keys, timed=timed)
 
-    everywhere(stack, ordering.fold, bad)
+    right = changes.latest
+    everywhere(stack, right, bad)
 
 
 def _repeats_summed(stack: ExitStack) -> None:
     """Repeated deliveries of a keyless transaction are added up."""
 
-    def bad(changes: Iterable[tuple[int, str]]) -> list[tuple[bool, str]]:
+    def bad(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
         return sorted((is_upsert(order), row) for order, row in changes)
 
     everywhere(stack, ordering.delivered_once, bad)

@@ -11,14 +11,14 @@ from tests.unit.decoding.encoders import layout
 def test_plain_line() -> None:
     """Fields stand in the order of the written columns, between TABs, without a line end."""
     encoder = LineEncoder(layout("INT", "VARCHAR", "INT"), (2, 1))
-    assert encoder.encode_line(("1", 'it\'s "x"', "3")) == '3\tit\'s "x"'
+    assert encoder.encode_line(("1", 'it\'s "x"', "3")) == b'3\tit\'s "x"'
 
 
 def test_escapes() -> None:
     """Backslash, TAB and LF are escaped; CR, NUL and the word NULL are data as they are; SQL NULL is a bare marker."""
     encoder = LineEncoder(layout(*["TEXT"] * 5), range(5))
     line = encoder.encode_line(("\\N", "a\tb\nc", "\r\x00", None, "NULL"))
-    assert line == "\\\\N\ta\\tb\\nc\t\r\x00\t\\N\tNULL"
+    assert line == b"\\\\N\ta\\tb\\nc\t\r\x00\t\\N\tNULL"
     assert decode_line(line) == ["\\N", "a\tb\nc", "\r\x00", None, "NULL"]
 
 

@@ -57,7 +57,7 @@ def test_load_data() -> None:
 
 def test_write_rows() -> None:
     """One statement for many rows, each value by its column's kind (P13)."""
-    lines = ["1\t0aFF\t7\tit's", "-2\t\\N\t\\N\ta\\tb\\\\"]
+    lines = [b"1\t0aFF\t7\tit's", b"-2\t\\N\t\\N\ta\\tb\\\\"]
     assert write_rows("REPLACE", work(ID, BLOB, BIT, wire("v")), lines, escape) == (
         "REPLACE INTO `s```.`t` (`id`, `b`, `n`, `v`) VALUES (1,x'0aFF',7,'it\\'s'),(-2,NULL,NULL,'a\tb\\\\')"
     )
@@ -66,10 +66,10 @@ def test_write_rows() -> None:
 def test_without_error_members() -> None:
     """Number 0 of an ENUM becomes its first member's; other numbers and columns stay, and so do members that are names."""
     rows = work(ID, wire("e", "ENUM", WireKind.UNSIGNED), wire("s", "SET", WireKind.UNSIGNED), wire("n", "ENUM"))
-    assert without_error_members(rows, ["0\t0\t0\t0", "1\t2\t0\t", "1\t\\N\t0\t0"]) == [
-        "0\t1\t0\t0",
-        "1\t2\t0\t",
-        "1\t\\N\t0\t0",
+    assert without_error_members(rows, [b"0\t0\t0\t0", b"1\t2\t0\t", b"1\t\\N\t0\t0"]) == [
+        b"0\t1\t0\t0",
+        b"1\t2\t0\t",
+        b"1\t\\N\t0\t0",
     ]
 
 
@@ -125,13 +125,13 @@ def part(column: WireColumn, prefix: int | None = None) -> KeyPart:
 
 def test_delete_by_one_column() -> None:
     """Keys in one list."""
-    assert delete_keys(work(ID, key=(part(ID),)), ["1", "2"], escape) == "DELETE FROM `s```.`t` WHERE `id` IN (1,2)"
+    assert delete_keys(work(ID, key=(part(ID),)), [b"1", b"2"], escape) == "DELETE FROM `s```.`t` WHERE `id` IN (1,2)"
 
 
 def test_delete_by_several_columns() -> None:
     """Keys as rows; a prefix is cut on both sides, by the target itself."""
     keys = (part(ID), part(wire("v"), 3), part(BLOB, 2))
-    assert delete_keys(work(ID, wire("v"), BLOB, key=keys), ["1\tabcd\t0011"], escape) == (
+    assert delete_keys(work(ID, wire("v"), BLOB, key=keys), [b"1\tabcd\t0011"], escape) == (
         "DELETE FROM `s```.`t` WHERE (`id`, LEFT(`v`, 3), LEFT(`b`, 2)) IN ((1,LEFT('abcd', 3),LEFT(x'0011', 2)))"
     )
 
@@ -153,13 +153,13 @@ def test_key_literals(column: WireColumn, text: str, expected: str) -> None:
 def test_null_key() -> None:
     """A NULL is no key."""
     with pytest.raises(ValueError, match="NULL in the key column id"):
-        delete_keys(work(ID, key=(part(ID),)), ["\\N"], escape)
+        delete_keys(work(ID, key=(part(ID),)), [b"\\N"], escape)
 
 
 def test_delete_one() -> None:
     """A row of a keyless table is found by all its columns, to the byte, one row at most."""
     columns = (ID, wire("v"), wire("j", "JSON"), wire("y", "YEAR"), wire("f", "FLOAT"), BLOB, wire("d", "DATE"))
-    line = '1\tA \t{"a": 1}\t0000\t0.5\tFF\t2024-01-01'
+    line = b'1\tA \t{"a": 1}\t0000\t0.5\tFF\t2024-01-01'
     assert delete_one(work(*columns), line, escape, json_equals=JSON) == (
         "DELETE FROM `s```.`t` WHERE `id` = 1 AND CAST(CONVERT(`v` USING utf8mb4) AS BINARY) = CAST('A ' AS BINARY) "
         "AND JSON_EQUALS(`j`, '{\\\"a\\\": 1}') AND `y` = 0 AND `f` = 0.5e0 AND `b` = x'FF' "
@@ -169,6 +169,6 @@ def test_delete_one() -> None:
 
 def test_delete_one_with_nulls() -> None:
     """NULL is equal to NULL."""
-    assert delete_one(work(ID, wire("v")), "\\N\t\\N", escape, json_equals=JSON) == (
+    assert delete_one(work(ID, wire("v")), b"\\N\t\\N", escape, json_equals=JSON) == (
         "DELETE FROM `s```.`t` WHERE `id` IS NULL AND `v` IS NULL LIMIT 1"
     )

@@ -1,0 +1,137 @@
+"""Changes of one table in columns: what a task holds of them, what the shuffle carries, and which of a key's changes counts.
+
+There are millions of them, so what is done to each is done by NumPy wherever keys are integers.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.ordering import Key, is_upsert, place_of
+
+Integers = NDArray[np.int64]
+Unsigned = NDArray[np.uint64]
+Places = NDArray[np.intp]
+Keys = Integers | list[Key]
+"""An array where all keys are integers that it can hold, else a list."""
+_LINE_END = b"\n"
+"""No line holds one; see `decoding.wire`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Changes:
+    """Changes of one table, in any sequence; every column has one entry for each of them."""
+
+    ts: Unsigned
+    """Commit ts."""
+    order: Integers
+    """What comes first at one commit ts; see `ordering.order_of`."""
+    keys: Keys
+    """Empty for a table without a key."""
+    lines: list[bytes]
+    """The written columns of an upsert, the key's columns of a delete; see `decoding.wire`."""
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.lines)
+
+    def pairs(self) -> Iterator[tuple[bool, bytes]]:
+        """Of each change whether it leaves a row behind, and its line."""
+        return zip(is_upsert(self.order).tolist(), self.lines, strict=True)
+
+    def events(self) -> Iterator[tuple[int, int, bytes]]:
+        """Of each change its commit ts, order and line."""
+        return zip(self.ts.tolist(), self.order.tolist(), self.lines, strict=True)
+
+    def chosen(self, places: Places) -> Changes:
+        """Those at these places, in the same sequence."""
+        lines, numbers = self.lines, places.tolist()
+        return Changes(
+            ts=self.ts[places],
+            order=self.order[places],
+            keys=chosen_keys(self.keys, places) if len(self.keys) else [],
+            lines=[lines[number] for number in numbers],
+        )
+
+    def packed(self) -> bytes:
+        """As one piece, for the shuffle."""
+        keys = self.keys.tobytes() if isinstance(self.keys, np.ndarray) else self.keys
+        return marshal.dumps((self.ts.tobytes(), self.order.tobytes(), keys, _LINE_END.join(self.lines)))
+
+
+def unpacked(piece: bytes) -> Changes:
+    """What `Changes.packed` made of at least one change."""
+    ts, order, keys, lines = marshal.loads(piece)  # noqa: S302 - made by the first half of this very job
+    return Changes(
+        ts=np.frombuffer(ts, np.uint64),
+        order=np.frombuffer(order, np.int64),
+        keys=np.frombuffer(keys, np.int64) if isinstance(keys, bytes) else keys,
+        lines=lines.split(_LINE_END),
+    )
+
+
+def together(parts: Sequence[Changes]) -> Changes:
+    """All changes of some parts, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Changes(
+        ts=np.concatenate([part.ts for part in parts]),
+        order=np.concatenate([part.order for part in parts]),
+        keys=joined_keys([part.keys for part in parts]),
+        lines=list(chain.from_iterable(part.lines for part in parts)),
+    )
+
+
+def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
+    """The places of the last change of each key: by key if keys are integers, else by their first changes.
+
+    `timed`: `ts` says when a row was committed, so that deletes of the same commit ts come first; else the place in the files
+    decides among equal ones, since TiCDC writes the rows of one stream in commit order, deletes of a transaction first.
+    """
+    codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
+    sequence = np.lexsort((order if timed else place_of(order), ts, codes))
+    codes = codes[sequence]
+    is_last = np.empty(len(codes), np.bool_)
+    is_last[-1:] = True
+    np.not_equal(codes[1:], codes[:-1], out=is_last[:-1])
+    return sequence[is_last]
+
+
+def _numbered(keys: Iterable[Key]) -> Integers:
+    """A number for each key, the same one for equal keys."""
+    numbers: dict[Key, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def joined_keys(parts: Sequence[Keys]) -> Keys:
+    """The keys of all parts, one behind the other."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts):
+        return np.concatenate(arrays)
+    return list(chain.from_iterable(listed_keys(part) for part in parts))
+
+
+def listed_keys(keys: Keys) -> list[Key]:
+    """The same keys as a list."""
+    return keys.tolist() if isinstance(keys, np.ndarray) else keys
+
+
+def chosen_keys(keys: Keys, places: Places) -> Keys:
+    """The keys at these places."""
+    return keys[places] if isinstance(keys, np.ndarray) else [keys[place] for place in places.tolist()]
+
+
+def compact_keys(keys: list[Key]) -> Keys:
+    """The same keys as an array if all are integers that fit."""
+    if all(type(key) is int for key in keys):
+        try:
+            return np.array(keys, np.int64)
+        except OverflowError:
+            return keys
+    return keys
