@@ -6,18 +6,30 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from storage_consumer.changes import Changes, Integers, Keys, chosen_keys, compact_keys, latest
-from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, RowChange, Values
-from storage_consumer.decoding.wire import LineEncoder
+from storage_consumer.changes import Changes, Integers, Keys, Places, chosen_keys, compact_keys, latest, together
+from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, Batch, RowChange, Values
+from storage_consumer.decoding.wire import LineEncoder, encode_field
 from storage_consumer.errors import NotReplicable
 from storage_consumer.limits import check
-from storage_consumer.ordering import Key, bucket_function, is_upsert, key_function, one_bucket, order_of, stripes
+from storage_consumer.ordering import (
+    Key,
+    bucket_function,
+    is_integer,
+    is_upsert,
+    key_function,
+    one_bucket,
+    order_of,
+    stripes,
+)
 from storage_consumer.work import TableWork, VersionWork
 
 NOTICE, CHANGES, REPORT = 0, 1, 2
 """Kinds of shuffled items, in the order in which a bucket must see them."""
 BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
 """Most changes in one shuffled block, and about how many bytes of files they come from: Spark holds many blocks at once."""
+
+PIECE_BYTES = 256 << 10
+"""Of a file, decoded at once."""
 
 Place = tuple[int, int, int, int]
 """(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
@@ -34,6 +46,15 @@ _DELETE_WITHOUT_KEY = (
 )
 
 
+class NullKey(ValueError):
+    """A key of a batch is none."""
+
+    def __init__(self, place: int, message: str) -> None:
+        """`place`: in the batch, from 0."""
+        super().__init__(message)
+        self.place = place
+
+
 class Buffer:
     """The changes of one version of one table that have not been sent on."""
 
@@ -45,19 +66,29 @@ class Buffer:
         self._places = version.key
         self._unique = version.unique
         self._limits = version.limits
+        self.misfit = version.misfit
+        """Why no change can be taken; empty if they can."""
+        self._written = version.written
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
+        self._key_of = key_function(work.key, range(len(work.key)))
         self._held = _Held()
+        self._batches: list[Changes] = []
+        self.takes_batches = (
+            bool(version.key) and work.timed and not (version.limits or version.misfit or version.repeats)
+        )
+        """Whether many changes can be taken at once."""
         self.rows = 0
         """Row changes that came in since the last were sent on."""
         self.size = 0
         """Bytes of files that were read in the same time."""
 
     def measured(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The same pieces of a file, counted into `size` as they are read."""
+        """The content of a file in pieces that a processor's cache can hold, counted into `size` as they are read."""
         for block in blocks:
             self.size += len(block)
-            yield block
+            for start in range(0, len(block), PIECE_BYTES):
+                yield block[start : start + PIECE_BYTES]
 
     def add(self, change: RowChange, rank: int) -> None:
         """Take one row change. Raises `NotReplicable` or `ValueError` for one that can't be applied as it is."""
@@ -76,6 +107,32 @@ class Buffer:
             if not self._work.timed:
                 raise NotReplicable(_UNORDERED_MOVE)
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
+
+    def take(self, batch: Batch, rank: int) -> int:
+        """Take many changes of a file; how many. Raises `NullKey`."""
+        numbers = batch.integers(self._places[0]) if is_integer(self._work.key) else None
+        keys = compact_keys(self._keys_of(batch)) if numbers is None else numbers
+        lines = batch.lines(self._written)
+        deletes = np.flatnonzero(batch.operations == DELETE)
+        for place, texts in zip(deletes.tolist(), self._key_texts(batch, deletes), strict=True):
+            lines[place] = b"\t".join(map(encode_field, texts))
+        self.rows += len(lines)
+        upsert = np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
+        order = batch.numbers + order_of(rank, 0, upsert=False) + upsert
+        self._batches.append(Changes(ts=batch.ts, order=order, keys=keys, lines=lines))
+        return len(lines)
+
+    def _key_texts(self, batch: Batch, chosen: Places) -> list[tuple[str | None, ...]]:
+        """The texts of the key's columns in the changes at these places."""
+        return list(zip(*(batch.texts(place, chosen) for place in self._places), strict=True))
+
+    def _keys_of(self, batch: Batch) -> list[Key]:
+        """The keys of all changes."""
+        texts = self._key_texts(batch, np.arange(len(batch.ts)))
+        try:
+            return [self._key_of(text) for text in texts]
+        except ValueError as fault:
+            raise NullKey(next((place for place, text in enumerate(texts) if None in text), 0), str(fault)) from fault
 
     def _add_event(
         self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
@@ -100,7 +157,7 @@ class Buffer:
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""
         changes, rows = self._changes(), self._block_rows()
-        self._held, self.rows, self.size = _Held(), 0, 0
+        self._held, self._batches, self.rows, self.size = _Held(), [], 0, 0
         if not len(changes):
             return
         buckets = self._buckets(changes.keys, len(changes))
@@ -120,12 +177,16 @@ class Buffer:
         ts, order = np.array(held.ts, np.uint64), np.array(held.order, np.int64)
         keys: Keys = compact_keys(held.keys)
         places = latest(ts, order, keys, timed=self._work.timed) if self._key else np.lexsort((order, ts))
-        return Changes(
+        changes = Changes(
             ts=ts[places],
             order=order[places],
             keys=chosen_keys(keys, places) if self._key else [],
             lines=self._lines(places.tolist()),
         )
+        if not self._batches:
+            return changes
+        changes = together([*self._batches, changes] if len(changes) else self._batches)
+        return changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=True))
 
     def _lines(self, places: Sequence[int]) -> list[bytes]:
         """The lines of the changes at these places; none where the rows do not fit the target's table."""
@@ -140,8 +201,8 @@ class Buffer:
         if not self._key:
             return np.full(count, one_bucket(self._work.index, self._partitions))
         if isinstance(keys, np.ndarray):
-            return stripes(keys, self._partitions)
-        return np.array([*map(bucket_function(self._work.key, self._partitions), keys)])
+            return stripes(keys, self._partitions, self._work.stripe_bits)
+        return np.array([*map(bucket_function(self._work.key, self._partitions, self._work.stripe_bits), keys)])
 
 
 class _Held:

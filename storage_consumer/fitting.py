@@ -17,6 +17,8 @@ from storage_consumer.planning.renames import is_astray
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, TargetColumn, TargetTable, VersionWork, WireColumn
 
+_STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (6, 10)
+_BYTES_OF_A_CHARACTER, _BYTES_OF_A_NUMBER = 4, 16
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 
 
@@ -56,7 +58,15 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         },
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
         timed=upstream.has_commit_ts,
+        stripe_bits=_stripe_bits(target),
     )
+
+
+def _stripe_bits(target: TargetTable) -> int:
+    """So many that the rows of as many neighbours take no more than `_STRIPE_BYTES`, however long their values are."""
+    largest = sum(_BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
+    fewest, most = _STRIPE_BITS
+    return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
 
 
 def refuse_changes(name: TableName, target: TargetTable) -> None:

@@ -31,7 +31,6 @@ One integer column gives integers, unless one is written in an unusual way.
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
-_STRIPE_BITS = 10
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
 """Of a multiplicative hash: 2**64 divided by the golden ratio, and how many of the 64 bits of the product are too regular."""
 
@@ -137,12 +136,12 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
     )
 
 
-def bucket_function(parts: Sequence[KeyPart], partitions: int) -> Callable[[Key], int]:
+def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
     """A function from a key to its bucket, so that keys the target may find equal are in the same one."""
     images = [partial(coarse_image, beyond_bmp=p.beyond_bmp) if p.fold is Fold.LOOSE else None for p in parts]
     if is_integer(parts):
         return lambda key: (
-            stripe(key, partitions) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
+            stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
         )
     if len(parts) == 1:
         image = images[0] or str
@@ -155,14 +154,14 @@ def bucket_function(parts: Sequence[KeyPart], partitions: int) -> Callable[[Key]
     return bucket
 
 
-def stripe(key: int, partitions: int) -> int:
-    """The bucket of an integer key. Neighbours share one, so that each writer fills pages of the target's index in sequence."""
-    return ((key >> _STRIPE_BITS) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
+def stripe(key: int, partitions: int, bits: int) -> int:
+    """The bucket of an integer key; see `TableWork.stripe_bits`."""
+    return ((key >> bits) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
 
 
-def stripes(keys: NDArray[np.int64], partitions: int) -> NDArray[np.int64]:
+def stripes(keys: NDArray[np.int64], partitions: int, bits: int) -> NDArray[np.int64]:
     """`stripe` of each key."""
-    mixed = (keys >> _STRIPE_BITS).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)
+    mixed = (keys >> bits).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)
     return mixed.view(np.int64) % partitions
 
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from storage_consumer.buffer import NOTICE, REPORT, Buffer, Place
+from storage_consumer.buffer import NOTICE, REPORT, Buffer, NullKey, Place
 from storage_consumer.changes import Changes, latest, together, unpacked
-from storage_consumer.decoding.decoder import Decoder, RowChange, Tally
+from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.ordering import delivered_once, rank_of, row_of, runs
 from storage_consumer.work import FileWork, Mode, TableWork
@@ -127,14 +127,12 @@ def _read_file(
     applied, error, torn, gone = 0, "", False, False
     try:
         blocks = buffer.measured(open_blocks(path))
-        for change in decoder.rows(blocks, version.layout, window, tally, path):
+        asked = (blocks, version.layout, window, tally, path)
+        for change in decoder.changes(*asked, version.key) if buffer.takes_batches else decoder.rows(*asked):
             if version.repeats:
                 tally.duplicates += 1
                 continue
-            if version.misfit:
-                raise NotReplicable(f"{version.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
-            _add(buffer, change, work, path)
-            applied += 1
+            applied += _add(buffer, change, work, path)
             if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
                 yield from buffer.blocks()
     except FileNotFoundError:
@@ -159,13 +157,21 @@ def _read_file(
     )
 
 
-def _add(buffer: Buffer, change: RowChange, work: FileWork, path: str) -> None:
-    """Buffer a change, telling file and row where it cannot be applied."""
+def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -> int:
+    """Buffer one change or many, telling file and row where one cannot be applied; how many they are."""
+    if not isinstance(change, tuple):
+        try:
+            return buffer.take(change, work.rank)
+        except NullKey as fault:
+            number, ts = change.numbers[fault.place], change.ts[fault.place]
+            raise NotReplicable(f"{path}, row {number}, commit ts {ts}: {fault}") from fault
+    if buffer.misfit:
+        raise NotReplicable(f"{buffer.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
     try:
         buffer.add(change, work.rank)
     except (ValueError, NotReplicable) as fault:
-        message = f"{path}, row {change[0]}, commit ts {change[1]}: {fault}"
-        raise NotReplicable(message) from fault
+        raise NotReplicable(f"{path}, row {change[0]}, commit ts {change[1]}: {fault}") from fault
+    return 1
 
 
 # second half: blocks to the target

@@ -156,6 +156,9 @@ class TableWork:
     """A keyless table has unique keys over columns that may be NULL: a row replaces the one that shares such a key."""
     timed: bool = True
     """Every row says its commit ts; else the place in the files is the order."""
+    stripe_bits: int = 6
+    """So many of an integer key's last bits do not count for its bucket: neighbours share one, so that each writer fills pages of the
+    target's index in sequence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
+from storage_consumer.decoding.canal_batch import OPERATIONS, UNREADABLE, Asked, read_batch
 from storage_consumer.decoding.canal_message import Shape, Texts, decode_any, shape_of
 from storage_consumer.decoding.decoder import (
     DELETE,
-    INSERT,
     PARTIAL_DELETE,
     UPDATE,
+    Batch,
     RowChange,
     RowLayout,
     Tally,
@@ -25,7 +26,8 @@ from storage_consumer.decoding.framing import BadEnd, Frames
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, Window
 
-_OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+AT_ONCE_ROWS = 32
+"""Of fewer there is nothing to be won."""
 _NO_COMMIT_TS = (
     "it has no _tidb.commitTs: TiCDC must write with enable-tidb-extension=true in its sink URI, or "
     "--allow-missing-commit-ts must be given, which promises less"
@@ -49,44 +51,74 @@ class _Scan:
     """Byte at which the current row begins."""
     accepted: tuple[str, str] = ("", "")
     """The database and table that rows had so far, known to be the layout's."""
+    key: Sequence[int] = ()
+    """The places of the key's columns in the layout, where changes may be given in batches."""
+    number: int = 0
+    """Of the current row."""
 
-    def changes(self) -> Iterator[RowChange]:
-        """The changes inside the window. Raises `UndecodableRow`."""
+    def changes(self) -> Iterator[Any]:
+        """The changes inside the window, `RowChange` or `Batch`. Raises `UndecodableRow`."""
         try:
             for rows in self.frames.batches():
-                yield from self.changes_of(rows)
+                if self.key and self.shape.is_exact and len(rows) >= AT_ONCE_ROWS:
+                    yield from self.at_once(rows)
+                else:
+                    yield from self.changes_of(rows)
         except BadEnd as fault:
-            self.tally.rows += 1
+            self.number = self.tally.rows = self.tally.rows + 1
             raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
+
+    def at_once(self, rows: list[bytes]) -> Iterator[Any]:
+        """The changes of these rows inside the window, those of which nothing is odd in one batch."""
+        first, gap = self.tally.rows + 1, self.frames.gap
+        asked = Asked(shape=self.shape, window=self.window, key=self.key, first=first)
+        batch, others = read_batch(asked, rows, self.tally)
+        if batch and len(batch.numbers):
+            yield batch
+        offsets = [*accumulate((len(row) + gap for row in rows), initial=self.offset)]
+        for place in others:
+            self.number, self.offset = first + place, offsets[place]
+            if change := self.change_inside(rows[place]):
+                yield change
+        self.offset, self.tally.rows = offsets[-1], first - 1 + len(rows)
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
         """The changes of these rows inside the window."""
-        decode, gap = self.shape.decode, self.frames.gap
-        tally, low, high = self.tally, self.window.low, self.window.high
+        gap = self.frames.gap
         for row in rows:
-            tally.rows += 1
-            try:
-                message = decode(row)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                message = self.unshaped(row)
-            ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
-            if ts <= 0:
-                ts, latest = self.times(message, row)
-            tally.max_ts = max(tally.max_ts, ts)
-            if ts > high:
-                tally.later += 1
-                tally.next_ts = min(ts, tally.next_ts or ts)
-            elif latest <= low:
-                tally.duplicates += 1
-            else:
-                yield self.change(message, ts, row)
+            self.number = self.tally.rows = self.tally.rows + 1
+            if change := self.change_inside(row):
+                yield change
             self.offset += len(row) + gap
+
+    def change_inside(self, row: bytes) -> RowChange | None:
+        """The change of a row; None for one outside the window, which is counted."""
+        message, tally, high = self.decoded(row), self.tally, self.window.high
+        ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
+        if ts <= 0:
+            ts, latest = self.times(message, row)
+        tally.max_ts = max(tally.max_ts, ts)
+        if ts > high:
+            tally.later += 1
+            tally.next_ts = min(ts, tally.next_ts or ts)
+        elif latest <= self.window.low:
+            tally.duplicates += 1
+        else:
+            return self.change(message, ts, row)
+        return None
+
+    def decoded(self, row: bytes) -> Any:
+        """A message."""
+        try:
+            return self.shape.decode(row)
+        except UNREADABLE:
+            return self.unshaped(row)
 
     def unshaped(self, row: bytes) -> Any:
         """A message that does not have the layout's columns: of another version, or a delete that says its key only."""
         try:
             return decode_any(row)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise self.error(row, f"no canal-json row change that can be read: {error}") from error
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:
@@ -100,7 +132,7 @@ class _Scan:
 
     def change(self, message: Any, ts: int, row: bytes) -> RowChange:
         """The change of one message inside the window."""
-        operation = _OPERATIONS.get(message.type)
+        operation = OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
             raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is no row change", ts)
         if (message.database, message.table) != self.accepted:
@@ -108,12 +140,12 @@ class _Scan:
         try:
             data = self.shape.texts(message.data[0])
             if isinstance(data, list) and _has_gaps(data):
-                return self.tally.rows, ts, *self.partial(operation, data), None
+                return self.number, ts, *self.partial(operation, data), None
             values = self.shape.values(data)
             if operation != UPDATE or message.old is None:
-                return self.tally.rows, ts, operation, values, None
+                return self.number, ts, operation, values, None
             old = _completed(self.shape.texts(message.old[0]), data)
-            return self.tally.rows, ts, operation, values, self.shape.values(old)
+            return self.number, ts, operation, values, self.shape.values(old)
         except ValueError as error:
             raise self.error(row, str(error), ts) from error
 
@@ -137,7 +169,7 @@ class _Scan:
         """The error for the current row, which is `row`; `torn` says whether it ends the file, None: find out."""
         place = RowPlace(
             source=self.source,
-            number=self.tally.rows,
+            number=self.number,
             offset=self.offset,
             start=row[:400].decode("utf-8", "replace"),
             commit_ts=commit_ts,
@@ -170,11 +202,29 @@ class CanalJsonDecoder:
         self.terminator = terminator
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
+    def changes(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int],
+    ) -> Iterator[RowChange | Batch]:
+        """See `Decoder.changes`."""
+        scan = self._scan(blocks, layout, window, tally, source)
+        scan.key = key
+        return scan.changes()
+
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
     ) -> Iterator[RowChange]:
         """See `Decoder.rows`."""
-        scan = _Scan(
+        return self._scan(blocks, layout, window, tally, source).changes()
+
+    def _scan(self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str) -> _Scan:
+        """One file, about to be read."""
+        return _Scan(
             frames=Frames(iter(blocks), self.terminator.encode()),
             shape=shape_of(layout),
             window=window,
@@ -182,4 +232,3 @@ class CanalJsonDecoder:
             source=source,
             untimed=self.allow_missing_commit_ts,
         )
-        return scan.changes()

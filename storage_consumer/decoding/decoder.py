@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from storage_consumer.model import TableColumn, TableName, Window
 
@@ -57,8 +60,57 @@ class Tally:
     """Lowest commit ts above the window, 0 if there is none."""
 
 
+class Batch(Protocol):
+    """Row changes inside the window, read at once and not made into values. All columns have one entry for each change.
+
+    It holds inserts, whole deletes and updates that do not change a key.
+    """
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Row numbers in the file."""
+        ...
+
+    @property
+    def ts(self) -> NDArray[np.uint64]:
+        """Commit ts."""
+        ...
+
+    @property
+    def operations(self) -> NDArray[np.int8]:
+        """INSERT, UPDATE or DELETE."""
+        ...
+
+    def integers(self, place: int) -> NDArray[np.int64] | None:
+        """The values of the layout's column at this place, None where they are not all integers that such an array holds."""
+        ...
+
+    def texts(self, place: int, chosen: NDArray[np.intp]) -> list[str | None]:
+        """The wire texts of the layout's column at this place, of the changes at the chosen ones."""
+        ...
+
+    def lines(self, written: Sequence[int]) -> list[bytes]:
+        """The lines that `wire.LineEncoder` makes of these columns."""
+        ...
+
+
 class Decoder(Protocol):
     """Decodes one protocol."""
+
+    def changes(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int],
+    ) -> Iterator[RowChange | Batch]:
+        """As `rows`, in any order, with many changes at once wherever they have the form that the layout's rows usually have.
+
+        `key`: the places of the key's columns in the layout; an update that tells that it changes one comes by itself.
+        """
+        ...
 
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str

@@ -12,7 +12,7 @@ from operator import itemgetter
 from storage_consumer.decoding.decoder import RowLayout, Values
 
 NULL = b"\\N"
-_NULL = "\\N"
+_NULL = NULL.decode()
 _CODING = ("utf-8", "surrogatepass")
 """What is no text is for the target to refuse."""
 _ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
@@ -39,7 +39,7 @@ class LineEncoder:
             line = "\t".join(picked)  # type: ignore[arg-type]  # no None in it
             if "\\" not in line and "\n" not in line and line.count("\t") == self._separators:
                 return line.encode(*_CODING)
-        return "\t".join([_field(value) for value in picked]).encode(*_CODING)
+        return b"\t".join([encode_field(value) for value in picked])
 
 
 def _picker(written: tuple[int, ...]) -> Callable[[Values], Values]:
@@ -48,16 +48,27 @@ def _picker(written: tuple[int, ...]) -> Callable[[Values], Values]:
     return lambda values: tuple(values[index] for index in written)
 
 
-def _field(value: str | None) -> str:
+def encode_field(value: str | None) -> bytes:
+    """One field of a line."""
     if value is None:
-        return _NULL
+        return NULL
     if "\\" in value:
         value = value.replace("\\", "\\\\")
     if "\t" in value:
         value = value.replace("\t", "\\t")
     if "\n" in value:
         value = value.replace("\n", "\\n")
-    return value
+    return value.encode(*_CODING)
+
+
+def escaped(column: Sequence[str | None]) -> Sequence[str]:
+    """The fields of many rows in one column, as texts."""
+    fields = [_NULL if value is None else value.replace("\\", "\\\\") for value in column]
+    content = "".join(fields)
+    for sign, escape in (("\t", "\\t"), ("\n", "\\n")):
+        if sign in content:
+            fields = [field.replace(sign, escape) for field in fields]
+    return fields
 
 
 def decode_line(line: bytes) -> list[str | None]:

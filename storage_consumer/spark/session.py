@@ -22,12 +22,16 @@ _OURS = {
     "spark.python.worker.reuse": "true",
     "spark.python.worker.memory": "256m",
     "spark.driver.memory": "768m",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
     "spark.port.maxRetries": "100",
 }
-"""For a local session of our own: small, quiet, nothing listens but on loopback, and no history grows."""
+"""For a local session of our own: small, quiet, nothing listens but on loopback, and no history grows.
+
+The JVM hands bytes on and computes nothing, so that it is not worth its while to compile twice or to collect in parallel.
+"""
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:

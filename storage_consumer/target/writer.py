@@ -24,7 +24,7 @@ from storage_consumer.target.faults import (
     number_of,
     translated,
 )
-from storage_consumer.target.refusals import StatementTooLarge, first_refused, too_large, write_checked
+from storage_consumer.target.refusals import Statement, StatementTooLarge, first_refused, too_large, write_checked
 from storage_consumer.target.state import SERIAL_SLOTS
 from storage_consumer.target.statements import delete_keys, delete_one, json_equals, load_data, row_text, write_rows
 from storage_consumer.work import JobSpec, TableWork
@@ -146,14 +146,7 @@ class TargetWriter:
             self._write(work, batch, partial(write_rows, "REPLACE", work, escape=escape))
         return len(rows)
 
-    def _write(
-        self,
-        work: TableWork,
-        rows: Sequence[bytes],
-        statement: Callable[[Sequence[bytes]], str],
-        *,
-        key_only: bool = False,
-    ) -> int:
+    def _write(self, work: TableWork, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
         """One statement for many rows. Where the target refuses it, `RowRefused` names the row that is refused alone too."""
 
         def run(some: Sequence[bytes]) -> int:

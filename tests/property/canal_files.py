@@ -28,9 +28,9 @@ _ELEMENTS = MEMBERS[:-1]
 
 def case(chance: random.Random, rows: int) -> Case:
     """A file of `rows` rows: what was read of it, and what must be."""
-    source = _source(chance)
+    source = random_source(chance)
     specials = [*SPECIALS, source.options.terminator, '"}]}', "<&>", "\u2028", "\x7f", "\x80", "ÿ"]
-    changes = [_change(chance, source, TS + number, specials) for number in range(rows)]
+    changes = [random_change(chance, source, TS + number, specials) for number in range(rows)]
     data = "".join(source.line(change, chance) for change in changes).encode()
     layout = RowLayout(table=source.table, columns=source.columns)
     size = chance.choice((1, 2, 7, 100, 1 << 20)) if len(data) < 3000 else chance.choice((997, 1 << 16, 1 << 20))
@@ -49,7 +49,7 @@ def case(chance: random.Random, rows: int) -> Case:
 
 def _expected(source: Source, number: int, change: Change) -> RowChange:
     ts = change.ts if source.options.tidb_extension else change.ts >> 18 << 18
-    old, new = _wire(source, change.old), _wire(source, change.new)
+    old, new = wire(source, change.old), wire(source, change.new)
     if new is None:
         assert old is not None
         if not source.options.delete_only_handle_key or len(source.key) == len(source.columns):
@@ -58,7 +58,7 @@ def _expected(source: Source, number: int, change: Change) -> RowChange:
     return number, ts, INSERT if old is None else UPDATE, new, old
 
 
-def _wire(source: Source, values: tuple[Value, ...] | None) -> Values | None:
+def wire(source: Source, values: tuple[Value, ...] | None) -> Values | None:
     """What the writer must get: bytes in hexadecimal digits, year zero in four digits, all else as it is written."""
     if values is None:
         return None
@@ -71,7 +71,8 @@ def _wire(source: Source, values: tuple[Value, ...] | None) -> Values | None:
     return tuple(wire)
 
 
-def _change(chance: random.Random, source: Source, ts: int, specials: list[str]) -> Change:
+def random_change(chance: random.Random, source: Source, ts: int, specials: list[str]) -> Change:
+    """An insert, an update or a delete."""
     old, new = _values(chance, source, specials), _values(chance, source, specials)
     if chance.random() < 0.5:  # an update that leaves some columns as they were
         new = tuple(before if chance.random() < 0.6 else after for before, after in zip(old, new, strict=True))
@@ -90,7 +91,8 @@ def _values(chance: random.Random, source: Source, specials: list[str]) -> tuple
     )
 
 
-def _source(chance: random.Random) -> Source:
+def random_source(chance: random.Random) -> Source:
+    """A table and options."""
     names = chance.sample(
         ("id", "c d", "é", "Name", "x,y", "data", "_tidb", 'q"', "b\\s", "t\t", *string.ascii_uppercase), k=12
     )

@@ -110,7 +110,7 @@ KINDS: dict[str, Draw] = {
 
 def case(chance: random.Random, rows: int) -> Case:
     """A file of about `rows` rows: what was read of it, and what must be."""
-    source = _source(chance)
+    source = random_source(chance)
     specials = [
         *SPECIALS,
         source.options.delimiter,
@@ -118,10 +118,10 @@ def case(chance: random.Random, rows: int) -> Case:
         source.options.null,
         source.options.terminator,
     ]
-    changes = [_change(chance, source, TS + number, specials) for number in range(rows)]
+    changes = [random_change(chance, source, TS + number, specials) for number in range(rows)]
     if changes and chance.random() < 0.3:  # a text that looks like the row before it
         specials += [row for row in source.rows(changes[0]) if len(row) < 500]
-        changes += [_change(chance, source, TS + rows + number, specials) for number in range(3)]
+        changes += [random_change(chance, source, TS + rows + number, specials) for number in range(3)]
     data = (source.header() + "".join(row for change in changes for row in source.rows(change))).encode()
     layout = RowLayout(table=source.table, columns=source.columns)
     size = chance.choice((1, 2, 7, 100, 1 << 20)) if len(data) < 3000 else chance.choice((997, 1 << 16, 1 << 20))
@@ -171,7 +171,8 @@ def _expected(source: Source, changes: list[Change]) -> list[RowChange]:
     return expected
 
 
-def _change(chance: random.Random, source: Source, ts: int, specials: Sequence[str]) -> Change:
+def random_change(chance: random.Random, source: Source, ts: int, specials: Sequence[str]) -> Change:
+    """An insert, an update or a delete."""
     has_old, has_new = chance.choice(((False, True), (True, True), (True, False)))
     return Change(
         ts=ts,
@@ -188,7 +189,8 @@ def _values(chance: random.Random, source: Source, specials: Sequence[str]) -> t
     )
 
 
-def _source(chance: random.Random) -> Source:
+def random_source(chance: random.Random) -> Source:
+    """A table and options."""
     options = _options(chance)
     names = chance.sample(
         ("id", "bb", "c d", "é", "Name", "x,y", "ticdc-meta$table", 'q"', *string.ascii_uppercase), k=12

@@ -15,6 +15,7 @@ from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import Place
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.consumers.table import TableConsumer
+from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.fitting import table_work
@@ -147,6 +148,8 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         with (
             patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
+            patch.object(csv_scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
+            patch.object(canal_json, "AT_ONCE_ROWS", rng.choice((1, 10))),
         ):
             catch_up(table, cluster, end)
         assert cluster.writer.rows(NAME) == source.at(end)

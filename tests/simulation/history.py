@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from storage_consumer import service as service_module
+from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.errors import LeaseLost
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing import FakeClock
@@ -245,7 +246,12 @@ _ACTS, _WEIGHTS = zip(
 def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
     """A history from its numbers. `Differs` where it fails; the story is in the fault's notes."""
     history = History(habits, slow_lanes)
-    with patch.object(service_module, "Renewal", Beat), patch.object(service_module, "identity", str):
+    with (
+        patch.object(service_module, "Renewal", Beat),
+        patch.object(service_module, "identity", str),
+        patch.object(csv_scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
+        patch.object(canal_json, "AT_ONCE_ROWS", 1 if slow_lanes else 1 << 20),
+    ):
         try:
             for number in numbers:
                 history.act(number)

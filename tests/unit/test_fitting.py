@@ -317,3 +317,12 @@ def test_files_whose_order_nothing_tells() -> None:
             table_work(0, rows, KEYED, UNTIMED_CSV)
         assert table_work(0, rows, KEYED, UNTIMED_JSON).key
         assert table_work(0, rows, KEYED, upstream()).key
+
+
+@pytest.mark.parametrize(
+    ("length", "bits"), [(None, 10), (64, 10), (16_000, 10), (65_535, 7), (1 << 20, 6), (4_294_967_295, 6)]
+)
+def test_stripes_of_wide_rows_are_narrow(length: int | None, bits: int) -> None:
+    """Neighbours that share a bucket fit in memory together, however long their values are."""
+    target = table(there("id"), there("v", length=length), keys=(unique("id"),))
+    assert work(target, source(col("id", pk=True), col("v", "TEXT"))).stripe_bits == bits

@@ -165,14 +165,14 @@ def test_image_of_old_fractions(sign: str, digit: str) -> None:
 def test_image_for_older_collations() -> None:
     """Older collations find all characters beyond U+FFFF equal, digits among them."""
     assert {coarse_image(f"a{sign}7", beyond_bmp=False) for sign in "😀\U0001d7cf\U0001d7d0𐄇\ufffd"} == {"7"}
-    bucket = bucket_function([part(Fold.LOOSE, beyond_bmp=False)], 1000)
+    bucket = bucket_function([part(Fold.LOOSE, beyond_bmp=False)], 1000, 10)
     assert bucket(BOLD_ONE) == bucket("😀")
-    assert bucket_function([part(Fold.LOOSE)], 1000)(BOLD_ONE) == bucket_function([part(Fold.LOOSE)], 1000)("1")
+    assert bucket_function([part(Fold.LOOSE)], 1000, 10)(BOLD_ONE) == bucket_function([part(Fold.LOOSE)], 1000, 10)("1")
 
 
 def test_buckets() -> None:
     """Keys spread over all buckets, the same one always goes to the same, and a text with lone surrogates has one."""
-    single, several = bucket_function([part(Fold.EXACT)], 8), bucket_function([part(Fold.EXACT)] * 2, 8)
+    single, several = bucket_function([part(Fold.EXACT)], 8, 10), bucket_function([part(Fold.EXACT)] * 2, 8, 10)
     assert (
         {single(str(number)) for number in range(200)} == {several((str(n), "x")) for n in range(200)} == set(range(8))
     )
@@ -183,17 +183,17 @@ def test_buckets() -> None:
 def test_stripes() -> None:
     """An integer's bucket is the same alone and in an array; neighbours share one, and stripes spread over all."""
     numbers = [0, 1, 1023, 1024, -1, -1024, -1025, 2**63 - 1, -(2**63), *range(0, 1 << 20, 1024)]
-    found = [stripe(number, 7) for number in numbers]
-    assert stripes(np.array(numbers, np.int64), 7).tolist() == found
+    found = [stripe(number, 7, 10) for number in numbers]
+    assert stripes(np.array(numbers, np.int64), 7, 10).tolist() == found
     assert found[0] == found[1] == found[2]
     assert set(found) == set(range(7))
-    bucket = bucket_function([integer()], 7)
+    bucket = bucket_function([integer()], 7, 10)
     assert [bucket(number) for number in numbers] == found
 
 
 def test_loose_part_of_a_key() -> None:
     """Of a key of two columns the loose one counts by its image, the other one to the letter."""
-    bucket = bucket_function([part(Fold.LOOSE), part(Fold.EXACT)], 10_000)
+    bucket = bucket_function([part(Fold.LOOSE), part(Fold.EXACT)], 10_000, 10)
     assert bucket(("Äb1", "x")) == bucket(("äB\uff11", "x"))
     assert bucket(("Äb1", "x")) != bucket(("Äb1", "X"))
 

@@ -9,6 +9,8 @@ import pytest
 
 from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import CHANGES, NOTICE, REPORT
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.pipeline import FileReport, WriteReport, write_bucket
 from storage_consumer.testing import MemoryWriter
@@ -220,12 +222,16 @@ def test_vanished_file() -> None:
     assert "vanished" in message
 
 
-def test_null_key() -> None:
-    """A NULL in a key column is told with file, row and commit ts."""
-    files = Files(table())
-    file = files.add(Row(operation="I", values=(None, "x"), ts=5))
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+@pytest.mark.parametrize("protocol", ["csv", "canal-json"])
+def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NULL in a key column is told with file, row and commit ts, also where many rows are read at once."""
+    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(canal_json, "AT_ONCE_ROWS", at_once)
+    files = Files(table(), protocol=protocol)
+    file = files.add(row("I", 3, "a"), row("I", 4, "b"), Row(operation="I", values=(None, "x"), ts=5), row("I", 6, "c"))
     (message,) = errors(files.apply())
-    assert message == f"{file.stored.path}, row 1, commit ts 5: NULL in a key column"
+    assert message == f"{file.stored.path}, row 3, commit ts 5: NULL in a key column"
 
 
 @pytest.mark.parametrize("width", [1, 2], ids=["one key column", "two key columns"])

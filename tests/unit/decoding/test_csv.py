@@ -197,7 +197,7 @@ def test_invalid_utf8(after: bytes, at_end: bool, size: int) -> None:  # noqa: F
 
 def test_row_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row beyond the size limit is refused instead of being held in memory."""
-    monkeypatch.setattr("storage_consumer.decoding.csv.MAX_ROW_BYTES", 1000)
+    monkeypatch.setattr("storage_consumer.decoding.csv_scan.MAX_ROW_BYTES", 1000)
     assert faults.MAX_ROW_BYTES > 160 << 20
     pieces = iter([GOOD.encode(), f'"I","orders","shop",{TS},7,"'.encode(), *[b"x" * 500] * 100])
     found = CsvDecoder(OPTIONS).rows(pieces, layout(*KINDS), Window(low=0, high=2**64), Tally(), SOURCE)

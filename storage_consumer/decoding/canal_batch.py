@@ -1,0 +1,151 @@
+"""Messages of canal-json to one batch: msgspec reads them one by one, and all else is done to whole columns of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from storage_consumer.decoding.canal_message import Shape
+from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Tally
+from storage_consumer.decoding.wire import escaped
+from storage_consumer.model import TableName, Window
+
+OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no message, or not one of the layout."""
+_astuple = msgspec.structs.astuple
+_MOST_TS = 2**63 - 1
+_USUAL_INTEGERS = re.compile(r"(?>(?:(?:0|-?[1-9][0-9]*+)\n)*)")
+
+Texts = Sequence[str | None]
+"""One column of a batch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TextBatch:
+    """A `decoder.Batch` whose columns are texts."""
+
+    numbers: NDArray[np.int64]
+    ts: NDArray[np.uint64]
+    operations: NDArray[np.int8]
+    columns: Sequence[Texts]
+    """By place in the layout, as wire texts."""
+
+    def integers(self, place: int) -> NDArray[np.int64] | None:
+        """See `decoder.Batch`."""
+        texts = [text or "" for text in self.columns[place]]
+        if not _USUAL_INTEGERS.fullmatch("\n".join([*texts, ""])):
+            return None
+        try:
+            return np.array([*map(int, texts)], np.int64)
+        except OverflowError:
+            return None
+
+    def texts(self, place: int, chosen: NDArray[np.intp]) -> list[str | None]:
+        """See `decoder.Batch`."""
+        column = self.columns[place]
+        return [column[number] for number in chosen.tolist()]
+
+    def lines(self, written: Sequence[int]) -> list[bytes]:
+        """See `decoder.Batch`."""
+        columns = [escaped(self.columns[place]) for place in written]
+        return "\n".join(map("\t".join, zip(*columns, strict=True))).encode().split(b"\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which messages are wanted, and what they look like."""
+
+    shape: Shape
+    window: Window
+    key: Sequence[int]
+    """The places of the key's columns in the layout."""
+    first: int
+    """Number of the first one in the file."""
+
+
+def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextBatch | None, list[int]]:
+    """The changes inside the window of those messages of which nothing is odd, and the places of all others.
+
+    The former are counted in `tally`, but for its `rows`.
+    """
+    decode, table = asked.shape.decode, asked.shape.layout.table
+    messages: list[Any] = []
+    places, others = [], []
+    for place, row in enumerate(rows):
+        try:
+            message = decode(row)
+        except UNREADABLE:
+            others.append(place)
+            continue
+        places.append(place)
+        messages.append(message)
+    if not all(_is_usual(message) for message in messages) or not _are_of(table, messages):
+        return None, list(range(len(rows)))
+    ts = np.array([message.tidb.commit_ts for message in messages], np.int64)
+    later = ts > min(asked.window.high, _MOST_TS)
+    inside = (ts > min(asked.window.low, _MOST_TS)) & ~later
+    chosen = list(compress(messages, inside.tolist()))
+    try:
+        columns = asked.shape.columns([_astuple(message.data[0]) for message in chosen])
+        stays = _stays(asked, chosen, columns)
+    except ValueError:
+        return None, list(range(len(rows)))
+    numbers = np.array(places, np.int64)[inside]
+    _count(tally, ts, later, len(chosen))
+    others += numbers[~stays].tolist()
+    batch = TextBatch(
+        numbers=numbers[stays] + asked.first,
+        ts=ts[inside][stays].view(np.uint64),
+        operations=np.array([OPERATIONS[message.type] for message in chosen], np.int8)[stays],
+        columns=columns if stays.all() else [list(compress(column, stays.tolist())) for column in columns],
+    )
+    return batch, sorted(others)
+
+
+def _is_usual(message: Any) -> bool:
+    """Whether a message is a row change that says its commit ts."""
+    told = message.tidb is not None and 0 < message.tidb.commit_ts <= _MOST_TS
+    return told and message.type in OPERATIONS and not message.is_ddl
+
+
+def _are_of(table: TableName, messages: Iterable[Any]) -> bool:
+    """Whether all messages are of this table, by its name without case."""
+    names = {(message.database, message.table) for message in messages}
+    return all(TableName(schema=schema, table=name).folded() == table.folded() for schema, name in names)
+
+
+def _stays(asked: Asked, messages: Sequence[Any], columns: Sequence[Texts]) -> NDArray[np.bool_]:
+    """Which messages do not tell that they change their row's key. Raises `ValueError` where an old image is odd."""
+    stays = np.ones(len(messages), np.bool_)
+    updates = [place for place, message in enumerate(messages) if message.old is not None and message.type == "UPDATE"]
+    now = ([column[place] for column in columns] for place in updates)
+    before = [
+        [new if old is UNSET else old for old, new in zip(_astuple(messages[place].old[0]), texts, strict=True)]
+        for place, texts in zip(updates, now, strict=True)
+    ]
+    former = asked.shape.columns(before)
+    for place in asked.key:
+        current = columns[place]
+        moved = [update for update, old in zip(updates, former[place], strict=True) if old != current[update]]
+        stays[moved] = False
+    return stays
+
+
+def _count(tally: Tally, ts: NDArray[np.int64], later: NDArray[np.bool_], inside: int) -> None:
+    """Count messages, of which so many are inside the window."""
+    if not len(ts):
+        return
+    tally.max_ts = max(tally.max_ts, int(ts.max()))
+    tally.duplicates += len(ts) - inside - int(later.sum())
+    if later.any():
+        tally.later += int(later.sum())
+        tally.next_ts = min(int(ts[later].min()), tally.next_ts or _MOST_TS)

@@ -1,0 +1,190 @@
+"""Rows that are read many at once are the rows that are read one by one: the same values, lines, counts and errors."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_consumer.config.settings import CsvOptions
+from storage_consumer.decoding import canal_json, csv_scan
+from storage_consumer.decoding.canal_json import CanalJsonDecoder
+from storage_consumer.decoding.csv import CsvDecoder
+from storage_consumer.decoding.decoder import Batch, RowChange, RowLayout, Tally
+from storage_consumer.decoding.wire import LineEncoder
+from storage_consumer.errors import UndecodableRow
+from storage_consumer.model import Window
+from tests.property import canal_files
+from tests.property.csv_encoding import Source
+from tests.property.csv_files import SPECIALS, TS, random_change, random_source
+
+_PLAIN = CsvOptions(include_commit_ts=True)
+_EVERYTHING = Window(low=0, high=2**64)
+_MUTATIONS = (b'"', b",", b"\r\n", b"\n", b"\\N", b"\xff", b"\xc3", b"0", b"-", b" ", b"\t", b"\\", b'""')
+
+Row = tuple[int, int, int, tuple[str | None, ...], bytes]
+"""Number, commit ts, operation, values, line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was read of a file: its changes by their numbers, or the error."""
+
+    rows: tuple[Row, ...] = ()
+    error: tuple[str, bool] = ("", False)
+    tally: Tally | None = None
+    at_once: frozenset[int] = field(default=frozenset(), compare=False)
+    """The numbers of those that came in batches."""
+
+
+def spread(found: Iterable[RowChange | Batch], layout: RowLayout, written: tuple[int, ...], tally: Tally) -> Found:
+    """Every change by itself, with its line."""
+    rows: list[Row] = []
+    encoder, at_once = LineEncoder(layout, written), set[int]()
+    try:
+        for change in found:
+            if isinstance(change, tuple):
+                rows.append((*change[:4], encoder.encode_line(change[3])))
+                continue
+            texts = [change.texts(place, np.arange(len(change.ts))) for place in range(len(layout.columns))]
+            for place, column in enumerate(texts):
+                numbers = change.integers(place) if layout.columns[place].type.endswith("INT") else None
+                assert numbers is None or [str(number) for number in numbers.tolist()] == column
+            columns = (
+                change.numbers.tolist(),
+                change.ts.tolist(),
+                change.operations.tolist(),
+                zip(*texts, strict=True),
+            )
+            rows += zip(*columns, change.lines(written), strict=True)
+            at_once.update(change.numbers.tolist())
+    except UndecodableRow as error:
+        return Found(error=(str(error), error.at_end))
+    return Found(rows=tuple(sorted(rows)), tally=tally, at_once=frozenset(at_once))
+
+
+def spoilt(content: bytes, chance: random.Random) -> bytes:
+    """The content with some bytes that are others."""
+    for _ in range(chance.choice((0, 0, 1, 1, 3))):
+        at, size = chance.randrange(len(content) + 1), chance.choice((0, 1, 1, 5))
+        content = content[:at] + chance.choice(_MUTATIONS) + content[at + size :]
+    return content
+
+
+def plain_source(chance: random.Random) -> Source:
+    """A source whose options let rows be read at once, mostly."""
+    source = random_source(chance)
+    quote, delimiter, end = chance.choice(
+        (('"', ",", "\r\n"), ('"', ",", "\n"), ("'", ";", "\r\n"), ('"', "\t", "\r\n"))
+    )
+    options = replace(_PLAIN, quote=quote, delimiter=delimiter, terminator=end)
+    options = replace(options, output_field_header=source.options.output_field_header)
+    options = replace(options, binary_encoding=source.options.binary_encoding)
+    return replace(source, options=options, handle_key=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file and how to read it."""
+
+    decoder: CsvDecoder | CanalJsonDecoder
+    blocks: list[bytes]
+    layout: RowLayout
+    window: Window
+    written: tuple[int, ...]
+    key: tuple[int, ...] = ()
+
+    def one_by_one(self) -> Found:
+        """All changes, each by itself."""
+        found = self.decoder.rows(self.blocks, self.layout, self.window, tally := Tally(), "CDC1.x")
+        return spread(found, self.layout, self.written, tally)
+
+    def at_once(self) -> Found:
+        """All changes, many at once."""
+        found = self.decoder.changes(self.blocks, self.layout, self.window, tally := Tally(), "CDC1.x", self.key)
+        return spread(found, self.layout, self.written, tally)
+
+
+def file(
+    decoder: CsvDecoder | CanalJsonDecoder, content: bytes, layout: RowLayout, chance: random.Random, rows: int
+) -> File:
+    """A file of so many rows in random blocks, with a random window and random columns."""
+    size = chance.choice((7, 100, 1 << 20))
+    high = chance.choice((TS + chance.randint(0, rows), 2**64))
+    return File(
+        decoder=decoder,
+        blocks=[content[start : start + size] for start in range(0, len(content), size)],
+        layout=layout,
+        window=Window(low=TS + chance.randint(-1, rows), high=high),
+        written=tuple(chance.sample(range(len(layout.columns)), chance.randint(1, len(layout.columns)))),
+        key=(chance.randrange(len(layout.columns)),),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=True), st.integers(1, 12))
+def test_csv(chance: random.Random, count: int) -> None:
+    """Whatever the types, values, windows, blocks and spoilt bytes, both ways of reading give the same (C6, T8, T11)."""
+    source = plain_source(chance)
+    changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(count)]
+    rows = "".join(row for change in changes for row in source.rows(change))
+    content = spoilt((source.header() + rows).encode(), chance)
+    layout = RowLayout(table=source.table, columns=source.columns)
+    read = file(CsvDecoder(source.options), content, layout, chance, count)
+    most = chance.choice((50, 1 << 20))
+    with patch.object(csv_scan, "AT_ONCE_BYTES", 1), patch.object(csv_scan, "MOST_AT_ONCE", most):
+        assert read.at_once() == read.one_by_one(), read
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=True), st.integers(1, 12))
+def test_canal_json(chance: random.Random, count: int) -> None:
+    """The same for canal-json; an update that tells that it changes the key comes by itself (C13)."""
+    source = canal_files.random_source(chance)
+    options = replace(
+        source.options, tidb_extension=chance.random() < 0.9, terminator=chance.choice(("\r\n", "\n", "|"))
+    )
+    source = replace(source, options=options)
+    changes = [canal_files.random_change(chance, source, TS + number, [*SPECIALS]) for number in range(count)]
+    whole = "".join(source.line(change, chance) for change in changes).encode()
+    content = spoilt(whole, chance)
+    layout = RowLayout(table=source.table, columns=source.columns)
+    decoder = CanalJsonDecoder(source.options.terminator, allow_missing_commit_ts=chance.random() < 0.5)
+    read = file(decoder, content, layout, chance, count)
+    with patch.object(canal_json, "AT_ONCE_ROWS", 1):
+        found = read.at_once()
+    assert found == read.one_by_one(), read
+    images = [(canal_files.wire(source, change.old), canal_files.wire(source, change.new)) for change in changes]
+    moved = {n for n, (old, new) in enumerate(images, 1) if old and new and old[read.key[0]] != new[read.key[0]]}
+    assert content != whole or not moved & found.at_once
+
+
+def test_something_is_read_at_once() -> None:
+    """The comparisons compare something."""
+    chance = random.Random(7)  # noqa: S311 - repeatable, not secret
+    together = Counter[str]()
+    for _ in range(50):
+        source = plain_source(chance)
+        source = replace(source, options=_PLAIN, written=tuple(range(len(source.columns))))
+        changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(8)]
+        content = "".join(row for change in changes for row in source.rows(change)).encode()
+        layout = RowLayout(table=source.table, columns=source.columns)
+        read = replace(file(CsvDecoder(_PLAIN), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
+        with patch.object(csv_scan, "AT_ONCE_BYTES", 1):
+            together["csv"] += len(read.at_once().at_once)
+        other = canal_files.random_source(chance)
+        other = replace(other, options=replace(other.options, tidb_extension=True, terminator="\r\n"))
+        events = [canal_files.random_change(chance, other, TS + number, [*SPECIALS]) for number in range(8)]
+        content = "".join(other.line(event, chance) for event in events).encode()
+        layout = RowLayout(table=other.table, columns=other.columns)
+        read = replace(file(CanalJsonDecoder(), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
+        with patch.object(canal_json, "AT_ONCE_ROWS", 1):
+            together["canal-json"] += len(read.at_once().at_once)
+    assert together["csv"] > 250
+    assert together["canal-json"] > 100

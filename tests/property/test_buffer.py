@@ -1,0 +1,89 @@
+"""What a task holds of changes that it took at once is what it holds of the same changes taken one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_consumer.buffer import Buffer, Place
+from storage_consumer.changes import listed_keys, unpacked
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decoding import canal_json, csv_scan
+from storage_consumer.decoding.canal_json import CanalJsonDecoder
+from storage_consumer.decoding.csv import CsvDecoder
+from storage_consumer.decoding.decoder import Decoder, Tally
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.model import Window
+from storage_consumer.ordering import Key
+from storage_consumer.work import Fold, KeyPart, TableWork, VersionWork, WireColumn
+from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_row, layout
+from tests.unit.halves import table
+
+KINDS = ("BIGINT", "VARCHAR", "VARCHAR")
+FOLDS = (Fold.EXACT, Fold.PAD, Fold.EXACT)
+NUMBERS = ("0", "7", "-7", "1024", "9223372036854775807", "18446744073709551615", "007", "-0")
+TEXTS = ("a", "a ", "", "x\ty", "back\\slash", "\\N", "line\r\nend", 'quo"te', "é日😀")
+
+
+def work(key: tuple[int, ...]) -> TableWork:
+    """The table with these columns for its key."""
+    columns = tuple(WireColumn(name=f"c{n}", kind=WireKind.TEXT, type=kind) for n, kind in enumerate(KINDS))
+    version = VersionWork(layout=layout(*KINDS), low=0, written=(0, 1, 2), key=key)
+    parts = tuple(KeyPart(column=columns[place], fold=FOLDS[place]) for place in key)
+    return replace(table(), written=columns, key=parts, versions={(1, "shop/orders"): version})
+
+
+def held(
+    of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool
+) -> dict[tuple[Place, Key], tuple[int, int, bytes]]:
+    """Bucket and key → commit ts, order and line of the last change."""
+    (version,) = of.versions.values()
+    buffer = Buffer(of, version, 5)
+    asked = ([content], version.layout, Window(low=0, high=2**63), Tally(), "CDC1")
+    for change in decoder.changes(*asked, version.key) if at_once else decoder.rows(*asked):
+        if isinstance(change, tuple):
+            buffer.add(change, 3)
+        else:
+            buffer.take(change, 3)
+    found = {}
+    for place, block in buffer.blocks():
+        changes = unpacked(block)
+        for event, key in zip(changes.events(), listed_keys(changes.keys), strict=True):
+            found[(*place[:3], 0), key] = event
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    chance=st.randoms(use_true_random=True),
+    key=st.sampled_from([(0,), (1,), (0, 1), (2, 0)]),
+    protocol=st.sampled_from(["csv", "canal-json"]),
+)
+def test_same_changes(chance: random.Random, key: tuple[int, ...], protocol: Protocol) -> None:
+    """The same last change of each key, with the same line, in the same bucket, whatever the key's columns are (C13, C18, C24)."""
+    usual = NUMBERS[:5] if chance.random() < 0.5 else NUMBERS
+    rows = [
+        Row(
+            operation=chance.choice("IUD"),
+            values=(
+                chance.choice(usual),
+                chance.choice(TEXTS),
+                chance.choice((*TEXTS, None) if 2 not in key else TEXTS),
+            ),
+            ts=chance.randint(1, 9),
+        )
+        for _ in range(chance.randint(1, 30))
+    ]
+    if protocol == "csv":
+        decoder: Decoder = CsvDecoder(OPTIONS)
+        content = "".join(csv_row(KINDS, row) for row in rows).encode()
+    else:
+        decoder = CanalJsonDecoder()
+        content = "".join(canal_line(canal_message(KINDS, row)) for row in rows).encode()
+    with patch.object(csv_scan, "AT_ONCE_BYTES", 1), patch.object(canal_json, "AT_ONCE_ROWS", 1):
+        found = held(work(key), decoder, content, at_once=True)
+    assert found == held(work(key), decoder, content, at_once=False)
