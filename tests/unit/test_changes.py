@@ -1,83 +1,75 @@
-"""Changes in columns: packing, joining, and the last change of each key."""
+"""What changed between two structures, in words."""
 
 from __future__ import annotations
 
-from itertools import permutations
-
-import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
-from storage_consumer.changes import Changes, Keys, compact_keys, latest, together, unpacked
-from storage_consumer.ordering import Key, order_of
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
+from storage_consumer.operating.changes import _moved, changes
+
+ID = TableColumn(name="id", type="BIGINT", unsigned=True, nullable=False, is_pk=True)
+NAME = TableColumn(name="name", type="VARCHAR", precision=20)
+PRICE = TableColumn(name="price", type="DECIMAL", precision=10, scale=2, default="0")
 
 
-def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
-    """Each row: commit ts, order, key, line."""
-    ts, order, keys, lines = zip(*rows, strict=True)
-    return Changes(
-        ts=np.array(ts, np.uint64), order=np.array(order, np.int64), keys=compact_keys(list(keys)), lines=list(lines)
+def table(*columns: TableColumn, query: str = "ALTER TABLE t FORCE") -> TableDefinition:
+    """A structure with these columns."""
+    return TableDefinition(
+        name=TableName(schema="s", table="t"),
+        version=TableVersion(1),
+        query=query,
+        ddl_type=5,
+        columns=columns,
+        path="",
+        checksum=1,
     )
 
 
-def rows(found: Changes) -> list[tuple[int, int, Key, bytes]]:
-    """The same, back again."""
-    keys: list[Key] = found.keys if isinstance(found.keys, list) else found.keys.tolist()
-    return [(*event[:2], key, event[2]) for event, key in zip(found.events(), keys, strict=True)]
+@pytest.mark.parametrize(
+    ("before", "after", "query", "words"),
+    [
+        ((ID, NAME), (ID, NAME), "", []),
+        ((ID,), (ID, PRICE), "", ["added price DECIMAL(10,2) default '0' after id"]),
+        ((ID, NAME), (ID,), "", ["removed name VARCHAR(20)"]),
+        ((ID, NAME, PRICE), (PRICE, ID, NAME), "", ["moved price at the front"]),
+        ((ID, NAME, PRICE), (ID, PRICE, NAME), "", ["moved price after id"]),
+        (
+            (ID, NAME),
+            (ID, TableColumn(name="name", type="VARCHAR", precision=40, nullable=False, default="x")),
+            "",
+            ["changed name: VARCHAR(20) is VARCHAR(40), not null, default 'x'"],
+        ),
+        (
+            (ID, NAME),
+            (ID, TableColumn(name="label", type="VARCHAR", precision=20)),
+            "ALTER TABLE t RENAME COLUMN name TO label",
+            ["renamed name to label"],
+        ),
+        (
+            (ID, NAME),
+            (ID, TableColumn(name="label", type="VARCHAR", precision=20)),
+            "ALTER TABLE t DROP COLUMN name, ADD COLUMN label VARCHAR(20)",
+            ["removed name VARCHAR(20)", "added label VARCHAR(20) after id"],
+        ),
+        ((ID, NAME), (ID, NAME, TableColumn(name="_V$_i_0", type="BIGINT")), "", []),
+    ],
+)
+def test_words(before: tuple[TableColumn, ...], after: tuple[TableColumn, ...], query: str, words: list[str]) -> None:
+    """Each kind of change has its words; columns that TiDB hides are no change."""
+    assert changes(table(*before), table(*after, query=query)) == words
 
 
-INTEGERS = [(5, 1, 7, b"a"), (2**63 + 5, 1 << 60, -7, b""), (6, 3, 2**63 - 1, b"c\t\\n")]
-TEXTS: list[tuple[int, int, Key, bytes]] = [(5, 1, "x", b""), (6, 2, ("a", "\ud800"), b"b"), (7, 3, 2**64 - 1, b"c")]
+def test_first_version() -> None:
+    """A table that was not there before has all its columns added."""
+    assert changes(None, table(ID, NAME)) == ["added id BIGINT UNSIGNED not null primary key", "added name VARCHAR(20)"]
 
 
-@pytest.mark.parametrize("given", [INTEGERS, TEXTS, INTEGERS[:1], TEXTS[:1]], ids=str)
-def test_packed(given: list[tuple[int, int, Key, bytes]]) -> None:
-    """What is packed comes out as it went in, empty lines and keys of any kind too."""
-    assert rows(unpacked(changes(*given).packed())) == given
-
-
-def test_together() -> None:
-    """Parts with integers and with texts for keys are one behind the other."""
-    assert rows(together([changes(*INTEGERS), changes(*TEXTS)])) == [*INTEGERS, *TEXTS]
-    assert isinstance(together([changes(*INTEGERS)] * 2).keys, np.ndarray)
-
-
-def test_chosen() -> None:
-    """Changes are taken by their places, in the sequence of these."""
-    for given in (INTEGERS, TEXTS):
-        assert rows(changes(*given).chosen(np.array([2, 0]))) == [given[2], given[0]]
-
-
-@pytest.mark.parametrize("key", [1, "k", ("k", "l")], ids=["integer", "text", "two columns"])
-def test_latest_is_independent_of_arrival(key: Key) -> None:
-    """The last change of a key wins in whatever order changes arrive: by commit ts, then upserts over deletes, then place (C18, C24)."""
-    given = [
-        (5, order_of(9, 9, upsert=True), key, b"first"),
-        (7, order_of(3, 1, upsert=True), key, b"last"),
-        (7, order_of(8, 9, upsert=False), key, b"delete"),
-    ]
-    for arrived in permutations(given):
-        found = changes(*arrived)
-        places = latest(found.ts, found.order, found.keys, timed=True)
-        assert found.chosen(places).lines == [b"last"]
-
-
-def test_latest_by_place() -> None:
-    """Where commit ts are not told, the file and the row decide, whatever the change does."""
-    given = changes((7, order_of(3, 1, upsert=True), 1, b"row"), (7, order_of(3, 2, upsert=False), 1, b"delete"))
-    assert given.chosen(latest(given.ts, given.order, given.keys, timed=False)).lines == [b"delete"]
-
-
-def test_latest_of_many() -> None:
-    """Each key has one last change; integers come in their sequence."""
-    keys: Keys = np.array([3, -1, 3, 2, -1], np.int64)
-    ts, order = np.array([1, 9, 2, 1, 8], np.uint64), np.arange(5, dtype=np.int64)
-    assert latest(ts, order, keys, timed=True).tolist() == [1, 3, 2]
-    assert sorted(latest(ts, order, [str(key) for key in keys], timed=True).tolist()) == [1, 2, 3]
-    assert latest(ts[:0], order[:0], keys[:0], timed=True).tolist() == []
-
-
-def test_compact_keys() -> None:
-    """Only keys that are all integers of 64 bits become an array; true and false are none."""
-    assert isinstance(compact_keys([1, -(2**63)]), np.ndarray)
-    assert compact_keys([1, 2**63]) == [1, 2**63]
-    assert compact_keys([1, "1"]) == [1, "1"]
+@given(some.permutations(range(7)))
+def test_as_few_as_possible_are_moved(order: list[int]) -> None:
+    """What is said to stay is in the same order on both sides."""
+    names = [str(number) for number in order]
+    moved = _moved([str(number) for number in range(7)], names)
+    staying = [name for name in names if name not in moved]
+    assert staying == sorted(staying)

@@ -1,0 +1,83 @@
+"""Changes in columns: packing, joining, and the last change of each key."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from storage_consumer.changes import Changes, Keys, compact_keys, latest, together, unpacked
+from storage_consumer.ordering import Key, order_of
+
+
+def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
+    """Each row: commit ts, order, key, line."""
+    ts, order, keys, lines = zip(*rows, strict=True)
+    return Changes(
+        ts=np.array(ts, np.uint64), order=np.array(order, np.int64), keys=compact_keys(list(keys)), lines=list(lines)
+    )
+
+
+def rows(found: Changes) -> list[tuple[int, int, Key, bytes]]:
+    """The same, back again."""
+    keys: list[Key] = found.keys if isinstance(found.keys, list) else found.keys.tolist()
+    return [(*event[:2], key, event[2]) for event, key in zip(found.events(), keys, strict=True)]
+
+
+INTEGERS = [(5, 1, 7, b"a"), (2**63 + 5, 1 << 60, -7, b""), (6, 3, 2**63 - 1, b"c\t\\n")]
+TEXTS: list[tuple[int, int, Key, bytes]] = [(5, 1, "x", b""), (6, 2, ("a", "\ud800"), b"b"), (7, 3, 2**64 - 1, b"c")]
+
+
+@pytest.mark.parametrize("given", [INTEGERS, TEXTS, INTEGERS[:1], TEXTS[:1]], ids=str)
+def test_packed(given: list[tuple[int, int, Key, bytes]]) -> None:
+    """What is packed comes out as it went in, empty lines and keys of any kind too."""
+    assert rows(unpacked(changes(*given).packed())) == given
+
+
+def test_together() -> None:
+    """Parts with integers and with texts for keys are one behind the other."""
+    assert rows(together([changes(*INTEGERS), changes(*TEXTS)])) == [*INTEGERS, *TEXTS]
+    assert isinstance(together([changes(*INTEGERS)] * 2).keys, np.ndarray)
+
+
+def test_chosen() -> None:
+    """Changes are taken by their places, in the sequence of these."""
+    for given in (INTEGERS, TEXTS):
+        assert rows(changes(*given).chosen(np.array([2, 0]))) == [given[2], given[0]]
+
+
+@pytest.mark.parametrize("key", [1, "k", ("k", "l")], ids=["integer", "text", "two columns"])
+def test_latest_is_independent_of_arrival(key: Key) -> None:
+    """The last change of a key wins in whatever order changes arrive: by commit ts, then upserts over deletes, then place (C18, C24)."""
+    given = [
+        (5, order_of(9, 9, upsert=True), key, b"first"),
+        (7, order_of(3, 1, upsert=True), key, b"last"),
+        (7, order_of(8, 9, upsert=False), key, b"delete"),
+    ]
+    for arrived in permutations(given):
+        found = changes(*arrived)
+        places = latest(found.ts, found.order, found.keys, timed=True)
+        assert found.chosen(places).lines == [b"last"]
+
+
+def test_latest_by_place() -> None:
+    """Where commit ts are not told, the file and the row decide, whatever the change does."""
+    given = changes((7, order_of(3, 1, upsert=True), 1, b"row"), (7, order_of(3, 2, upsert=False), 1, b"delete"))
+    assert given.chosen(latest(given.ts, given.order, given.keys, timed=False)).lines == [b"delete"]
+
+
+def test_latest_of_many() -> None:
+    """Each key has one last change; integers come in their sequence."""
+    keys: Keys = np.array([3, -1, 3, 2, -1], np.int64)
+    ts, order = np.array([1, 9, 2, 1, 8], np.uint64), np.arange(5, dtype=np.int64)
+    assert latest(ts, order, keys, timed=True).tolist() == [1, 3, 2]
+    assert sorted(latest(ts, order, [str(key) for key in keys], timed=True).tolist()) == [1, 2, 3]
+    assert latest(ts[:0], order[:0], keys[:0], timed=True).tolist() == []
+
+
+def test_compact_keys() -> None:
+    """Only keys that are all integers of 64 bits become an array; true and false are none."""
+    assert isinstance(compact_keys([1, -(2**63)]), np.ndarray)
+    assert compact_keys([1, 2**63]) == [1, 2**63]
+    assert compact_keys([1, "1"]) == [1, "1"]
