@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from storage_consumer.changes import Changes, Integers, Keys, Places, chosen_keys, compact_keys, latest, together
 from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, Batch, RowChange, Values
 from storage_consumer.decoding.wire import LineEncoder, encode_field
 from storage_consumer.errors import NotReplicable
+from storage_consumer.folding import Changes, Integers, Keys, Places, chosen_keys, compact_keys, latest, together
 from storage_consumer.limits import check
 from storage_consumer.ordering import (
     Key,

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from storage_consumer.buffer import NOTICE, REPORT, Buffer, NullKey, Place
-from storage_consumer.changes import Changes, latest, together, unpacked
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
+from storage_consumer.folding import Changes, latest, together, unpacked
 from storage_consumer.ordering import delivered_once, rank_of, row_of, runs
 from storage_consumer.work import FileWork, Mode, TableWork
 

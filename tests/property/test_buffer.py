@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.buffer import Buffer, Place
-from storage_consumer.changes import listed_keys, unpacked
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.decoder import Decoder, Tally
 from storage_consumer.decoding.values import WireKind
+from storage_consumer.folding import listed_keys, unpacked
 from storage_consumer.model import Window
 from storage_consumer.ordering import Key
 from storage_consumer.work import Fold, KeyPart, TableWork, VersionWork, WireColumn

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import changes, checkpoint, ordering, pipeline
-from storage_consumer.changes import Integers, Keys, Places, Unsigned
+from storage_consumer import checkpoint, folding, ordering, pipeline
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.consumers.table_version import TableVersionConsumer
+from storage_consumer.folding import Integers, Keys, Places, Unsigned
 from storage_consumer.model import DataFile
 from storage_consumer.ordering import is_upsert, order_of
 from storage_consumer.parts import progress_of
@@ -92,7 +92,7 @@ def _delete_after_upsert(stack: ExitStack) -> None:
     def bad(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
         return right(ts, order ^ order_of(0, 0, upsert=True), keys, timed=timed)
 
-    right = changes.latest
+    right = folding.latest
     everywhere(stack, right, bad)
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.buffer import Buffer
-from storage_consumer.changes import listed_keys, unpacked
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange
 from storage_consumer.errors import NotReplicable
+from storage_consumer.folding import listed_keys, unpacked
 from storage_consumer.ordering import Key, is_upsert
 from tests.unit.halves import table
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from storage_consumer.changes import Changes, Keys, compact_keys, latest, together, unpacked
+from storage_consumer.folding import Changes, Keys, compact_keys, latest, together, unpacked
 from storage_consumer.ordering import Key, order_of
 
 
