@@ -19,7 +19,7 @@ from storage_consumer.buffer import NOTICE, REPORT, Buffer, NullKey, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.folding import Changes, latest, together, unpacked
-from storage_consumer.ordering import delivered_once, rank_of, row_of, runs
+from storage_consumer.ordering import delivered_once, is_integer, rank_of, row_of, runs
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -226,10 +226,10 @@ def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
     if work.mode is Mode.ORDERED:
         in_sequence = states.chosen(np.lexsort((states.order, states.ts)))
         return writer.write_runs(work, runs(in_sequence.pairs()))
-    if isinstance(
-        states.keys, list
-    ):  # neighbours in the target's index are written together; arrays are sorted already
-        states = states.chosen(np.array(sorted(range(len(states)), key=states.keys.__getitem__), np.intp))
+    keys = states.keys
+    if isinstance(keys, list):  # neighbours in the target's index are written together; an array is in sequence already
+        numbers = [int(str(key)) for key in keys] if is_integer(work.key) else keys
+        states = states.chosen(np.array(sorted(range(len(keys)), key=numbers.__getitem__), np.intp))
     deletes = [line for upsert, line in states.pairs() if not upsert]
     upserts = [line for upsert, line in states.pairs() if upsert]
     return writer.write_states(work, deletes, upserts)

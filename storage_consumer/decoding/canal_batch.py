@@ -42,7 +42,8 @@ class TextBatch:
     def integers(self, place: int) -> NDArray[np.int64] | None:
         """See `decoder.Batch`."""
         texts = [text or "" for text in self.columns[place]]
-        if not _USUAL_INTEGERS.fullmatch("\n".join([*texts, ""])):
+        joined = "\n".join([*texts, ""])
+        if joined.count("\n") != len(texts) or not _USUAL_INTEGERS.fullmatch(joined):
             return None
         try:
             return np.array([*map(int, texts)], np.int64)
@@ -127,11 +128,8 @@ def _stays(asked: Asked, messages: Sequence[Any], columns: Sequence[Texts]) -> N
     """Which messages do not tell that they change their row's key. Raises `ValueError` where an old image is odd."""
     stays = np.ones(len(messages), np.bool_)
     updates = [place for place, message in enumerate(messages) if message.old is not None and message.type == "UPDATE"]
-    now = ([column[place] for column in columns] for place in updates)
-    before = [
-        [new if old is UNSET else old for old, new in zip(_astuple(messages[place].old[0]), texts, strict=True)]
-        for place, texts in zip(updates, now, strict=True)
-    ]
+    images = ((_astuple(messages[place].old[0]), _astuple(messages[place].data[0])) for place in updates)
+    before = [[new if old is UNSET else old for old, new in zip(*image, strict=True)] for image in images]
     former = asked.shape.columns(before)
     for place in asked.key:
         current = columns[place]

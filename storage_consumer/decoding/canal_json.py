@@ -73,6 +73,7 @@ class _Scan:
         first, gap = self.tally.rows + 1, self.frames.gap
         asked = Asked(shape=self.shape, window=self.window, key=self.key, first=first)
         batch, others = read_batch(asked, rows, self.tally)
+        self.tally.rows += len(rows)
         if batch and len(batch.numbers):
             yield batch
         offsets = [*accumulate((len(row) + gap for row in rows), initial=self.offset)]
@@ -80,7 +81,7 @@ class _Scan:
             self.number, self.offset = first + place, offsets[place]
             if change := self.change_inside(rows[place]):
                 yield change
-        self.offset, self.tally.rows = offsets[-1], first - 1 + len(rows)
+        self.offset = offsets[-1]
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
         """The changes of these rows inside the window."""

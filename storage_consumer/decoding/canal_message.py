@@ -73,7 +73,8 @@ class Shape:
         columns: list[Sequence[str | None]] = [*zip(*images, strict=True)] or [()] * len(self.names)
         for place, matches in zip(self.checked, self.match_columns, strict=True):
             texts = [text for text in columns[place] if text is not None]
-            if not matches("\n".join([*texts, ""])):
+            joined = "\n".join([*texts, ""])
+            if joined.count("\n") != len(texts) or not matches(joined):
                 raise ValueError(self.names[place])
         for place, convert in self.conversions:
             columns[place] = convert_all(convert, columns[place])

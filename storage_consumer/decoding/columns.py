@@ -14,9 +14,10 @@ GONE = 0xFF
 """A byte that no UTF-8 text holds; it stands for one that is to be left out."""
 _WORD = 8
 _ZERO, _MINUS = ord("0"), ord("-")
-_MOST_DIGITS = 18
-"""Of an integer that 64 bits hold, whatever its digits are."""
-_POWERS = 10 ** np.arange(_MOST_DIGITS, -1, -1, dtype=np.int64)
+_MOST_DIGITS = 19
+"""Of an integer that 64 bits hold without a sign, whatever its digits are."""
+_LARGEST = np.uint64(2**63 - 1)
+_POWERS = 10 ** np.arange(_MOST_DIGITS - 1, -1, -1, dtype=np.uint64)
 
 
 def is_utf8(content: Bytes) -> bool:
@@ -88,5 +89,8 @@ def integers(content: Bytes, starts: Offsets, ends: Offsets) -> Offsets | None:
     digits[np.arange(-width, 0) < -widths[:, None]] = 0
     if (digits > 9).any():  # noqa: PLR2004 - the highest digit
         return None
-    numbers: Offsets = digits.astype(np.int64) @ _POWERS[_MOST_DIGITS + 1 - width :]
+    unsigned = digits.astype(np.uint64) @ _POWERS[_MOST_DIGITS - width :]
+    if (unsigned > _LARGEST).any():
+        return None
+    numbers: Offsets = unsigned.view(np.int64)
     return np.where(negative, -numbers, numbers)

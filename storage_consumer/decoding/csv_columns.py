@@ -166,7 +166,10 @@ class CsvRows:
 
     def integers(self, place: int, rows: Places) -> Offsets | None:
         """A column's values in these rows, None where they can't be such an array; `place` is in the layout."""
-        field = _HEAD + self.form.place_of[place]
+        column = self.form.place_of[place]
+        if self.form.converters[column]:
+            return None
+        field = _HEAD + column
         return integers(self.marked.bytes, self.borders[rows, field - 1] + 1, self._ends(field, rows))
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
@@ -223,7 +226,7 @@ class CsvRows:
         out = without(content, gone | ((content == _CR) & ~within))
         escapes = []
         for byte, (mark, escape) in _ESCAPES.items():
-            special = within & (content == byte)
+            special = within & ~gone & (content == byte)
             if special.any():
                 out[special] = mark
                 escapes.append((bytes([mark]), escape))

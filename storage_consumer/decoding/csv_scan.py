@@ -83,7 +83,7 @@ class Scan:
 
     def whole_rows(self, *, final: bool) -> Iterator[Any]:
         """The changes of all rows that end in `pending`, which are taken out of it."""
-        if self.at_once and (self.header or self.passes_header()):
+        if self.at_once and row_form(self.shape) and (self.header or self.passes_header()):
             yield from self.batches()
         size = self.read_text(final=final)
         going = self.header is not None or self.begins(final=final)

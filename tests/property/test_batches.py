@@ -81,7 +81,7 @@ def plain_source(chance: random.Random) -> Source:
     """A source whose options let rows be read at once, mostly."""
     source = random_source(chance)
     quote, delimiter, end = chance.choice(
-        (('"', ",", "\r\n"), ('"', ",", "\n"), ("'", ";", "\r\n"), ('"', "\t", "\r\n"))
+        (("\t", ",", "\n"), ('"', ",", "\r\n"), ('"', ",", "\n"), ("'", ";", "\r\n"), ('"', "\t", "\r\n"))
     )
     options = replace(_PLAIN, quote=quote, delimiter=delimiter, terminator=end)
     options = replace(options, output_field_header=source.options.output_field_header)

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from storage_consumer.decoding import canal_json
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.decoder import DELETE, INSERT, PARTIAL_DELETE, UPDATE, RowLayout, Tally
 from storage_consumer.errors import UndecodableRow
@@ -327,3 +328,15 @@ def test_travels_to_tasks() -> None:
     found = list(decoder.rows([GOOD.encode()], layout(*KINDS), EVERYTHING, Tally(), SOURCE))
     assert len(found) == 1
     assert layout(*KINDS).table == TableName(schema="shop", table="orders")
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "BIGINT", "BIT"])
+def test_line_end_within_a_number(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of two numbers in two lines is no number, also where many rows are read at once."""
+    monkeypatch.setattr(canal_json, "AT_ONCE_ROWS", 1)
+    kinds = (kind, "VARCHAR")
+    good = canal_line(canal_message(kinds, Row(operation="I", values=(17, "x"))))
+    content = good + good.replace('"17"', '"1\\n7"')
+    found = CanalJsonDecoder().changes([content.encode()], layout(*kinds), EVERYTHING, Tally(), SOURCE, (0,))
+    with pytest.raises(UndecodableRow, match=r"row 2 .* is not the form of such a value"):
+        list(found)
