@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.ordering import Key, is_upsert, place_of
+from storage_consumer.ordering import Key, is_upsert, sequence_of
 
 Integers = NDArray[np.int64]
 Unsigned = NDArray[np.uint64]
@@ -91,11 +91,10 @@ def together(parts: Sequence[Changes]) -> Changes:
 def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
     """The places of the last change of each key: by key if keys are integers, else by their first changes.
 
-    `timed`: `ts` says when a row was committed, so that deletes of the same commit ts come first; else the place in the files
-    decides among equal ones, since TiCDC writes the rows of one stream in commit order, deletes of a transaction first.
+    `timed`: see `ordering.sequence_of`.
     """
     codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
-    sequence = np.lexsort((order if timed else place_of(order), ts, codes))
+    sequence = np.lexsort((sequence_of(order, timed=timed), ts, codes))
     codes = codes[sequence]
     is_last = np.empty(len(codes), np.bool_)
     is_last[-1:] = True

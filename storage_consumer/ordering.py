@@ -55,9 +55,13 @@ def row_of(order: int) -> int:
     return order & ((1 << _ROW_BITS) - 1)
 
 
-def place_of(order: Any) -> Any:
-    """An order, or an array of them, without regard to what the change does: rank, then row."""
-    return order & (_UPSERT - 1)
+def sequence_of(order: NDArray[np.int64], *, timed: bool) -> NDArray[np.int64]:
+    """What puts changes of one commit ts in sequence.
+
+    `timed`: the commit ts is that of the rows, so that deletes come first. Else the place in the files decides whatever the
+    changes do: TiCDC writes the rows of one stream in commit order, deletes of a transaction first.
+    """
+    return order if timed else order & (_UPSERT - 1)
 
 
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:

@@ -19,7 +19,7 @@ from storage_consumer.buffer import NOTICE, REPORT, Buffer, NullKey, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.folding import Changes, latest, together, unpacked
-from storage_consumer.ordering import delivered_once, is_integer, rank_of, row_of, runs
+from storage_consumer.ordering import delivered_once, is_integer, rank_of, row_of, runs, sequence_of
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -224,7 +224,7 @@ def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer
 def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
     """Write last states; where keys may be equal to the target that differ to us, in their sequence."""
     if work.mode is Mode.ORDERED:
-        in_sequence = states.chosen(np.lexsort((states.order, states.ts)))
+        in_sequence = states.chosen(np.lexsort((sequence_of(states.order, timed=work.timed), states.ts)))
         return writer.write_runs(work, runs(in_sequence.pairs()))
     keys = states.keys
     if isinstance(keys, list):  # neighbours in the target's index are written together; an array is in sequence already
