@@ -46,7 +46,7 @@ _DELETE_WITHOUT_KEY = (
 )
 
 
-class NullKey(ValueError):
+class BadKey(ValueError):
     """A key of a batch is none."""
 
     def __init__(self, place: int, message: str) -> None:
@@ -109,7 +109,7 @@ class Buffer:
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
 
     def take(self, batch: Batch, rank: int) -> int:
-        """Take many changes of a file; how many. Raises `NullKey`."""
+        """Take many changes of a file; how many. Raises `BadKey`."""
         numbers = batch.integers(self._places[0]) if is_integer(self._work.key) else None
         keys = compact_keys(self._keys_of(batch)) if numbers is None else numbers
         lines = batch.lines(self._written)
@@ -129,10 +129,13 @@ class Buffer:
     def _keys_of(self, batch: Batch) -> list[Key]:
         """The keys of all changes."""
         texts = self._key_texts(batch, np.arange(len(batch.ts)))
+        keys: list[Key] = []
         try:
-            return [self._key_of(text) for text in texts]
+            for text in texts:
+                keys.append(self._key_of(text))  # noqa: PERF401 - how many there are says which one failed
         except ValueError as fault:
-            raise NullKey(next((place for place, text in enumerate(texts) if None in text), 0), str(fault)) from fault
+            raise BadKey(len(keys), str(fault)) from fault
+        return keys
 
     def _add_event(
         self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
@@ -185,7 +188,7 @@ class Buffer:
         )
         if not self._batches:
             return changes
-        changes = together([*self._batches, changes] if len(changes) else self._batches)
+        changes = together([*self._batches, changes])
         return changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=True))
 
     def _lines(self, places: Sequence[int]) -> list[bytes]:

@@ -6,6 +6,7 @@ arrival, file time or round. The part after the commit ts is packed into one int
 
 from __future__ import annotations
 
+import re
 import unicodedata
 import zlib
 from collections import Counter
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decoding.decoder import Values
+from storage_consumer.decoding.patterns import USUAL_INTEGER
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.work import Fold, KeyPart
 
@@ -31,6 +33,7 @@ One integer column gives integers, unless one is written in an unusual way.
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
+_USUAL_INTEGER = re.compile(USUAL_INTEGER)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
 """Of a multiplicative hash: 2**64 divided by the golden ratio, and how many of the 64 bits of the product are too regular."""
 
@@ -101,8 +104,7 @@ def is_integer(parts: Sequence[KeyPart]) -> bool:
 
 
 def _integer(text: str) -> Key:
-    number = int(text)
-    return number if str(number) == text else text
+    return int(text) if _USUAL_INTEGER.fullmatch(text) else text
 
 
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from storage_consumer.buffer import NOTICE, REPORT, Buffer, NullKey, Place
+from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.folding import Changes, latest, together, unpacked
-from storage_consumer.ordering import delivered_once, is_integer, rank_of, row_of, runs, sequence_of
+from storage_consumer.ordering import delivered_once, rank_of, row_of, runs, sequence_of
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -162,7 +162,7 @@ def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -
     if not isinstance(change, tuple):
         try:
             return buffer.take(change, work.rank)
-        except NullKey as fault:
+        except BadKey as fault:
             number, ts = change.numbers[fault.place], change.ts[fault.place]
             raise NotReplicable(f"{path}, row {number}, commit ts {ts}: {fault}") from fault
     if buffer.misfit:
@@ -228,8 +228,8 @@ def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
         return writer.write_runs(work, runs(in_sequence.pairs()))
     keys = states.keys
     if isinstance(keys, list):  # neighbours in the target's index are written together; an array is in sequence already
-        numbers = [int(str(key)) for key in keys] if is_integer(work.key) else keys
-        states = states.chosen(np.array(sorted(range(len(keys)), key=numbers.__getitem__), np.intp))
+        by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers come last
+        states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
     deletes = [line for upsert, line in states.pairs() if not upsert]
     upserts = [line for upsert, line in states.pairs() if upsert]
     return writer.write_states(work, deletes, upserts)

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
 from numpy.typing import NDArray
 
-from storage_consumer.decoding.canal_message import Shape
-from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Tally
+from storage_consumer.decoding.canal_message import Shape, completed
+from storage_consumer.decoding.decoder import DELETE, INSERT, MOST_TS, UPDATE, Tally, apart
+from storage_consumer.decoding.patterns import USUAL_INTEGER, repeated
 from storage_consumer.decoding.wire import escaped
 from storage_consumer.model import TableName, Window
 
@@ -22,8 +22,7 @@ OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no message, or not one of the layout."""
 _astuple = msgspec.structs.astuple
-_MOST_TS = 2**63 - 1
-_USUAL_INTEGERS = re.compile(r"(?>(?:(?:0|-?[1-9][0-9]*+)\n)*)")
+_USUAL_INTEGERS = re.compile(repeated(rf"{USUAL_INTEGER}\n"))
 
 Texts = Sequence[str | None]
 """One column of a batch."""
@@ -92,8 +91,7 @@ def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextB
     if not all(_is_usual(message) for message in messages) or not _are_of(table, messages):
         return None, list(range(len(rows)))
     ts = np.array([message.tidb.commit_ts for message in messages], np.int64)
-    later = ts > min(asked.window.high, _MOST_TS)
-    inside = (ts > min(asked.window.low, _MOST_TS)) & ~later
+    inside, later = apart(ts, asked.window)
     chosen = list(compress(messages, inside.tolist()))
     try:
         columns = asked.shape.columns([_astuple(message.data[0]) for message in chosen])
@@ -101,7 +99,7 @@ def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextB
     except ValueError:
         return None, list(range(len(rows)))
     numbers = np.array(places, np.int64)[inside]
-    _count(tally, ts, later, len(chosen))
+    tally.add(ts, inside, later)
     others += numbers[~stays].tolist()
     batch = TextBatch(
         numbers=numbers[stays] + asked.first,
@@ -114,7 +112,7 @@ def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextB
 
 def _is_usual(message: Any) -> bool:
     """Whether a message is a row change that says its commit ts."""
-    told = message.tidb is not None and 0 < message.tidb.commit_ts <= _MOST_TS
+    told = message.tidb is not None and 0 < message.tidb.commit_ts <= MOST_TS
     return told and message.type in OPERATIONS and not message.is_ddl
 
 
@@ -129,21 +127,9 @@ def _stays(asked: Asked, messages: Sequence[Any], columns: Sequence[Texts]) -> N
     stays = np.ones(len(messages), np.bool_)
     updates = [place for place, message in enumerate(messages) if message.old is not None and message.type == "UPDATE"]
     images = ((_astuple(messages[place].old[0]), _astuple(messages[place].data[0])) for place in updates)
-    before = [[new if old is UNSET else old for old, new in zip(*image, strict=True)] for image in images]
-    former = asked.shape.columns(before)
+    former = asked.shape.columns([completed(old, data) for old, data in images])
     for place in asked.key:
         current = columns[place]
         moved = [update for update, old in zip(updates, former[place], strict=True) if old != current[update]]
         stays[moved] = False
     return stays
-
-
-def _count(tally: Tally, ts: NDArray[np.int64], later: NDArray[np.bool_], inside: int) -> None:
-    """Count messages, of which so many are inside the window."""
-    if not len(ts):
-        return
-    tally.max_ts = max(tally.max_ts, int(ts.max()))
-    tally.duplicates += len(ts) - inside - int(later.sum())
-    if later.any():
-        tally.later += int(later.sum())
-        tally.next_ts = min(int(ts[later].min()), tally.next_ts or _MOST_TS)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from storage_consumer.decoding.canal_batch import OPERATIONS, UNREADABLE, Asked, read_batch
-from storage_consumer.decoding.canal_message import Shape, Texts, decode_any, shape_of
+from storage_consumer.decoding.canal_message import Shape, Texts, completed, decode_any, has_gaps, shape_of
 from storage_consumer.decoding.decoder import (
     DELETE,
     PARTIAL_DELETE,
@@ -68,7 +68,7 @@ class _Scan:
             self.number = self.tally.rows = self.tally.rows + 1
             raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
 
-    def at_once(self, rows: list[bytes]) -> Iterator[Any]:
+    def at_once(self, rows: list[bytes]) -> Iterator[RowChange | Batch]:
         """The changes of these rows inside the window, those of which nothing is odd in one batch."""
         first, gap = self.tally.rows + 1, self.frames.gap
         asked = Asked(shape=self.shape, window=self.window, key=self.key, first=first)
@@ -140,12 +140,12 @@ class _Scan:
             self.check_names(message, ts, row)
         try:
             data = self.shape.texts(message.data[0])
-            if isinstance(data, list) and _has_gaps(data):
+            if isinstance(data, list) and has_gaps(data):
                 return self.number, ts, *self.partial(operation, data), None
             values = self.shape.values(data)
             if operation != UPDATE or message.old is None:
                 return self.number, ts, operation, values, None
-            old = _completed(self.shape.texts(message.old[0]), data)
+            old = completed(self.shape.texts(message.old[0]), data)
             return self.number, ts, operation, values, self.shape.values(old)
         except ValueError as error:
             raise self.error(row, str(error), ts) from error
@@ -179,17 +179,6 @@ class _Scan:
         return place.error(reason, at_end=last)
 
 
-def _has_gaps(texts: Texts) -> bool:
-    return UNSET in texts
-
-
-def _completed(old: Texts, data: Texts) -> Texts:
-    """An old image, in which what is left out was not changed."""
-    if _has_gaps(old):
-        return [now if before is UNSET else before for before, now in zip(old, data, strict=True)]
-    return old
-
-
 class CanalJsonDecoder:
     """Decodes canal-json files.
 
@@ -213,9 +202,7 @@ class CanalJsonDecoder:
         key: Sequence[int],
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
-        scan = self._scan(blocks, layout, window, tally, source)
-        scan.key = key
-        return scan.changes()
+        return self._scan(blocks, layout, window, tally, source, key).changes()
 
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
@@ -223,7 +210,15 @@ class CanalJsonDecoder:
         """See `Decoder.rows`."""
         return self._scan(blocks, layout, window, tally, source).changes()
 
-    def _scan(self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str) -> _Scan:
+    def _scan(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int] = (),
+    ) -> _Scan:
         """One file, about to be read."""
         return _Scan(
             frames=Frames(iter(blocks), self.terminator.encode()),
@@ -232,4 +227,5 @@ class CanalJsonDecoder:
             tally=tally,
             source=source,
             untimed=self.allow_missing_commit_ts,
+            key=key,
         )

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from storage_consumer.decoding.csv_dialect import repeated
 from storage_consumer.decoding.decoder import RowLayout, Values
 from storage_consumer.decoding.layout import is_hidden
+from storage_consumer.decoding.patterns import repeated
 from storage_consumer.decoding.values import Converter, convert_all, converter, grammar
 
 Image = dict[str, str | None]
@@ -130,6 +130,18 @@ class Shape:
             f"the row {how}; {self.layout.table} should have {', '.join(self.names)}. Reasons may be a column that is a "
             "virtual generated one on one side only, or a column selector"
         )
+
+
+def has_gaps(texts: Texts) -> bool:
+    """Whether an image leaves out columns."""
+    return UNSET in texts
+
+
+def completed(old: Texts, data: Texts) -> Texts:
+    """An old image, in which what is left out was not changed."""
+    if has_gaps(old):
+        return [now if before is UNSET else before for before, now in zip(old, data, strict=True)]
+    return old
 
 
 decode_any = msgspec.json.Decoder(Message).decode

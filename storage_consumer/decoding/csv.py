@@ -49,9 +49,7 @@ class CsvDecoder:
         key: Sequence[int],  # noqa: ARG002 - an update that changes a key is two rows here, or does not tell the old one
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
-        scan = self._scan(blocks, layout, window, tally, source)
-        scan.at_once = True
-        return scan.changes()
+        return self._scan(blocks, layout, window, tally, source, at_once=True).changes()
 
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
@@ -63,7 +61,16 @@ class CsvDecoder:
         """
         return self._scan(blocks, layout, window, tally, source).changes()
 
-    def _scan(self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str) -> Scan:
+    def _scan(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        *,
+        at_once: bool = False,
+    ) -> Scan:
         """One file, about to be read."""
         table, delimiter = layout.table, self.options.delimiter
         names = (dialect_of(self.options).encode(name) for name in (table.table, table.schema))
@@ -81,4 +88,5 @@ class CsvDecoder:
             tally=tally,
             source=source,
             settled=not self.options.output_handle_key,
+            at_once=at_once,
         )

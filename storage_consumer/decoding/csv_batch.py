@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from storage_consumer.decoding.columns import Offsets, Places
 from storage_consumer.decoding.csv_columns import CsvRows, RowForm, read_rows
-from storage_consumer.decoding.decoder import Tally
+from storage_consumer.decoding.decoder import Tally, apart
 from storage_consumer.model import Window
-
-_MOST_TS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -51,19 +49,15 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     rows = read_rows(form, content)
     if rows is None:
         return None
-    later = rows.ts > min(window.high, _MOST_TS)
-    inside = np.flatnonzero((rows.ts > min(window.low, _MOST_TS)) & ~later)
+    within, later = apart(rows.ts, window)
+    inside = np.flatnonzero(within)
     try:
         converted = {place: rows.texts(place, inside) for place in form.converted}
     except ValueError:
         return None
     numbers = inside + (tally.rows + 1)
     tally.rows += len(rows)
-    tally.max_ts = max(tally.max_ts, int(rows.ts.max()))
-    if later.any():
-        tally.later += int(later.sum())
-        tally.next_ts = min(int(rows.ts[later].min()), tally.next_ts or _MOST_TS)
-    tally.duplicates += len(rows) - len(inside) - int(later.sum())
+    tally.add(rows.ts, within, later)
     batch = CsvBatch(
         rows=rows,
         inside=inside,

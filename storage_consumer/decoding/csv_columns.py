@@ -31,9 +31,9 @@ from storage_consumer.decoding.columns import (
     is_utf8,
     without,
 )
-from storage_consumer.decoding.csv_dialect import repeated
 from storage_consumer.decoding.csv_shape import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE
+from storage_consumer.decoding.patterns import repeated
 from storage_consumer.decoding.values import Converter, CsvForm, convert_all, csv_form, grammar
 from storage_consumer.decoding.wire import NULL
 from storage_consumer.model import TableColumn
@@ -224,9 +224,10 @@ class CsvRows:
         gone = is_quote.copy()
         gone[1:] &= ~(within[1:] & is_quote[:-1])  # of a doubled quote one stays
         out = without(content, gone | ((content == _CR) & ~within))
+        text_bytes = within & ~gone
         escapes = []
         for byte, (mark, escape) in _ESCAPES.items():
-            special = within & ~gone & (content == byte)
+            special = text_bytes & (content == byte)
             if special.any():
                 out[special] = mark
                 escapes.append((bytes([mark]), escape))

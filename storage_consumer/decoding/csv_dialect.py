@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions
+from storage_consumer.decoding.patterns import repeated
 from storage_consumer.model import TableName
 
 CHECK_OPTIONS = (
@@ -37,14 +38,6 @@ class Split:
     """Where the row ends, behind its terminator; None when it does not."""
     problem: str = ""
     """What cannot be read; `end` is then the next terminator, in quotes or not."""
-
-
-def repeated(pattern: str) -> str:
-    """The pattern as often as it fits and never less often, without groups.
-
-    Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not go back to where a repetition that fails began.
-    """
-    return f"(?>(?:{pattern})*)"
 
 
 class Dialect:

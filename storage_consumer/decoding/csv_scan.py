@@ -81,9 +81,9 @@ class Scan:
         if self.before:
             raise self.pending_error(_half_update(self.before[0]), at_end=True)
 
-    def whole_rows(self, *, final: bool) -> Iterator[Any]:
+    def whole_rows(self, *, final: bool) -> Iterator[RowChange | CsvBatch]:
         """The changes of all rows that end in `pending`, which are taken out of it."""
-        if self.at_once and row_form(self.shape) and (self.header or self.passes_header()):
+        if self.at_once and len(self.pending) >= AT_ONCE_BYTES:
             yield from self.batches()
         size = self.read_text(final=final)
         going = self.header is not None or self.begins(final=final)
@@ -108,8 +108,10 @@ class Scan:
 
     def batches(self) -> Iterator[CsvBatch]:
         """The changes of rows of the shape that `pending` begins with, which are taken out of it, as long as there are many."""
-        form = row_form(self.shape) if self.settled else None
-        while form and len(self.pending) >= AT_ONCE_BYTES:
+        form = row_form(self.shape)
+        if form is None or not (self.header or self.passes_header()) or not self.settled:
+            return
+        while len(self.pending) >= AT_ONCE_BYTES:
             content = bytes(self.pending[:MOST_AT_ONCE])
             found = read_batch(form, content[: content.rfind(b"\n") + 1], self.window, self.tally)
             if found is None:
@@ -127,7 +129,8 @@ class Scan:
     def read_text(self, *, final: bool, most: int = sys.maxsize) -> int:
         """Make `text` of `pending` up to its last terminator, or of all where there is none; returns its size in bytes.
 
-        Looks at no more than about `most` bytes. What is not UTF-8 becomes surrogates: the handle key may be any bytes, in other fields they are found out.
+        Looks at no more than about `most` bytes. What is not UTF-8 becomes surrogates: the handle key may be any bytes, in other
+        fields they are found out.
         """
         terminator = self.shape.dialect.options.terminator.encode()
         last = self.pending.rfind(terminator, 0, most) if terminator else len(self.pending)

@@ -17,6 +17,9 @@ PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2
 PARTIAL_DELETE is a delete whose file says the handle key's columns only; its other values are None and mean nothing.
 """
 
+MOST_TS = 2**63 - 1
+"""The highest commit ts that rows which are read at once may have: there they are signed integers."""
+
 Values = tuple[str | None, ...]
 """One value per column of the `RowLayout`, as wire text (see values.py); None is SQL NULL."""
 
@@ -58,6 +61,23 @@ class Tally:
     """Highest commit ts in the file."""
     next_ts: int = 0
     """Lowest commit ts above the window, 0 if there is none."""
+
+    def add(self, ts: NDArray[np.int64], inside: NDArray[np.bool_], later: NDArray[np.bool_]) -> None:
+        """Count many rows but for `rows`; `inside` and `later`: see `apart`."""
+        if not len(ts):
+            return
+        beyond = int(later.sum())
+        self.max_ts = max(self.max_ts, int(ts.max()))
+        self.duplicates += len(ts) - int(inside.sum()) - beyond
+        if beyond:
+            self.later += beyond
+            self.next_ts = min(int(ts[later].min()), self.next_ts or MOST_TS)
+
+
+def apart(ts: NDArray[np.int64], window: Window) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows of these commit ts are inside the window, and which are later."""
+    later = ts > min(window.high, MOST_TS)
+    return (ts > min(window.low, MOST_TS)) & ~later, later
 
 
 class Batch(Protocol):

@@ -83,7 +83,17 @@ def test_keys(key: KeyPart, one: str, other: str, equal: bool) -> None:  # noqa:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("7", 7), ("-7", -7), ("18446744073709551615", 2**64 - 1), ("007", "007"), ("-0", "-0"), ("0", 0)],
+    [
+        ("7", 7),
+        ("-7", -7),
+        ("18446744073709551615", 2**64 - 1),
+        ("007", "007"),
+        ("-0", "-0"),
+        ("0", 0),
+        ("abc", "abc"),
+        ("1_0", "1_0"),
+        ("٣", "٣"),
+    ],
 )
 def test_integer_key(text: str, expected: int | str) -> None:
     """A key of one integer column is a number, unless it is written as nobody writes numbers."""
