@@ -73,9 +73,21 @@ def escaped(column: Sequence[str | None]) -> Sequence[str]:
 
 def decode_line(line: bytes) -> list[str | None]:
     """The fields of a line that `LineEncoder.encode_line` made."""
-    if b"\\" not in line:
-        return list(line.decode(*_CODING).split("\t"))
-    return [
-        None if field == NULL else _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field).decode(*_CODING)
-        for field in line.split(b"\t")
-    ]
+    return [decode_field(field) for field in line.split(b"\t")]
+
+
+def split_lines(lines: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+    """The fields of some lines by column, as they are in the lines; `decode_field` gives their values.
+
+    Raises `ValueError` where one line has more fields than another.
+    """
+    return list(zip(*(line.split(b"\t") for line in lines), strict=True))
+
+
+def decode_field(field: bytes) -> str | None:
+    """The value of one field of a line."""
+    if b"\\" in field:
+        if field == NULL:
+            return None
+        field = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field)
+    return field.decode(*_CODING)

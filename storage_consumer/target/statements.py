@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from storage_consumer.decoding.values import WireKind
-from storage_consumer.decoding.wire import decode_line
+from storage_consumer.decoding.wire import NULL, decode_field, decode_line, split_lines
 from storage_consumer.model import TableName
 from storage_consumer.sql_text import quote
 from storage_consumer.work import KeyPart, TableWork, WireColumn
@@ -19,6 +19,12 @@ _SHOWN = 60
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _DIGITS = re.compile(r"\d+", re.ASCII)
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
+_HEX_FIELD = re.compile(rb"(?:[0-9A-Fa-f]{2})*").fullmatch
+_DIGITS_FIELD = re.compile(rb"\d+").fullmatch
+_FIXED_FIELD = re.compile(rb"[-+]?\d+(?:\.\d+)?").fullmatch
+_PLAIN_FIELD = re.compile(rb"[^\\\0\r\x1a]*").fullmatch
+"""Its signs mean themselves both in a line and, but for the quote, in a literal."""
+_SPELT_ANEW = frozenset(("YEAR", "FLOAT"))
 _NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
@@ -47,15 +53,16 @@ def load_data(work: TableWork) -> str:
 
 
 def write_rows(verb: str, work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
-    """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows."""
+    """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows. Raises `ValueError` for a value that is none of its column."""
     columns = ", ".join(quote(column.name) for column in work.written)
-    rows = ",".join(
-        "("
-        + ",".join(literal(text, column, escape) for text, column in zip(decode_line(line), work.written, strict=True))
-        + ")"
-        for line in lines
-    )
-    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES {rows}"
+    fields = zip(split_lines(lines), work.written, strict=True)
+    rows = _rows([literals(texts, column, escape) for texts, column in fields])
+    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({rows})"
+
+
+def _rows(columns: Sequence[Sequence[bytes]]) -> str:
+    """The rows of some columns of literals, without the first and the last parenthesis."""
+    return b"),(".join(map(b",".join, zip(*columns, strict=True))).decode()
 
 
 def without_error_members(work: TableWork, lines: Sequence[bytes]) -> list[bytes]:
@@ -100,18 +107,12 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
 
 def delete_keys(work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
     """One DELETE of many keys; a key that is not there is no error."""
-    table = qualified(work.name)
-    if len(work.key) == 1:
-        part = work.key[0]
-        values = ",".join(key_literal(decode_line(line)[0], part, escape) for line in lines)
-        return f"DELETE FROM {table} WHERE {key_expression(part)} IN ({values})"
-    keys = ",".join(
-        "("
-        + ",".join(key_literal(text, part, escape) for text, part in zip(decode_line(line), work.key, strict=True))
-        + ")"
-        for line in lines
-    )
-    return f"DELETE FROM {table} WHERE ({', '.join(key_expression(part) for part in work.key)}) IN ({keys})"
+    fields = zip(split_lines(lines), work.key, strict=True)
+    columns = [key_literals(texts, part, escape) for texts, part in fields]
+    names = ", ".join(key_expression(part) for part in work.key)
+    if len(columns) == 1:
+        return f"DELETE FROM {qualified(work.name)} WHERE {names} IN ({b','.join(columns[0]).decode()})"
+    return f"DELETE FROM {qualified(work.name)} WHERE ({names}) IN (({_rows(columns)}))"
 
 
 def key_expression(part: KeyPart) -> str:
@@ -132,6 +133,36 @@ def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
         return _single(text, column)
     value = literal(text, column, escape)
     return value if part.prefix is None else f"LEFT({value}, {part.prefix})"
+
+
+def key_literals(fields: Sequence[bytes], part: KeyPart, escape: Escape) -> list[bytes]:
+    """`key_literal` of many fields of lines."""
+    if part.prefix is None and part.column.type not in _SPELT_ANEW and NULL not in fields:
+        return literals(fields, part.column, escape)
+    return [key_literal(decode_field(field), part, escape).encode() for field in fields]
+
+
+def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> list[bytes]:
+    """`literal` of many fields of lines, the usual ones all at once."""
+    usual, before, after = _usual(column)
+    quoted = b"\t".join(fields).replace(b"'", b"\\'").split(b"\t")
+    return [
+        before + inside + after if usual(field) else literal(decode_field(field), column, escape).encode()
+        for field, inside in zip(fields, quoted, strict=True)
+    ]
+
+
+def _usual(column: WireColumn) -> tuple[Callable[[bytes], object], bytes, bytes]:
+    """What tells the fields of a column whose literal is the field between two texts, its quotes escaped; and these two."""
+    if column.kind is WireKind.HEX:
+        return _HEX_FIELD, b"x'", b"'"
+    if column.kind is WireKind.UNSIGNED:
+        return _DIGITS_FIELD, b"", b""
+    if column.type in _FLOATS:
+        return _FIXED_FIELD, b"", b"e0"
+    if column.type in _NUMERIC:
+        return _FIXED_FIELD, b"", b""
+    return _PLAIN_FIELD, b"'", b"'"
 
 
 def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
