@@ -1,4 +1,4 @@
-"""What Spark's JVM and its workers write to standard error, as events of our own log: one form, and no secret in it."""
+"""Spark's JVM as a child of ours: what it and its workers write is for this user's eyes, and what they say goes to our own log."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ _SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?
 """Spark also tells to which level it set its own log: ``"ERROR".``"""
 
 
+_PRIVATE = 0o077
+"""The mask that it and its workers make files with: no other user may read rows, or speak to a worker through its socket."""
+
+
 def start_jvm(settings: Mapping[str, str]) -> None:
     """Start Spark's JVM with these settings and log what it says; nothing where this process has one already."""
     if SparkContext._gateway is not None:  # noqa: SLF001 - the only way to ask
         return
     conf = SparkConf().setAll(list(settings.items()))
-    gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE})  # type: ignore[no-untyped-call] # has no types
+    gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
     threading.Thread(target=say, args=(gateway.proc.stderr,), name="spark-output", daemon=True).start()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - how SparkContext itself takes a gateway
 

@@ -20,6 +20,7 @@ _OURS = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.python.worker.reuse": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.memory": "256m",
     "spark.driver.memory": "768m",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
@@ -30,6 +31,8 @@ _OURS = {
 }
 """For a local session of our own: small, quiet, nothing listens but on loopback, and no history grows.
 
+Workers are spoken to through sockets in the file system (pyspark 4.1 or newer): over TCP each task stands still for 40 ms, since
+one side waits for more to send and the other for more to confirm.
 The JVM hands bytes on and computes nothing, so that it is not worth its while to compile twice or to collect in parallel.
 """
 

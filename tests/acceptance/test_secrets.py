@@ -10,8 +10,9 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,6 +179,54 @@ def test_run_and_crash(place: Place, s3: S3Server) -> None:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def test_what_others_may_open(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    """No other user of the machine can speak to a worker, or read the rows that Spark keeps on disk, however open the umask (S1)."""
+    small = SmallBucket(root=tmp_path / "bucket")
+    small.create("d.a")
+    small.rows("d.a", 1, row("d.a", 5, "1", '"one"'))
+    small.metadata(ts(9))
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+    config = ("--config", str(tmp_path / "changefeed.toml"))
+    arguments = ["--upstream-uri", small.uri, "--downstream-uri", mariadb.uri, *config]
+    open_to_all = ("bash", "-c", 'umask 0; exec "$@"', "bash")
+    with program(arguments, tmp_path / "output", within=open_to_all) as running:
+        running.wait_for("round_finished", rows=1)
+        spark = session(running)
+        sockets, masks = listening(spark), umasks(spark)
+        assert {Path(path).stat().st_mode & 0o077 for path in sockets} == {0}
+    assert masks == {0o077}
+
+
+def session(running: Program) -> set[int]:
+    """The JVM and the workers, which have a process group of their own."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):  # no process, or one that has just ended
+            if os.getsid(pid := int(entry.name)) == running.process.pid != pid:
+                found.add(pid)
+    return found
+
+
+def listening(processes: Iterable[int]) -> set[str]:
+    """Paths of the sockets that these processes have in the file system."""
+    own = set()
+    for pid in processes:
+        with suppress(OSError):  # it has just ended
+            own |= {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    known = (line.split() for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines())
+    return {words[7] for words in known if len(words) > 7 and f"socket:[{words[6]}]" in own}
+
+
+def umasks(processes: Iterable[int]) -> set[int]:
+    """The masks that these processes make their files with."""
+    found = set()
+    for pid in processes:
+        with suppress(OSError):  # it has just ended
+            lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+            found |= {int(line.split()[1], 8) for line in lines if line.startswith("Umask")}
+    return found
 
 
 def test_session_of_a_user(place: Place) -> None:
