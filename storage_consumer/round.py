@@ -23,13 +23,11 @@ from storage_consumer.preparing import described
 from storage_consumer.reports import file_works, told
 from storage_consumer.storage.reader import Poll
 from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.tasks import shape
 from storage_consumer.telemetry import Log, tso_time
 from storage_consumer.work import JobSpec, TableWork, TargetTable
 
 _log = Log("round")
-BUCKET_BYTES = {"csv": 24 << 20, "canal-json": 96 << 20}
-"""File bytes that go through one write partition: about the same rows, since a canal-json message repeats all names."""
-MOST_PARTITIONS = 2_000
 _LOOK_UP = 0.5
 """Seconds between two looks at whether the round is to end while statements run."""
 _PATIENCE = 1.0
@@ -175,15 +173,17 @@ class Round:
             return
         parts = self.parts
         files = [file for step, work in works for file in file_works(step, work.index)]
-        partitions = self._partitions(sum(file.file.stored.size for file in files), works)
+        upstream = parts.config.upstream
+        cut = shape(files, upstream.protocol, parts.pipeline.cores, parts.config.tuning.partitions)
         spec = JobSpec(
-            upstream=parts.config.upstream,
+            upstream=upstream,
             downstream=parts.config.downstream,
             secrets_file=parts.secrets_file,
             tables=tuple(work for _, work in works),
-            partitions=partitions,
+            partitions=cut.partitions,
+            whole=cut.whole,
             epoch=parts.state.epoch,
-            window_id=parts.state.open_window(partitions, self.storage_checkpoint),
+            window_id=parts.state.open_window(cut.partitions, self.storage_checkpoint),
             load_data=parts.facts.load_data and parts.config.tuning.local_infile,
             max_packet=parts.facts.max_packet,
         )
@@ -221,15 +221,6 @@ class Round:
             else:
                 works.append((step, work))
         return works
-
-    def _partitions(self, size: int, works: Sequence[object]) -> int:
-        """Write partitions: by bytes, so that one bucket fits in memory; no more tasks than there is work for."""
-        if wish := self.parts.config.tuning.partitions:
-            return wish
-        cores = self.parts.pipeline.cores
-        by_size = -(-size // BUCKET_BYTES[self.parts.config.upstream.protocol])
-        few = min(cores, max(len(works), -(-size // (1 << 20))))
-        return int(min(MOST_PARTITIONS, max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)))
 
     def _acknowledge(self, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
         """Move one table on, or stop it; what is to be stored of it."""

@@ -184,6 +184,9 @@ class JobSpec:
     """Path of the file that holds the secrets on this machine, or empty: then they come from the environment."""
     tables: tuple[TableWork, ...]
     partitions: int
+    """Tasks that write; each has a slot."""
+    whole: bool = False
+    """All files of a table are read by the task that writes it."""
     epoch: int
     window_id: int
     load_data: bool

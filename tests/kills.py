@@ -98,7 +98,8 @@ class Story:
             early = len(due) if kill == 0 or self.dice.random() < 0.5 else 0
             for cut in due[:early]:
                 self._show(objects, cut.number)
-            with self._program("--flush-interval", "200ms") as running:
+            shuffled = self.dice.choice(((), ("--partitions", "3")))
+            with self._program("--flush-interval", "200ms", *shuffled) as running:
                 instant = self._wait(running)
                 for cut in due[early:]:
                     time.sleep(instant / (len(due) + 1))

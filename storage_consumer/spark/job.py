@@ -1,7 +1,7 @@
-"""One wave's rows as one Spark job. No rule of its own: both halves are in pipeline.py, between them lies a shuffle.
+"""One wave's rows as one Spark job. No rule of its own: both halves are in pipeline.py, between them lies a shuffle, or nothing.
 
 Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many machines.
-File systems and connections are built in the worker; the broadcast holds no secret.
+File systems and connections are built in the worker; what is sent there holds no secret.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -37,12 +38,11 @@ from storage_consumer.spark.session import open_session
 from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.summary import Progress
 from storage_consumer.target.writer import TargetWriter
+from storage_consumer.tasks import by_tables, in_groups
 from storage_consumer.telemetry import Log
 from storage_consumer.work import FileWork, JobSpec
 
 _log = Log("spark")
-SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
-"""Bytes of files that one task reads."""
 _TICK = 0.5
 _FAILURES: dict[str, type[StorageConsumerError]] = {
     c.__name__: c for c in (ConfigError, LeaseLost, StorageUnavailable, TargetUnavailable)
@@ -51,6 +51,10 @@ _LOST_PROCESS = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure|FetchFailed"
 )
 """How Spark says that a worker or executor is gone."""
+_Seen = Callable[[FileReport], None]
+"""Told of each file that a task has read."""
+_Share = tuple[int, JobSpec, list[FileWork]]
+"""A task's number, what it needs of the job, and its files."""
 
 
 class SparkPipeline:
@@ -99,37 +103,60 @@ class SparkPipeline:
         if self._abandoned:
             raise Abandoned
         context = self._context
-        shared = context.broadcast(spec)
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
-        def read(group: Iterable[list[FileWork]]) -> Iterator[tuple[Place, Any]]:
-            for place, item in _read(shared.value, [work for works in group for work in works]):
-                if isinstance(item, FileReport):
-                    files_read.add(1)
-                    rows_read.add(item.applied)
-                yield place, item
+        def seen(report: FileReport) -> None:
+            files_read.add(1)
+            rows_read.add(report.applied)
 
-        def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:
-            return _write(shared.value, partition, items)
-
-        groups = grouped(files, self.cores)
         told = _Told(progress, files_read, rows_read)
         context.addJobTag(self._tag)
         try:
-            reports: list[FileReport | WriteReport] = (
-                context.parallelize(groups, len(groups))
-                .mapPartitions(read)
-                .repartitionAndSortWithinPartitions(spec.partitions, lambda place: place[0])
-                .mapPartitionsWithIndex(write)
-                .collect()
-            )
+            return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
         except (Py4JError, PySparkException) as fault:
             raise self._meant(fault) from fault
         finally:
             context.removeJobTag(self._tag)
             told.stop()
+
+    def _whole(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[FileReport | WriteReport]:
+        """The job of one stage: each task reads and writes tables of its own, and is sent no more than these."""
+
+        def work(shares: Iterable[_Share]) -> Iterator[FileReport | WriteReport]:
+            for partition, share, works in shares:
+                items = sorted(_read(share, works, 1, seen), key=_by_place)
+                yield from _write(share, partition, items)
+
+        groups = by_tables(files, spec.partitions)
+        shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
+        found: list[FileReport | WriteReport] = (
+            self._context.parallelize(shares, len(shares)).mapPartitions(work).collect()
+        )
+        return found
+
+    def _shuffled(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[FileReport | WriteReport]:
+        """The job of two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
+        shared = self._context.broadcast(spec)
+
+        def read(groups: Iterable[list[FileWork]]) -> Iterator[tuple[Place, Any]]:
+            spec = shared.value
+            return _read(spec, [work for works in groups for work in works], spec.partitions, seen)
+
+        def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:
+            return _write(shared.value, partition, items)
+
+        groups = in_groups(files, self.cores)
+        try:
+            found: list[FileReport | WriteReport] = (
+                self._context.parallelize(groups, len(groups))
+                .mapPartitions(read)
+                .repartitionAndSortWithinPartitions(spec.partitions, lambda place: place[0])
+                .mapPartitionsWithIndex(write)
+                .collect()
+            )
+        finally:
             shared.destroy()
-        return reports
+        return found
 
     def _meant(self, fault: Exception) -> StorageConsumerError:
         """What the failure of a job means."""
@@ -163,28 +190,26 @@ class _Told:
         self._tell()
 
 
-def grouped(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
-    """Files in groups of about equal bytes, neighbours together; small files share a group, so that a task pays off."""
-    total = sum(work.file.stored.size for work in files)
-    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, total // (3 * cores)))
-    groups: list[list[FileWork]] = [[]]
-    size = 0
-    for work in sorted(files, key=lambda w: (w.table, w.rank)):
-        if groups[-1] and size + work.file.stored.size > goal:
-            groups.append([])
-            size = 0
-        groups[-1].append(work)
-        size += work.file.stored.size
-    return groups
+def _share(spec: JobSpec, files: Iterable[FileWork]) -> JobSpec:
+    """What one task needs of a job."""
+    wanted = {work.table for work in files}
+    return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
 
 
-def _read(spec: JobSpec, files: Sequence[FileWork]) -> Iterator[tuple[Place, Any]]:
+def _by_place(item: tuple[Place, Any]) -> Place:
+    return item[0]
+
+
+def _read(spec: JobSpec, files: Sequence[FileWork], buckets: int, seen: _Seen) -> Iterator[tuple[Place, Any]]:
     """The first half, in a worker."""
     _shorten_collection()
     storage = open_storage(spec.upstream, secrets_from(spec.secrets_file))
     tables = {table.index: table for table in spec.tables}
     decoder = decoder_for(spec.upstream)
-    yield from read_files(files, tables, spec.partitions, lambda path: storage.blocks(path, READ_BLOCK), decoder)
+    for place, item in read_files(files, tables, buckets, lambda path: storage.blocks(path, READ_BLOCK), decoder):
+        if isinstance(item, FileReport):
+            seen(item)
+        yield place, item
 
 
 def _write(spec: JobSpec, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:

@@ -250,9 +250,9 @@ class TargetWriter:
             raise translated(fault, doing) from fault
 
     def _check_fence(self, work: TableWork) -> None:
-        """Lock this task's slot (and the table's, if its writers queue); see that window, owner and attempt are still ours."""
+        """Lock this task's slot (and the table's, if several write it and queue); see that window, owner and attempt are still ours."""
         self._check_slot()
-        if work.serial:
+        if work.serial and not self._spec.whole:
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:

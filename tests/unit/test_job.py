@@ -1,10 +1,8 @@
-"""What the Spark job does without Spark: groups of files, and errors out of Spark's texts."""
+"""What the Spark job does without Spark: errors out of Spark's texts."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storage_consumer.errors import (
     LeaseLost,
@@ -13,47 +11,7 @@ from storage_consumer.errors import (
     StorageUnavailable,
     TargetUnavailable,
 )
-from storage_consumer.model import DataFile, StoredObject, TableVersion
-from storage_consumer.spark.job import LARGEST_GROUP, SMALLEST_GROUP, _ours, grouped
-from storage_consumer.work import FileWork
-
-
-def file(table: int, rank: int, size: int) -> FileWork:
-    """A file of some size."""
-    found = DataFile(
-        stored=StoredObject(path=f"s/t{table}/1/CDC{rank:020d}.csv", size=size, tag="1"),
-        table_dir=f"s/t{table}",
-        version=TableVersion(1),
-        partition=None,
-        date="",
-        dispatcher="",
-        number=rank,
-        width=20,
-    )
-    return FileWork(table=table, file=found, rank=rank, newest=False)
-
-
-FILES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 64 << 20)), min_size=1, max_size=60).map(
-    lambda sizes: [file(table, rank, size) for rank, (table, size) in enumerate(sizes)]
-)
-
-
-@given(FILES, st.integers(1, 16))
-def test_groups(files: list[FileWork], cores: int) -> None:
-    """Each file is in one group; groups are in order, none is empty, and none of several files is too large."""
-    groups = grouped(files, cores)
-    assert [work for group in groups for work in group] == sorted(files, key=lambda work: (work.table, work.rank))
-    for group in groups:
-        size = sum(work.file.stored.size for work in group)
-        assert group
-        assert len(group) == 1 or size <= LARGEST_GROUP
-
-
-def test_small_files_share_a_task() -> None:
-    """Many tiny files are few tasks; with more bytes all cores have work."""
-    assert len(grouped([file(0, n, 100) for n in range(1000)], 4)) == 1
-    assert len(grouped([file(0, n, SMALLEST_GROUP) for n in range(64)], 4)) >= 8
-
+from storage_consumer.spark.job import _ours
 
 JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: {}
