@@ -23,7 +23,7 @@ from typing import Literal
 from tests.benchmarks.bucket import FinalTable, Order, write_bucket
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.measuring import SERVER_OPTIONS
-from tests.benchmarks.rows import CHECKSUM, DATABASE
+from tests.benchmarks.shapes import DATABASE, PLAIN
 from tests.benchmarks.watching import Usage, watched
 from tests.program import program
 from tests.servers import DatabaseServer, mariadb
@@ -134,7 +134,7 @@ def _run(written: Written, server: DatabaseServer, folder: Path) -> tuple[Usage,
     if code:
         return usage, seconds, f"exit code {code}: {running.text()[-2000:]}"
     try:
-        check(written.final, server, checksum=written.checksum)
+        check(written.final, server, written.checksum)
     except WrongResult as error:
         return usage, seconds, str(error)
     return usage, seconds, ""
@@ -152,7 +152,12 @@ def _write(case: Case, share: float, folder: Path) -> Written:
     if case.mixed:
         bucket = write_bucket(Order(events=rows, protocol=case.protocol, profile="mixed"), folder)
         return Written(
-            uri=bucket.uri, events=rows, files=bucket.files, size=bucket.size, final=bucket.final, checksum=CHECKSUM
+            uri=bucket.uri,
+            events=rows,
+            files=bucket.files,
+            size=bucket.size,
+            final=bucket.final,
+            checksum=PLAIN.checksum,
         )
     small = SmallBucket(root=folder / "bucket", protocol=case.protocol)
     tables = [f"t{number:05d}" for number in range(1, case.tables + 1)]

@@ -1,7 +1,8 @@
-"""The command: make a bucket, run the program on it, compare with what the server can load.
+"""Measures the program beside what the same machine could do at best, in the same run, and checks every result.
 
-Each run begins with the limit (LOAD DATA of the final rows over two connections), then the program fills an empty target in
-a session that is warm; the result is checked by row counts and checksums. Exit code 1 when a result is wrong.
+Backlogs are applied by one round in a warm session, from an empty target; the reference is measured right before each run. Where
+that is LOAD DATA, both are final rows a second, so that 1 would be as fast as loading the final rows with all other work done
+already; `events_over_reference` in the JSON is row changes a second over the same. Exit code 1 when a result is wrong.
 """
 
 from __future__ import annotations
@@ -10,73 +11,95 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests import servers
-from tests.benchmarks.bucket import PROFILES, Bucket, Order, write_bucket
 from tests.benchmarks.limit import WrongResult
-from tests.benchmarks.measuring import SERVER_OPTIONS, Run, cold_run, warm_runs
-from tests.benchmarks.report import document, ending, figures, heading, line
+from tests.benchmarks.lines import LINES
+from tests.benchmarks.measuring import WARM_UP, Asked, bench
+from tests.benchmarks.report import HEADING, breakdown, compared, document, line
+from tests.benchmarks.results import Result, memory_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
-    asked = _parser().parse_args(arguments)
-    order = Order(
-        events=asked.events, protocol=asked.protocol, profile=asked.profile, tables=asked.tables, seed=asked.seed
+    given = _parser().parse_args(arguments)
+    asked = Asked(
+        events=given.events,
+        runs=given.runs,
+        tables=given.tables,
+        files=given.files,
+        stored=given.stored,
+        stored_remote=given.stored_remote,
+        cycles=given.cycles,
+        seed=given.seed,
+        profiled=given.breakdown,
     )
-    with (
-        tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
-        servers.mariadb(innodb=SERVER_OPTIONS) as server,
-    ):
-        bucket = _written(order, Path(folder))
-        print(heading(bucket, server.version), flush=True)
-        found = []
-        try:
-            for number, run in enumerate(_runs(bucket, server, asked), start=1):
-                found.append(figures(bucket, run))
-                print(line("cold" if run.session else str(number), found[-1]), flush=True)
-        except WrongResult as error:
-            print(error, file=sys.stderr)
-            return 1
-        print(ending(found), flush=True)
-        if asked.json:
-            text = json.dumps(document(bucket, server.version, found), indent=2)
-            asked.json.write_text(f"{text}\n", encoding="utf-8")
+    earlier = json.loads(given.compare.read_text(encoding="utf-8")) if given.compare else None
+    names = list(LINES) if "all" in given.lines else given.lines
+    try:
+        results, versions = _measured(names, asked)
+    except WrongResult as error:
+        print(error, file=sys.stderr)
+        return 1
+    if given.json:
+        text = json.dumps(document(results, versions), indent=2)
+        given.json.write_text(f"{text}\n", encoding="utf-8")
+    if earlier:
+        print(compared(results, earlier))
     return 0
 
 
+def _measured(names: Sequence[str], asked: Asked) -> tuple[list[Result], dict[str, str]]:
+    """Measure line by line, printing each."""
+    results: list[Result] = []
+    print(HEADING, flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
+        bench(Path(folder), min(WARM_UP, asked.events)) as ready,
+    ):
+        for name in names:
+            for result in LINES[name].measure(name, ready, asked):
+                results.append(result)
+                print(line(result), breakdown(result), sep="\n" if result.stages else "", flush=True)
+        for result in memory_lines(results):
+            results.append(result)
+            print(line(result), flush=True)
+        return results, ready.versions()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000, help="row changes (default: %(default)s)")
-    parser.add_argument("--protocol", default="canal-json", choices=("canal-json", "csv"))
-    parser.add_argument(
-        "--profile", default="mixed", choices=PROFILES, help="mixed: 60%% insert, 30%% update, 10%% delete"
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        epilog="lines: " + "; ".join(f"{name}: {each.about}" for name, each in LINES.items()),
     )
-    parser.add_argument("--tables", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=3, help="measured runs, after one that warms up")
     parser.add_argument(
-        "--cold", action="store_true", help="one run in a fresh process, with the start of Spark told apart"
+        "lines", nargs="*", default=["all"], choices=["all", *LINES], metavar="LINE", help="which lines (default: all)"
     )
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--events", type=int, default=1_000_000, help="row changes of a backlog (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="measured runs of each line (default: %(default)s)")
+    parser.add_argument("--tables", type=int, default=1_000, help="tables of line tables (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=10_000, help="files of line tiny (default: %(default)s)")
+    parser.add_argument(
+        "--stored",
+        type=_numbers,
+        default="1000,10000,100000",
+        help="files in a folder of line idle (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--stored-remote", type=_numbers, default="1000,10000", help="files in S3 (default: %(default)s)"
+    )
+    parser.add_argument("--cycles", type=int, default=15, help="rounds of each kind in lines rounds and idle")
+    parser.add_argument("--breakdown", action="store_true", help="see in one more run where the CPU time goes")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--compare", type=Path, help="an earlier file of figures to compare with")
+    parser.add_argument("--seed", type=int, default=7)
     return parser
-
-
-def _runs(bucket: Bucket, server: servers.DatabaseServer, asked: argparse.Namespace) -> Iterator[Run]:
-    if asked.cold:
-        yield cold_run(bucket, server)
-    else:
-        yield from warm_runs(bucket, server, asked.runs)
-
-
-def _written(order: Order, folder: Path) -> Bucket:
-    """The bucket, made in another process so that its memory is not counted as the driver's."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(write_bucket, order, folder).result()
 
 
 if __name__ == "__main__":

@@ -23,13 +23,14 @@ from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.decoder import Decoder, RowLayout, Tally
 from storage_consumer.model import TableColumn, TableName, Window
 from storage_consumer.pipeline import READ_BLOCK
-from tests.benchmarks.rows import COLUMNS, DATABASE, RowFormats
+from tests.benchmarks.rows import RowFormats
+from tests.benchmarks.shapes import DATABASE, PLAIN
 
 TABLE = "t0001"
 _FIRST_TS = 470_000_000_000_000_000
 LAYOUT = RowLayout(
     table=TableName(schema=DATABASE, table=TABLE),
-    columns=tuple(TableColumn(name=column["ColumnName"], type=column["ColumnType"]) for column in COLUMNS),
+    columns=tuple(TableColumn(name=column["ColumnName"], type=column["ColumnType"]) for column in PLAIN.schema_columns),
 )
 
 
@@ -61,7 +62,7 @@ SUBJECTS = {
 
 def file(protocol: str, rows: int, seed: int) -> bytes:
     """One data file of the benchmark's table: six inserts to three updates to one delete."""
-    formats = RowFormats(seed)
+    formats = RowFormats(PLAIN, seed)
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     events = []
     for number in range(1, rows + 1):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from storage_consumer.config.settings import Downstream
 from storage_consumer.target.connection import connect
 from tests.benchmarks.bucket import Bucket, FinalTable
-from tests.benchmarks.rows import CHECKSUM, DATABASE, SQL_COLUMNS
+from tests.benchmarks.shapes import DATABASE
 from tests.servers import DatabaseServer
 
 CONNECTIONS = 2
@@ -24,10 +24,11 @@ class WrongResult(Exception):
 
 
 def load_final_state(bucket: Bucket, server: DatabaseServer) -> float:
-    """Load the final state into empty tables; returns the seconds that it took, reading the chunks from disk left out."""
+    """Load the final state into empty tables of the same structure; the seconds, without those for reading the chunks from disk."""
+    server.drop_all()
     server.query(f"CREATE DATABASE {_LIMIT_DATABASE} COLLATE utf8mb4_bin")
     for table in bucket.final:
-        server.query(f"CREATE TABLE {_LIMIT_DATABASE}.{table.name} ({SQL_COLUMNS})")
+        server.query(f"CREATE TABLE {_LIMIT_DATABASE}.{table.name} ({bucket.order.shape.sql})")
     chunks = [(table.name, chunk.read_bytes()) for table in bucket.final for chunk in table.chunks]
     shares = [chunks[first::CONNECTIONS] for first in range(CONNECTIONS)]
     began = time.monotonic()
@@ -35,7 +36,7 @@ def load_final_state(bucket: Bucket, server: DatabaseServer) -> float:
         for loaded in [threads.submit(_load, server, share) for share in shares]:
             loaded.result()
     seconds = time.monotonic() - began
-    check(bucket.final, server, _LIMIT_DATABASE)
+    check(bucket.final, server, bucket.order.shape.checksum, _LIMIT_DATABASE)
     server.query(f"DROP DATABASE {_LIMIT_DATABASE}")
     return seconds
 
@@ -52,9 +53,7 @@ def _load(server: DatabaseServer, chunks: Iterable[tuple[str, bytes]]) -> None:
                 raise WrongResult(f"LOAD DATA into {table} gave {warnings} warnings")
 
 
-def check(
-    final: Iterable[FinalTable], server: DatabaseServer, database: str = DATABASE, checksum: str = CHECKSUM
-) -> None:
+def check(final: Iterable[FinalTable], server: DatabaseServer, checksum: str, database: str = DATABASE) -> None:
     """Raise `WrongResult` unless every table has the final rows, by number and by checksum."""
     for table in final:
         query = f"SELECT COUNT(*), COALESCE(SUM({checksum}), 0) FROM {database}.{table.name}"

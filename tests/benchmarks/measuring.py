@@ -1,87 +1,156 @@
-"""The measured runs: the limit and the program, one after the other, each checked."""
+"""What all lines of the table are measured with: a server, a warm session, and one checked run of the program."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import os
+import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from storage_consumer import Consumer
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
-from tests.benchmarks.bucket import Bucket
-from tests.benchmarks.limit import WrongResult, check, load_final_state
+from tests import servers
+from tests.benchmarks.bucket import Bucket, Order, write_bucket
+from tests.benchmarks.limit import WrongResult, check
+from tests.benchmarks.sampled_workers import FOLDER
+from tests.benchmarks.sampling import Stages, sampled
 from tests.benchmarks.watching import Usage, watched
 from tests.servers import DatabaseServer
 
 SERVER_OPTIONS = ("--innodb-buffer-pool-size=2G", "--innodb-log-file-size=96M")
 """MariaDB's own settings for safety and the size of its log, with memory for all rows."""
+WARM_UP = 50_000
+"""Row changes after which a session is warm."""
+_SUBMIT = "--conf spark.python.daemon.module=tests.benchmarks.sampled_workers pyspark-shell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One measured run."""
+class Asked:
+    """What the command line asks for."""
+
+    events: int
+    runs: int
+    tables: int
+    """Of line tables, and of the rounds that touch many."""
+    files: int
+    """Of line tiny."""
+    stored: tuple[int, ...]
+    """Of line idle: numbers of files in a local folder."""
+    stored_remote: tuple[int, ...]
+    """The same in S3, where each takes milliseconds to fetch."""
+    cycles: int
+    """Of line rounds: how often each kind of round is measured."""
+    seed: int
+    profiled: bool
+    """Whether each backlog is applied once more to see where the CPU time goes."""
+
+    def order(self, protocol: str, profile: str) -> Order:
+        """A backlog of all events."""
+        return Order(events=self.events, protocol=protocol, profile=profile, seed=self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """One run of the program, checked."""
 
     seconds: float
-    """From an empty target to the final state; without `session`."""
-    limit: float
-    """Seconds in which the server loads the final state, measured right before."""
+    """From an empty target to the final state."""
     usage: Usage
-    session: float = 0.0
-    """Seconds that the start of Spark took before; 0 in a session that was running."""
+    stages: Stages = field(default_factory=dict)
+    """CPU seconds of Python by stage, where it was asked for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """What is started when it is first needed, and kept for all lines that are asked for."""
+
+    folder: Path
+    """For buckets and other files; emptied by its owner."""
+    stack: ExitStack
+    """Ends what was started."""
+    warm_up: int
+    """Row changes that a fresh session applies before anything is measured."""
+    _buckets: dict[Order, Bucket] = field(default_factory=dict)
+    _started: dict[str, Any] = field(default_factory=dict)
+
+    def started(self, name: str, start: Callable[[], AbstractContextManager[Any]]) -> Any:
+        """Something that ends with the bench, started once."""
+        if name not in self._started:
+            self._started[name] = self.stack.enter_context(start())
+        return self._started[name]
 
     @property
-    def ratio(self) -> float:
-        """The limit's share of the run: 1 would be as fast as loading the final rows alone."""
-        return self.limit / self.seconds
+    def server(self) -> DatabaseServer:
+        """MariaDB."""
+        server: DatabaseServer = self.started("mariadb", lambda: servers.mariadb(innodb=SERVER_OPTIONS))
+        return server
+
+    @property
+    def session(self) -> SparkSession:
+        """A session of the program's own making that has done some work."""
+        if "session" not in self._started:
+            self.started("session", lambda: _session(self.folder))
+            self.apply(self.bucket(Order(events=self.warm_up, protocol="csv", profile="mixed", tables=2)))
+        session: SparkSession = self._started["session"]
+        return session
+
+    def versions(self) -> dict[str, str]:
+        """Of the servers that were started."""
+        started = {name: each for name, each in self._started.items() if isinstance(each, DatabaseServer)}
+        return {name: server.version for name, server in started.items()}
+
+    def bucket(self, order: Order) -> Bucket:
+        """The bucket of an order, written once; in another process, so that its memory is not counted as the driver's."""
+        if order not in self._buckets:
+            folder = Path(tempfile.mkdtemp(prefix=f"{order.profile}-", dir=self.folder))
+            writer = self.started("writer", lambda: ProcessPoolExecutor(1, mp_context=get_context("spawn")))
+            self._buckets[order] = writer.submit(write_bucket, order, folder).result()
+        return self._buckets[order]
+
+    def apply(self, bucket: Bucket, server: DatabaseServer | None = None, *, profiled: bool = False) -> Applied:
+        """One round from an empty target to the final state, in the session. `profiled`: see where the CPU time goes."""
+        self.session  # noqa: B018 - started before the clock
+        server = server or self.server
+        server.drop_all()
+        stages: Stages = {}
+        with watched() as usage, ExitStack() as stack:
+            if profiled:
+                stages = stack.enter_context(sampled(self.folder))
+            began = time.monotonic()
+            with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config) as consumer:
+                rows = consumer.run_once().rows
+            seconds = time.monotonic() - began
+        if rows != bucket.events:
+            raise WrongResult(f"the round took {rows} row changes into account, not {bucket.events}")
+        check(bucket.final, server, bucket.order.shape.checksum)
+        return Applied(seconds=seconds, usage=usage, stages=stages)
 
 
-def warm_runs(bucket: Bucket, server: DatabaseServer, runs: int) -> Iterator[Run]:
-    """`runs` runs in one session, after one that does not count."""
-    session, _ = open_session(Tuning())
+@contextmanager
+def bench(folder: Path, warm_up: int) -> Iterator[Bench]:
+    """A bench that ends with the block."""
+    with ExitStack() as stack:
+        yield Bench(folder=folder, stack=stack, warm_up=warm_up)
+
+
+@contextmanager
+def _session(folder: Path) -> Iterator[SparkSession]:
+    """The program's own local session, whose workers look into `folder` whether they are to be sampled."""
+    os.environ[FOLDER] = str(folder)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = _SUBMIT
+    session, owned = open_session(Tuning())
     try:
-        for number in range(runs + 1):
-            run = _warm(bucket, server)
-            if number:
-                yield run
+        yield session
     finally:
-        session.stop()
-
-
-def _limit(bucket: Bucket, server: DatabaseServer) -> float:
-    server.drop_all()
-    return load_final_state(bucket, server)
-
-
-def _warm(bucket: Bucket, server: DatabaseServer) -> Run:
-    """The limit, then one round into an empty target in the running session."""
-    limit = _limit(bucket, server)
-    with watched() as usage:
-        began = time.monotonic()
-        with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config) as consumer:
-            summary = consumer.run_once()
-        seconds = time.monotonic() - began
-    _check(bucket, server, summary.rows)
-    return Run(seconds=seconds, limit=limit, usage=usage)
-
-
-def cold_run(bucket: Bucket, server: DatabaseServer) -> Run:
-    """One run in a fresh process."""
-    limit = _limit(bucket, server)
-    command = [sys.executable, "-m", "tests.benchmarks.cold", bucket.uri, server.uri, json.dumps(bucket.config)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, watched(process.pid) as usage:
-        output = process.communicate()[0]
-    if process.returncode:
-        raise WrongResult(f"the process ended with exit code {process.returncode}")
-    times = json.loads(output.splitlines()[-1])
-    _check(bucket, server, times["rows"])
-    return Run(seconds=times["seconds"], limit=limit, usage=usage, session=times["session"])
-
-
-def _check(bucket: Bucket, server: DatabaseServer, rows: int) -> None:
-    if rows != bucket.order.events:
-        raise WrongResult(f"the round took {rows} row changes into account, not {bucket.order.events}")
-    check(bucket.final, server)
+        if owned:
+            session.stop()
+        del os.environ["PYSPARK_SUBMIT_ARGS"], os.environ[FOLDER]

@@ -1,127 +1,103 @@
-"""What the runs say, as text and as JSON."""
+"""The table: a line per result, a breakdown below it where there is one, and what has changed since an earlier run."""
 
 from __future__ import annotations
 
 import os
-import statistics
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.benchmarks.bucket import Bucket
-from tests.benchmarks.measuring import Run
+from tests.benchmarks.results import MIB, Result, memory
 from tests.benchmarks.watching import ROLES
 
-_MIB = 1 << 20
-_CELLS = "{:>7} {:>10} {:>8} {:>10} {:>12} {:>8} {:>8} {:>6}  {:>22}  {:>29}"
-
-
-def figures(bucket: Bucket, run: Run) -> dict[str, Any]:
-    """All figures of one run; sizes in bytes, times in seconds."""
-    return {
-        "session_seconds": round(run.session, 2),
-        "seconds": round(run.seconds, 3),
-        "events_per_second": round(bucket.order.events / run.seconds),
-        "final_rows_per_second": round(bucket.rows / run.seconds),
-        "limit_seconds": round(run.limit, 3),
-        "limit_rows_per_second": round(bucket.rows / run.limit),
-        "events_to_limit": round(bucket.order.events / run.seconds / (bucket.rows / run.limit), 3),
-        "ratio_to_limit": round(run.ratio, 3),
-        "peak_memory": {
-            "jvm": run.usage.jvm,
-            "driver": run.usage.driver,
-            "largest_worker": run.usage.worker,
-            "all_workers": run.usage.workers,
-        },
-        "cpu_seconds": run.usage.cpu,
-    }
-
-
-def summary(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Median, lowest and highest of what is compared between runs."""
-    names = (
-        *("seconds", "events_per_second", "final_rows_per_second", "limit_rows_per_second"),
-        *("events_to_limit", "ratio_to_limit"),
+_CELLS = "{:<32} {:>9} {:>9} {:>5}  {:>11} {:>11} {:<13} {:>9} {:>8}  {:>22}  {:>20}"
+_STAGES = (
+    "list",
+    "read",
+    "decode",
+    "fold",
+    "shuffle",
+    "shuffle (JVM)",
+    "write",
+    "write (server)",
+    "state",
+    "plan",
+    "other",
+)
+"""In the order of a round."""
+HEADING = (
+    "found: the ratio of program to reference, or where the goal is for one figure, that; medians of all runs\n"
+    "CPU in seconds: driver/JVM/workers/server; peak memory in MiB: driver/JVM/largest worker/all workers\n"
+    + _CELLS.format(
+        *("line", "goal", "found", "met", "program", "reference", "unit", "events/s", "seconds", "CPU", "memory")
     )
-    values = {name: [run[name] for run in found] for name in names}
-    return {
-        "median": {name: statistics.median(values[name]) for name in names},
-        "min": {name: min(values[name]) for name in names},
-        "max": {name: max(values[name]) for name in names},
-    }
+)
 
 
-def document(bucket: Bucket, server_version: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def line(result: Result) -> str:
+    """One line of the table."""
+    last = result.runs[-1].usage
+    driver = result.more("driver_cpu_seconds")
+    cpu = "/".join(f"{last.cpu[role]:.1f}" for role in ROLES) if last else ""
+    cpu = cpu if driver is None else f"{driver:.3f} a round"
+    sizes = "/".join(str(size // MIB) for size in memory(last).values()) if last else ""
+    events, seconds = result.more("events_per_second"), result.more("seconds")
+    return _CELLS.format(
+        result.name,
+        str(result.goal or ""),
+        short(result.judged),
+        result.verdict,
+        short(result.figure),
+        short(result.reference) if result.reference else "-",
+        result.unit,
+        "" if events is None else short(events),
+        "" if seconds is None else f"{seconds:.2f}",
+        cpu,
+        sizes,
+    ).rstrip()
+
+
+def breakdown(result: Result) -> str:
+    """Where the CPU time of the profiled run went; empty if there was none."""
+    total = sum(result.stages.values())
+    if not total:
+        return ""
+    shares = (
+        f"{stage} {seconds:.2f} s ({seconds / total:.0%})"
+        for stage in _STAGES
+        if (seconds := result.stages.get(stage, 0.0)) >= total / 1000
+    )
+    return f"  CPU {total:.1f} s: {', '.join(shares)}"
+
+
+def short(value: float) -> str:
+    """About three digits."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def document(results: Sequence[Result], versions: Mapping[str, str]) -> dict[str, Any]:
     """Everything, for a file."""
-    return {
-        "order": asdict(bucket.order),
-        "files": bucket.files,
-        "bytes": bucket.size,
-        "final_rows": bucket.rows,
-        "server": server_version,
-        "cores": os.cpu_count(),
-        "runs": list(found),
-        "summary": summary(found),
-    }
+    return {"cores": os.cpu_count(), "versions": dict(versions), "results": [result.document() for result in results]}
 
 
-def heading(bucket: Bucket, server_version: str) -> str:
-    """What is measured, and the names of the columns."""
-    order = bucket.order
-    return (
-        f"{order.events} events {order.profile} {order.protocol}, {order.tables} tables, {bucket.files} files, "
-        f"{bucket.size / _MIB:.0f} MiB, {bucket.rows} final rows; {server_version}, {os.cpu_count()} cores\n"
-        "CPU in seconds: driver/JVM/workers/server; peak memory in MiB: driver/JVM/largest worker/all workers\n"
-        "ev/limit: events a second by the rows a second of the limit; ratio: final rows a second by the same\n"
-        + _CELLS.format(
-            *(
-                "run",
-                "session s",
-                "seconds",
-                "events/s",
-                "final rows/s",
-                "limit/s",
-                "ev/limit",
-                "ratio",
-                "CPU",
-                "memory",
+def compared(results: Sequence[Result], earlier: Mapping[str, Any]) -> str:
+    """Per line the earlier figure, the new one and by how much it is better or worse relative to the reference of its own run."""
+    before = {each["name"]: each for each in earlier["results"]}
+    cells = "{:<32} {:>11} {:>11} {:<13} {:>9} {:>9} {:>8}"
+    lines = [cells.format("line", "earlier", "now", "unit", "ratio", "ratio", "change")]
+    for result in results:
+        old = before.get(result.name)
+        if old is None:
+            continue
+        now, then = (result.ratio, old["ratio"]) if old["ratio"] else (result.figure, old["figure"])
+        lines.append(
+            cells.format(
+                result.name,
+                short(old["figure"]),
+                short(result.figure),
+                result.unit,
+                short(old["ratio"]),
+                short(result.ratio),
+                f"x {now / then:.2f}" if then else "-",
             )
         )
-    )
-
-
-def line(name: str, run: dict[str, Any]) -> str:
-    """One run in the table."""
-    cpu, memory = run["cpu_seconds"], run["peak_memory"]
-    sizes = (memory[key] // _MIB for key in ("driver", "jvm", "largest_worker", "all_workers"))
-    return _CELLS.format(
-        name,
-        run["session_seconds"] or "-",
-        f"{run['seconds']:.2f}",
-        run["events_per_second"],
-        run["final_rows_per_second"],
-        run["limit_rows_per_second"],
-        f"{run['events_to_limit']:.2f}",
-        f"{run['ratio_to_limit']:.2f}",
-        "/".join(f"{cpu[role]:.1f}" for role in ROLES),
-        "/".join(str(size) for size in sizes),
-    )
-
-
-def ending(found: Sequence[dict[str, Any]]) -> str:
-    """Median, lowest and highest, one line each."""
-    return "\n".join(
-        _CELLS.format(
-            name,
-            "",
-            f"{values['seconds']:.2f}",
-            round(values["events_per_second"]),
-            round(values["final_rows_per_second"]),
-            round(values["limit_rows_per_second"]),
-            f"{values['events_to_limit']:.2f}",
-            f"{values['ratio_to_limit']:.2f}",
-            "",
-            "",
-        ).rstrip()
-        for name, values in summary(found).items()
-    )
+    return "\n".join(lines)

@@ -1,6 +1,6 @@
-r"""The benchmark's table and how its rows are written: canal-json, CSV, a line for LOAD DATA, and a text for checksums.
+"""How the benchmark's rows are written: canal-json, CSV, a line for LOAD DATA, and a text for checksums.
 
-A row is (primary key, state), two integers; everything else follows from them, so a million rows take little memory.
+A row is (number, state), two integers; everything else follows from them, so a million rows take little memory.
 Texts come from pools that hold quotes, backslashes, TAB, CR LF, NULL and letters beyond ASCII, prepared in each form.
 """
 
@@ -10,42 +10,14 @@ import base64
 import json
 import random
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-DATABASE = "bench"
-COLUMNS: tuple[dict[str, str], ...] = (
-    {
-        "ColumnName": "id",
-        "ColumnType": "BIGINT",
-        "ColumnPrecision": "20",
-        "ColumnNullable": "false",
-        "ColumnIsPk": "true",
-    },
-    {"ColumnName": "amount", "ColumnType": "DECIMAL", "ColumnPrecision": "12", "ColumnScale": "2"},
-    {"ColumnName": "name", "ColumnType": "VARCHAR", "ColumnPrecision": "64"},
-    {"ColumnName": "note", "ColumnType": "TEXT", "ColumnPrecision": "65535"},
-    {"ColumnName": "created", "ColumnType": "DATETIME"},
-    {"ColumnName": "doc", "ColumnType": "JSON"},
-    {"ColumnName": "payload", "ColumnType": "BLOB", "ColumnPrecision": "65535"},
-    {"ColumnName": "weight", "ColumnType": "DOUBLE", "ColumnPrecision": "22"},
-)
-"""As a schema file lists them."""
-SQL_COLUMNS = (
-    "`id` BIGINT NOT NULL PRIMARY KEY, `amount` DECIMAL(12,2), `name` VARCHAR(64), `note` TEXT, "
-    "`created` DATETIME, `doc` JSON, `payload` BLOB, `weight` DOUBLE"
-)
-CHECKSUM = (
-    "CRC32(CONCAT_WS('|', `id`, `amount`, `name`, IFNULL(`note`, '\\\\N'), `created`, `doc`, HEX(`payload`), `weight`))"
-)
-"""Of one row, as the server computes it."""
-_JAVA_TYPES = '{"id":-5,"amount":3,"name":12,"note":-1,"created":93,"doc":12,"payload":2004,"weight":8}'
-_MYSQL_TYPES = (
-    '{"note":"text","id":"bigint","amount":"decimal","doc":"json","name":"varchar","payload":"blob",'
-    '"created":"datetime","weight":"double"}'
-)
+from tests.benchmarks.shapes import DATABASE, Shape
+
+STATE_BITS = 60
+"""Of a state, from which the ordinary columns follow; what is above them is the code of a table that has one."""
+_STATE = (1 << STATE_BITS) - 1
 _POOL = 4_096
 _NULLS = 0.03
 _SPECIALS = 0.02
@@ -71,8 +43,7 @@ _TRAPS = ('said "no"', "C:\\temp\\new", "tab\there", "line\r\nbreak", "it's, NUL
 _ESCAPED_BY_GO = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
+class _Text(NamedTuple):
     """One value in each form."""
 
     canal: str
@@ -81,81 +52,112 @@ class _Text:
     plain: str
 
 
-class RowFormats:
-    """Writes rows of one protocol; the same `seed` gives the same pools."""
+Change = tuple[int, int | None, int | None]
+"""(row, state before, state after); None: no row."""
 
-    def __init__(self, seed: int) -> None:
+
+class RowFormats:
+    """Writes rows of one shape; the same `seed` gives the same pools."""
+
+    def __init__(self, shape: Shape, seed: int) -> None:
         """Fill the pools."""
         chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self._notes = [_note(chance) for _ in range(_POOL)]
         self._docs = [_text(_doc(chance)) for _ in range(_POOL)]
         self._moments = [_text(str(_moment(chance))) for _ in range(_POOL)]
         self._blobs = [_blob(chance.randbytes(chance.randint(16, 48))) for _ in range(_POOL)]
-
-    def _texts(self, state: int) -> tuple[_Text, _Text, _Text, _Text]:
-        return (
-            self._notes[state % _POOL],
-            self._moments[(state >> 12) % _POOL],
-            self._docs[(state >> 24) % _POOL],
-            self._blobs[(state >> 36) % _POOL],
+        self._shape = shape
+        columns = shape.columns
+        self._image = "{{" + ",".join(f'"{column.name}":{{}}' for column in columns) + "}}"
+        self._message = (
+            f'"pkNames":{json.dumps(["id"] if shape.keyed else [])},"isDdl":false,"type":"{{}}","es":{{}},"ts":{{}},"sql":"",'
+            f'"sqlType":{_braced({column.name: column.java for column in columns})},'
+            f'"mysqlType":{_braced({column.name: column.mysql for column in reversed(columns)})},'
         )
 
-    def image(self, pk: int, state: int) -> str:
+    def _texts(self, row: int, state: int) -> list[_Text]:
+        """A row's values in each form, in the order of the columns."""
+        found = [_number(str(shown_id(self._shape, row)))]
+        if self._shape.coded:
+            found.append(_bare(f"code-{state >> STATE_BITS:x}"))
+        for group in range(self._shape.groups):
+            bits = state * (2 * group + 1) & _STATE
+            cents = bits % 1_000_000_007
+            found += (
+                _bare(f"{cents // 100}.{cents % 100:02d}"),
+                _bare(f"user-{bits:015x}"),
+                self._notes[bits % _POOL],
+                self._moments[(bits >> 12) % _POOL],
+                self._docs[(bits >> 24) % _POOL],
+                self._blobs[(bits >> 36) % _POOL],
+                # Multiples of 1/8, which every program writes alike.
+                _number(repr(bits % 799_993 / 8).removesuffix(".0")),
+            )
+        return found
+
+    def image(self, row: int, state: int) -> str:
         """A row's columns as canal-json has them."""
-        amount, name, weight = _scalars(state)
-        note, created, doc, payload = self._texts(state)
-        return (
-            f'{{"id":"{pk}","amount":"{amount}","name":"{name}","note":{note.canal},"created":{created.canal},'
-            f'"doc":{doc.canal},"payload":{payload.canal},"weight":"{weight}"}}'
-        )
+        return self._image.format(*[text.canal for text in self._texts(row, state)])
 
-    def values(self, pk: int, state: int) -> str:
+    def values(self, row: int, state: int) -> str:
         """A row's columns as CSV has them."""
-        amount, name, weight = _scalars(state)
-        note, created, doc, payload = self._texts(state)
-        return f'{pk},"{amount}","{name}",{note.csv},{created.csv},{doc.csv},{payload.csv},{weight}'
+        return ",".join([text.csv for text in self._texts(row, state)])
 
-    def line(self, pk: int, state: int) -> bytes:
+    def line(self, row: int, state: int) -> bytes:
         """A row as LOAD DATA with CHARACTER SET binary takes it, LF included."""
-        amount, name, weight = _scalars(state)
-        note, created, doc, payload = self._texts(state)
-        head, tail = f"{pk}\t{amount}\t{name}".encode(), weight.encode()
-        return b"\t".join((head, note.line, created.line, doc.line, payload.line, tail)) + b"\n"
+        return b"\t".join([text.line for text in self._texts(row, state)]) + b"\n"
 
-    def checksum(self, pk: int, state: int) -> int:
-        """What `CHECKSUM` gives for the row."""
-        amount, name, weight = _scalars(state)
-        note, created, doc, payload = self._texts(state)
-        parts = (str(pk), amount, name, note.plain, created.plain, doc.plain, payload.plain, weight)
-        return zlib.crc32("|".join(parts).encode())
+    def checksum(self, row: int, state: int) -> int:
+        """What `Shape.checksum` gives for the row."""
+        return zlib.crc32("|".join([text.plain for text in self._texts(row, state)]).encode())
 
-    def event(self, protocol: str, table: str, commit_ts: int, change: tuple[int, int | None, int | None]) -> str:
-        """One row change, terminator included. `change`: (primary key, state before, state after), None for no row."""
-        pk, before, after = change
+    def event(self, protocol: str, table: str, commit_ts: int, change: Change) -> str:
+        """One row change, terminator included. CSV of a table without a key names what an update replaces."""
+        row, before, after = change
         if protocol == "csv":
-            operation = "I" if before is None else "D" if after is None else "U"
-            values = self.values(pk, _either(after, before))
-            return f'"{operation}","{table}","{DATABASE}",{commit_ts},{values}\r\n'
+            return self._csv(table, commit_ts, change)
         operation = "INSERT" if before is None else "DELETE" if after is None else "UPDATE"
-        old = "null" if before is None or after is None else f"[{self.image(pk, before)}]"
+        old = "null" if before is None or after is None else f"[{self.image(row, before)}]"
         moment = commit_ts >> 18
         return (
-            f'{{"id":0,"database":"{DATABASE}","table":"{table}","pkNames":["id"],"isDdl":false,"type":"{operation}",'
-            f'"es":{moment},"ts":{moment + 900},"sql":"","sqlType":{_JAVA_TYPES},"mysqlType":{_MYSQL_TYPES},"old":{old},'
-            f'"data":[{self.image(pk, _either(after, before))}],"_tidb":{{"commitTs":{commit_ts}}}}}\r\n'
+            f'{{"id":0,"database":"{DATABASE}","table":"{table}",{self._message.format(operation, moment, moment + 900)}'
+            f'"old":{old},"data":[{self.image(row, _either(after, before))}],"_tidb":{{"commitTs":{commit_ts}}}}}\r\n'
         )
+
+    def _csv(self, table: str, commit_ts: int, change: Change) -> str:
+        row, before, after = change
+        head = f'"{table}","{DATABASE}",{commit_ts}'
+        if self._shape.keyed:
+            operation = "I" if before is None else "D" if after is None else "U"
+            return f'"{operation}",{head},{self.values(row, _either(after, before))}\r\n'
+        update = str(before is not None and after is not None).lower()
+        halves = (("D", before), ("I", after))
+        return "".join(f'"{kind}",{head},{update},{self.values(row, s)}\r\n' for kind, s in halves if s is not None)
+
+
+def shown_id(shape: Shape, row: int) -> int:
+    """The value of column id; without a key two neighbours share it, so that rows may be equal."""
+    return row if shape.keyed else (row + 1) // 2
+
+
+def _braced(values: dict[str, Any]) -> str:
+    """JSON without blanks, as the inside of a format."""
+    return json.dumps(values, separators=(",", ":")).replace("{", "{{").replace("}", "}}")
+
+
+def _number(text: str) -> _Text:
+    return _Text(canal=f'"{text}"', csv=text, line=text.encode(), plain=text)
+
+
+def _bare(text: str) -> _Text:
+    """A text without anything to escape."""
+    return _Text(canal=f'"{text}"', csv=f'"{text}"', line=text.encode(), plain=text)
 
 
 def _either(after: int | None, before: int | None) -> int:
     state = before if after is None else after
     assert state is not None
     return state
-
-
-def _scalars(state: int) -> tuple[str, str, str]:
-    """Amount, name and weight; weights are multiples of 1/8, so that every program writes them alike."""
-    cents = state % 1_000_000_007
-    return f"{cents // 100}.{cents % 100:02d}", f"user-{state:015x}", repr(state % 799_993 / 8).removesuffix(".0")
 
 
 def _text(text: str) -> _Text:
@@ -191,27 +193,3 @@ def _doc(chance: random.Random) -> str:
 
 def _moment(chance: random.Random) -> datetime:
     return datetime(2001, 1, 1) + timedelta(seconds=chance.randrange(700_000_000))  # noqa: DTZ001 - a DATETIME has no zone
-
-
-def schema_file(version: int, table: str, query: str, columns: Sequence[dict[str, str]]) -> tuple[str, str]:
-    """A schema file's path and content; `table` is empty and there are no `columns` for the database itself."""
-    hashed: dict[str, Any] = {
-        "Table": table,
-        "Schema": DATABASE,
-        "Version": 0,
-        "TableColumns": sorted(columns, key=lambda column: column["ColumnName"]),
-        "TableColumnsTotal": len(columns),
-    }
-    checksum = zlib.crc32(json.dumps(hashed, indent=4).encode())
-    content = {
-        "Table": table,
-        "Schema": DATABASE,
-        "Version": 1,
-        "TableVersion": version,
-        "Query": query,
-        "Type": 3 if table else 1,
-        "TableColumns": list(columns) or None,
-        "TableColumnsTotal": len(columns),
-    }
-    folder = f"{DATABASE}/{table}" if table else DATABASE
-    return f"{folder}/meta/schema_{version}_{checksum:010d}.json", json.dumps(content, indent=4)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROLES = ("driver", "jvm", "workers", "server")
+_SERVERS = ("maria", "mysqld")
 _INTERVAL = 0.2
 _LOOKS_PER_SEARCH = 5
 """Processes are searched for less often than they are looked at: it takes longer."""
@@ -120,7 +121,7 @@ def _roles(driver: int) -> dict[str, list[_Process]]:
             continue
         elif process.name == "java":
             roles["jvm"].append(process)
-        elif process.name.startswith("maria"):
+        elif process.name.startswith(_SERVERS):
             roles["server"].append(process)
         elif any(above.name == "java" for above in line):
             roles["workers"].append(process)

@@ -1,4 +1,4 @@
-"""The benchmark runs and checks its results; what it measures is not judged here."""
+"""The benchmark fills every line of its table and checks its results; what it measures is not judged here."""
 
 from __future__ import annotations
 
@@ -9,32 +9,46 @@ import pytest
 
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.bucket import Order, write_bucket
+from tests.benchmarks.changes import PROFILES
 from tests.benchmarks.limit import WrongResult, check
+from tests.benchmarks.lines import LINES
 from tests.servers import DatabaseServer
+
+SMALL = (
+    *("--events", "3000", "--runs", "1", "--tables", "3", "--files", "20", "--cycles", "1"),
+    *("--stored", "20,40", "--stored-remote", "20,40", "--breakdown"),
+)
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
-@pytest.mark.parametrize("protocol", ["canal-json", "csv"])
-def test_benchmark_measures_and_writes_its_figures(protocol: str, tmp_path: Path) -> None:
-    """A small cold run of two tables ends with the final state and a file of figures."""
+@pytest.mark.timeout(400)
+def test_benchmark_measures_every_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Small backlogs of all sorts, small and idle rounds and a cold start end as they should, with figures for each line."""
     figures = tmp_path / "figures.json"
 
-    code = main(["--events", "2000", "--tables", "2", "--protocol", protocol, "--cold", "--json", str(figures)])
+    code = main(["all", *SMALL, "--json", str(figures)])
 
+    printed = capsys.readouterr().out
     found = json.loads(figures.read_text(encoding="utf-8"))
-    (run,) = found["runs"]
+    results = {result["name"]: result for result in found["results"]}
     assert code == 0
-    assert found["order"]["events"] == 2000
-    assert run["ratio_to_limit"] > 0
-    assert min(run["peak_memory"].values()) > 0
-    assert min(run["cpu_seconds"].values()) > 0
+    assert {name.partition(":")[0] for name in results} == {*LINES, "memory"}
+    assert all(name in printed for name in results)
+    assert set(found["versions"]) == {"mariadb", "mysql"}
+    for name in set(LINES) & set(results):
+        (run,) = results[name]["runs"]
+        assert run["ratio"] > 0
+        assert min(run["peak_memory"].values()) > 0
+    stages = {stage for result in results.values() for stage in result["cpu_seconds_by_stage"]}
+    assert {"decode", "fold", "shuffle", "write", "list", "state", "write (server)", "shuffle (JVM)"} <= stages
 
 
-@pytest.mark.parametrize("profile", ["mixed", "insert", "hot"])
-def test_same_seed_writes_same_bucket(profile: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["canal-json", "csv"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_same_seed_writes_same_bucket(profile: str, protocol: str, tmp_path: Path) -> None:
     """A bucket and its final state follow from the order alone."""
-    order = Order(events=1500, protocol="csv", profile=profile, tables=2)
+    order = Order(events=1500, protocol=protocol, profile=profile, tables=2)
 
     first, second = (write_bucket(order, tmp_path / name) for name in ("first", "second"))
 
@@ -48,11 +62,10 @@ def test_same_seed_writes_same_bucket(profile: str, tmp_path: Path) -> None:
 
 def test_check_refuses_another_state(mariadb: DatabaseServer, tmp_path: Path) -> None:
     """A database that lacks the final rows is no result."""
-    bucket = write_bucket(Order(events=10, protocol="csv", profile="insert"), tmp_path)
+    order = Order(events=10, protocol="csv", profile="insert")
+    bucket = write_bucket(order, tmp_path)
     mariadb.query("CREATE DATABASE bench")
-    mariadb.query(
-        "CREATE TABLE bench.t0001 (id INT, amount INT, name INT, note INT, created INT, doc INT, payload INT, weight INT)"
-    )
+    mariadb.query(f"CREATE TABLE bench.t0001 ({order.shape.sql})")
 
     with pytest.raises(WrongResult, match="has 0 rows"):
-        check(bucket.final, mariadb)
+        check(bucket.final, mariadb, order.shape.checksum)

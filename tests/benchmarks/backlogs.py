@@ -1,0 +1,152 @@
+"""The lines that apply a backlog: an empty target, one round, the final state; each beside its reference, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from tests import servers
+from tests.benchmarks.bucket import Bucket, Order
+from tests.benchmarks.changes import HOT_KEYS
+from tests.benchmarks.keys_alone import KeyDecoders, key_decoders
+from tests.benchmarks.limit import load_final_state
+from tests.benchmarks.measuring import Applied, Asked, Bench
+from tests.benchmarks.results import Goal, Result, Run
+from tests.benchmarks.sampling import Stages
+from tests.servers import DatabaseServer
+
+MYSQL_OPTIONS = (
+    *("--innodb-buffer-pool-size=2G", "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=1"),
+    "--innodb-redo-log-capacity=192M",
+)
+"""As MariaDB's: safe, with memory for all rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """One line."""
+
+    bucket: Bucket
+    unit: str
+    against: str
+    goal: Goal
+    units: float
+    """What one run of the program gets done, in `unit`, the seconds left out."""
+    reference: Callable[[], float]
+    """Measures the reference: in `unit` a second."""
+    run: Callable[[bool], Applied]
+    """Runs the program; whether profiled."""
+
+
+def measured(name: str, backlog: Backlog, asked: Asked) -> Result:
+    """Reference and program in turns, then perhaps one profiled run."""
+    bucket, runs = backlog.bucket, []
+    for _ in range(asked.runs):
+        reference = backlog.reference()
+        applied = backlog.run(False)  # noqa: FBT003 - not profiled
+        runs.append(
+            Run(
+                figure=backlog.units / applied.seconds,
+                reference=reference,
+                usage=applied.usage,
+                more={
+                    "seconds": applied.seconds,
+                    "events_per_second": bucket.events / applied.seconds,
+                    "final_rows_per_second": bucket.rows / applied.seconds,
+                    "seconds_per_1000_files": 1000 * applied.seconds / bucket.files,
+                    "events_over_reference": bucket.events / applied.seconds / reference,
+                },
+            )
+        )
+    return Result(
+        name=name,
+        unit=backlog.unit,
+        against=backlog.against,
+        goal=backlog.goal,
+        runs=runs,
+        order={**asdict(bucket.order), "files": bucket.files, "bytes": bucket.size, "final_rows": bucket.rows},
+        stages=_stages(backlog.run(True)) if asked.profiled else {},  # noqa: FBT003 - profiled
+    )
+
+
+def _stages(applied: Applied) -> Stages:
+    """CPU seconds by stage of all processes: Python's as sampled, the JVM's for the shuffle, the server's for writing."""
+    stages, cpu = dict(applied.stages), applied.usage.cpu
+    python = sum(stages.values())
+    stages["write (server)"] = cpu["server"]
+    stages["shuffle (JVM)"] = cpu["jvm"]
+    stages["other"] = max(0.0, cpu["driver"] + cpu["workers"] - python)
+    return stages
+
+
+def against_load_data(bench: Bench, order: Order, goal: float) -> Backlog:
+    """Final rows a second, against LOAD DATA of the same rows over two connections."""
+    bucket, server = bench.bucket(order), bench.server
+    return Backlog(
+        bucket=bucket,
+        unit="final rows/s",
+        against="LOAD DATA, 2 connections",
+        goal=Goal(value=goal),
+        units=bucket.rows,
+        reference=lambda: bucket.rows / load_final_state(bucket, server),
+        run=lambda profiled: bench.apply(bucket, profiled=profiled),
+    )
+
+
+def against_keys_alone(bench: Bench, order: Order, goal: float) -> Backlog:
+    """Events a second, against two processes that decode nothing but keys."""
+    bucket = bench.bucket(order)
+    decoders: KeyDecoders = bench.started("key decoders", key_decoders)
+    files = sorted(bucket.root.rglob("*.csv"))
+    keys = min(HOT_KEYS, bucket.events)
+    return Backlog(
+        bucket=bucket,
+        unit="events/s",
+        against="decoding keys alone, 2 processes",
+        goal=Goal(value=goal),
+        units=bucket.events,
+        reference=lambda: bucket.events / decoders.seconds(files, keys),
+        run=lambda profiled: bench.apply(bucket, profiled=profiled),
+    )
+
+
+def against_mixed(bench: Bench, order: Order, goal: float) -> Backlog:
+    """Values (events times columns) a second, against those of the mixed case in CSV with about as many."""
+    bucket = bench.bucket(order)
+    columns = len(order.shape.columns)
+    mixed = Order(events=order.events, protocol="csv", profile="mixed", seed=order.seed)
+    usual = len(mixed.shape.columns)
+    plain = bench.bucket(replace(mixed, events=order.events * columns // usual))
+
+    def reference() -> float:
+        return plain.events * usual / bench.apply(plain).seconds
+
+    return Backlog(
+        bucket=bucket,
+        unit="values/s",
+        against="mixed CSV",
+        goal=Goal(value=goal),
+        units=bucket.events * columns,
+        reference=reference,
+        run=lambda profiled: bench.apply(bucket, profiled=profiled),
+    )
+
+
+def literals(bench: Bench, order: Order, goal: float) -> Backlog:
+    """Events a second on a MySQL without local_infile, against the same server with it."""
+    bucket = bench.bucket(order)
+    mysql: DatabaseServer = bench.started("mysql", lambda: servers.mysql(options=MYSQL_OPTIONS))
+
+    def run(*, infile: bool, profiled: bool = False) -> Applied:
+        mysql.query(f"SET GLOBAL local_infile = {int(infile)}")
+        return bench.apply(bucket, mysql, profiled=profiled)
+
+    return Backlog(
+        bucket=bucket,
+        unit="events/s",
+        against="the program with LOAD DATA",
+        goal=Goal(value=goal),
+        units=bucket.events,
+        reference=lambda: bucket.events / run(infile=True).seconds,
+        run=lambda profiled: run(infile=False, profiled=profiled),
+    )

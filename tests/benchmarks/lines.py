@@ -1,0 +1,88 @@
+"""The lines of the table: what each measures, against what, and its goal on two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tests.benchmarks.backlogs import (
+    Backlog,
+    against_keys_alone,
+    against_load_data,
+    against_mixed,
+    literals,
+    measured,
+)
+from tests.benchmarks.cold import measure_cold
+from tests.benchmarks.idle import measure_idle
+from tests.benchmarks.measuring import Asked, Bench
+from tests.benchmarks.results import Result
+from tests.benchmarks.rounds import measure_rounds
+
+WIDER = 15
+"""So many times the columns of an ordinary table has a wide one, and so many times fewer events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What can be asked for by name."""
+
+    about: str
+    measure: Callable[[str, Bench, Asked], Sequence[Result]]
+    """Called with its name."""
+
+
+def _backlog(about: str, prepare: Callable[[Bench, Asked], Backlog]) -> Line:
+    return Line(about=about, measure=lambda name, bench, asked: [measured(name, prepare(bench, asked), asked)])
+
+
+LINES: Mapping[str, Line] = {
+    "canal-json": _backlog(
+        "mixed changes in canal-json",
+        lambda bench, asked: against_load_data(bench, asked.order("canal-json", "mixed"), 0.5),
+    ),
+    "csv": _backlog(
+        "mixed changes in CSV",
+        lambda bench, asked: against_load_data(bench, asked.order("csv", "mixed"), 0.7),
+    ),
+    "insert": _backlog(
+        "inserts only, CSV",
+        lambda bench, asked: against_load_data(bench, asked.order("csv", "insert"), 0.8),
+    ),
+    "hot": _backlog(
+        "updates of 1,000 rows, CSV",
+        lambda bench, asked: against_keys_alone(bench, asked.order("csv", "hot"), 0.5),
+    ),
+    "unique": _backlog(
+        "a second unique key whose values move between rows, CSV",
+        lambda bench, asked: against_load_data(bench, asked.order("csv", "unique"), 0.4),
+    ),
+    "keyless": _backlog(
+        "a table without a key: inserts, some updates and deletes, CSV",
+        lambda bench, asked: against_load_data(bench, asked.order("csv", "keyless"), 0.3),
+    ),
+    "wide": _backlog(
+        "120 columns, a fifteenth of the events, CSV",
+        lambda bench, asked: against_mixed(
+            bench, replace(asked.order("csv", "wide"), events=asked.events // WIDER), 0.5
+        ),
+    ),
+    "tables": _backlog(
+        "many tables, CSV",
+        lambda bench, asked: against_mixed(bench, replace(asked.order("csv", "mixed"), tables=asked.tables), 0.5),
+    ),
+    "tiny": _backlog(
+        "many tiny files of one table, CSV",
+        lambda bench, asked: against_mixed(
+            bench, replace(asked.order("csv", "mixed"), file_events=max(1, asked.events // asked.files)), 0.5
+        ),
+    ),
+    "literals": _backlog(
+        "mixed changes in CSV, MySQL without local_infile",
+        lambda bench, asked: literals(bench, asked.order("csv", "mixed"), 0.7),
+    ),
+    "rounds": Line(about="small rounds of a running consumer: 10 rows, 200 rows, 200 tables", measure=measure_rounds),
+    "idle": Line(about="idle rounds while stored files grow, in a folder and in S3", measure=measure_idle),
+    "cold": Line(about="from the command's start to the first row", measure=measure_cold),
+}
+"""By name."""
