@@ -7,12 +7,15 @@ A file that another client is still writing may show in part: it is shown again 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.paths import left_out
+from storage_consumer.storage.known_folders import Entries, KnownFolders
+from storage_consumer.storage.paths import sequence_of
 from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.telemetry import Log
 
@@ -22,9 +25,11 @@ _log = Log("storage")
 class LocalStorage:
     """Everything below one folder, and nothing elsewhere: links that lead out of it are not followed, nor links to folders."""
 
-    def __init__(self, root: str) -> None:
-        """For the folder `root`; it is not looked at yet."""
+    def __init__(self, root: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """For the folder `root`; it is not looked at yet. `monotonic`: seconds of a clock that never goes back."""
         self._root = root
+        self._monotonic = monotonic
+        self._known = KnownFolders()
         self._warned: set[str] = set()
         self.requests = 0
         """Folders listed so far."""
@@ -42,11 +47,14 @@ class LocalStorage:
             raise self._translated(error, self._root) from error
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """All files, except below `closed` and up to the names in `after`; ``meta`` folders after their siblings."""
+        """All files, except below `closed` and up to the names in `after`; ``meta`` folders after their siblings.
+
+        A folder that has not changed is not read, unless everything is asked for; its files are looked at.
+        """
         pending = [""]
         while pending:
             folder = pending.pop()
-            files, folders = self._scan(folder, after)
+            files, folders = self._shown(folder, after, anew=not (closed or after))
             yield from files
             names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
             pending.extend(path for path in names if path not in closed)
@@ -66,29 +74,52 @@ class LocalStorage:
         except OSError as error:
             raise self._translated(error, path) from error
 
-    def _scan(self, folder: str, after: Mapping[str, str]) -> tuple[list[StoredObject], list[str]]:
+    def _shown(self, folder: str, after: Mapping[str, str], *, anew: bool) -> tuple[list[StoredObject], Iterable[str]]:
         """Files of a folder, except up to the names in `after`, and the names of its folders.
 
         A folder that vanishes meanwhile has none: TiCDC removes those that are expired and empty.
         """
-        self.requests += 1
-        files: list[StoredObject] = []
-        folders: list[str] = []
-        prefix = f"{folder}/" if folder else ""
         try:
-            for entry in self._entries(folder):
-                if unusable := self._unusable(entry, prefix):
-                    files += unusable
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                elif not left_out(prefix + entry.name, after) and (found := _stored(entry, prefix)):
-                    files.append(found)
+            status = Path(self._root, folder).stat()  # before its entries: what comes after that changes it
+            known = None if anew else self._known.entries(folder, status, after)
+            return self._scan(folder, status, after) if known is None else (self._again(folder, known), known.folders)
         except (FileNotFoundError, NotADirectoryError) as error:
+            self._known.forget(folder)
             if not folder:
                 raise StorageUnavailable(f"the folder {self._root} is gone") from error
         except OSError as error:
             raise self._translated(error, folder) from error
+        return [], ()
+
+    def _again(self, folder: str, known: Entries) -> list[StoredObject]:
+        """The files of a folder as they are now."""
+        prefix = f"{folder}/" if folder else ""
+        found = (_stored(Path(self._root, folder, name), prefix) for name in known.files)
+        return [file for file in found if file is not None]
+
+    def _scan(
+        self, folder: str, status: os.stat_result, after: Mapping[str, str]
+    ) -> tuple[list[StoredObject], Iterable[str]]:
+        self.requests += 1
+        files: list[StoredObject] = []
+        names: list[str] = []
+        folders: list[str] = []
+        marks: dict[str, str] = {}
+        prefix, odd, now = f"{folder}/" if folder else "", False, self._monotonic()
+        for entry in self._entries(folder):
+            if unusable := self._unusable(entry, prefix):
+                files += unusable
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif entry.name <= (mark := after.get(sequence := sequence_of(prefix + entry.name), "")):
+                marks[sequence] = mark
+            elif found := _stored(entry, prefix):
+                files.append(found)
+                names.append(entry.name)
+            odd = odd or bool(unusable) or entry.is_symlink()
         files.sort(key=lambda stored: stored.path)
+        entries = Entries(files=tuple(sorted(names)), folders=tuple(folders), left_out=marks)
+        self._known.read(folder, status, now, None if odd else entries)
         return files, folders
 
     def _unusable(self, entry: os.DirEntry[str], prefix: str) -> list[StoredObject]:
@@ -131,13 +162,13 @@ class LocalStorage:
         return StorageUnavailable(f"{path} below {self._root} can't be read: {error.strerror or error}")
 
 
-def _stored(entry: os.DirEntry[str], prefix: str) -> StoredObject | None:
+def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
     """The file as it is now; None where it vanished meanwhile, or is no file."""
     try:
         status = entry.stat()
     except FileNotFoundError:
         return None
-    if not entry.is_file():
+    if not stat.S_ISREG(status.st_mode):
         return None
     return StoredObject(path=prefix + entry.name, size=status.st_size, tag=f"{status.st_mtime_ns}-{status.st_size}")
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.model import StoredObject
 from storage_consumer.storage.inventory import Inventory
+from storage_consumer.storage.known_folders import keeps_time
 from storage_consumer.storage.local_storage import LocalStorage
+from storage_consumer.storage.paths import left_out
 from storage_consumer.storage.reader import StorageReader
 from storage_consumer.testing import FakeClock
 from tests.contract.rigs import LocalRig, listed
@@ -126,3 +134,125 @@ def test_an_error_of_the_disk(tmp_path: Path) -> None:
         listed(storage)
     with pytest.raises(ConfigError, match="does not exist"):
         storage.check()
+
+
+class Watched:
+    """A folder and a storage whose clock stands still until it is told otherwise."""
+
+    def __init__(self, root: Path) -> None:
+        """Over `root`."""
+        self.rig = LocalRig(root)
+        self.now = 0.0
+        self.storage = LocalStorage(str(root), lambda: self.now)
+        self.ticks = 1_000
+
+    def put(self, path: str, content: bytes = b"x") -> None:
+        """Write a file; the time of its folder is another one afterwards."""
+        self.rig.put(path, content)
+        self.touch(path)
+
+    def touch(self, path: str) -> None:
+        """Give all folders above a path times of their own, as if a while had passed since they changed before."""
+        self.ticks += 1
+        for folder in (self.rig.root / path).parents:
+            if folder.is_relative_to(self.rig.root):
+                os.utime(folder, (self.ticks, self.ticks))
+
+    def listed(self, after: Mapping[str, str] | None = None, seconds: float = 10.0) -> list[StoredObject]:
+        """What the storage shows so many seconds later; a storage that knows nothing shows the same, marks apart."""
+        self.now += seconds
+        shown = list(self.storage.listing(frozenset(("closed",)), after or {}))
+        fresh = list(LocalStorage(str(self.rig.root)).listing(frozenset(("closed",)), after or {}))
+        assert [stored for stored in shown if not left_out(stored.path, after or {})] == fresh
+        return shown
+
+
+def test_folders_that_do_not_change_are_not_read(tmp_path: Path) -> None:
+    """However many files a folder has, it is read again only when an entry comes or goes; a file that grows is seen all the same."""
+    watched = Watched(tmp_path)
+    folder = f"s/t/{V}"
+    for number in range(1, 21):
+        watched.put(f"{folder}/CDC{number:06d}.csv")
+    marks = {folder: "CDC000012.csv"}
+    for _ in range(2):
+        assert len(watched.listed(marks)) == 8
+    watched.storage.requests = 0
+    watched.listed(marks)
+    assert watched.storage.requests == 0
+    (tmp_path / folder / "CDC000020.csv").write_bytes(b"more")
+    assert watched.listed(marks)[-1].size == 4
+    assert watched.storage.requests == 0
+    watched.put(f"{folder}/CDC000021.csv")
+    assert watched.listed(marks)[-1].path == f"{folder}/CDC000021.csv"
+    (tmp_path / folder / "CDC000019.csv").unlink()
+    watched.touch(f"{folder}/CDC000019.csv")
+    assert len(watched.listed(marks)) == 8
+    assert len(watched.listed({folder: "CDC000002.csv"})) == 18
+    watched.now += 10
+    assert len(list(watched.storage.listing(frozenset(), {}))) == 20
+
+
+def test_two_changes_in_one_tick(tmp_path: Path) -> None:
+    """An entry that comes so soon after another one that the folder's time stays the same is found, though the folder was read in between."""
+    watched = Watched(tmp_path)
+    folder = f"s/t/{V}"
+    watched.put(f"{folder}/CDC000001.csv")
+    time = (tmp_path / folder).stat().st_mtime_ns
+    for number, seconds in enumerate((0.0, 1.9, 2.9), 2):
+        assert len(watched.listed({}, seconds)) == number - 1
+        watched.rig.put(f"{folder}/CDC{number:06d}.csv", b"x")
+        os.utime(tmp_path / folder, ns=(time, time))
+    assert len(watched.listed({}, 0.1)) == 4
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_what_known_folders_show(seed: int) -> None:
+    """Whatever comes, goes, grows or is renamed, and whatever is left out: the storage shows what one shows that knows nothing."""
+    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    with tempfile.TemporaryDirectory() as root:
+        watched = Watched(Path(root))
+        names = [
+            f"t{t}/{V}/{d}/CDC{n:06d}.csv" for t in range(2) for d in ("2024-01-01", "2024-01-02") for n in range(1, 5)
+        ]
+        watched.put(names[0])
+        for _ in range(25):
+            name, there = chance.choice(names), [one for one in names if (Path(root) / one).exists()]
+            if chance.random() < 0.4:
+                watched.put(name, b"x" * chance.randint(1, 9))
+            elif there and chance.random() < 0.3:
+                (Path(root) / there[0]).unlink()
+                watched.touch(there[0])
+            elif there and chance.random() < 0.3:
+                shutil.rmtree((Path(root) / there[-1]).parent)
+                watched.touch(str(Path(there[-1]).parent))
+            else:
+                marks = {
+                    one.rpartition("/")[0]: f"CDC{chance.randint(1, 4):06d}.csv"
+                    for one in there
+                    if chance.random() < 0.5
+                }
+                watched.listed(marks, chance.choice((0.5, 6.0)))
+
+
+@pytest.mark.parametrize(
+    ("mount", "kept"),
+    [
+        ("ext4 /dev/vda rw,discard", True),
+        ("xfs /dev/sda1 rw,attr2", True),
+        ("nfs4 host:/x rw,vers=4.2,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0,hard", True),
+        ("nfs host:/x rw,noac,hard", True),
+        ("nfs4 host:/x rw,vers=4.2,hard", False),
+        ("nfs4 host:/x rw,acdirmin=0,acdirmax=60", False),
+        ("cifs //host/x rw,actimeo=0", False),
+        ("fuse.s3fs s3fs rw,user_id=0", False),
+    ],
+)
+def test_mounts(mount: str, kept: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter of the test
+    """Folders of local file systems and of NFS without a cache tell by their time whether they changed; of others nothing is assumed."""
+    (tmp_path / "mountinfo").write_text(
+        f"27 1 254:0 / / rw - proc proc rw\n28 27 0:77 /sub /mnt/a rw,relatime shared:1 - {mount}\n", encoding="utf-8"
+    )
+    assert keeps_time(os.makedev(0, 77), tmp_path / "mountinfo") is kept
+    assert not keeps_time(os.makedev(0, 78), tmp_path / "mountinfo")
+    assert not keeps_time(os.makedev(0, 77), tmp_path / "none")

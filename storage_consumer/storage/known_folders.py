@@ -1,0 +1,106 @@
+"""Folders whose entries are still those that were read last, so that what is done is not read again in each round.
+
+A file system sets a folder's time anew whenever an entry comes, goes or gets another name, before the call that did it returns.
+So a folder whose time is still the same has the same entries, if
+
+* its file system is one that keeps that promise, and shows it at once: those of this machine, and NFS without a cache of
+  attributes. A cache, or a program that only looks like a file system, may show an old time for a while;
+* the time was the same in two looks `SETTLED` apart, and the entries were read at the second one or later. File systems count time in
+  ticks, some as long as two seconds: two changes within one tick leave the same time, and the first look may lie between them.
+
+Nothing here compares clocks of two machines. Files in a folder may still grow, so each of them is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SETTLED = 5.0
+"""Seconds."""
+MOST_FILES = 1_000
+"""A folder that shows more files is read each time."""
+_LOCAL = frozenset(("btrfs", "ext2", "ext3", "ext4", "f2fs", "tmpfs", "xfs", "zfs"))
+_NFS = frozenset(("nfs", "nfs4"))
+_UNCACHED = frozenset(("acdirmin=0", "acdirmax=0"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """What a folder showed."""
+
+    files: tuple[str, ...]
+    """Names, without those that were left out."""
+    folders: tuple[str, ...]
+    left_out: Mapping[str, str]
+    """Sequence of files (see `paths.sequence_of`) → name up to which files were left out, of those that had any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    state: tuple[int, int]
+    """Number of the folder in its file system, and its time."""
+    since: float
+    """When this state was seen first."""
+    entries: Entries | None = None
+    """None while they may not be all."""
+
+
+class KnownFolders:
+    """What is known of folders, by path."""
+
+    def __init__(self) -> None:
+        """Nothing was read."""
+        self._known: dict[str, _Known] = {}
+        self._devices: dict[int, bool] = {}
+
+    def entries(self, folder: str, status: os.stat_result, after: Mapping[str, str]) -> Entries | None:
+        """What a folder with this status shows beyond `after` (see `Storage.listing`), and perhaps more; None: read it."""
+        known = self._known.get(folder)
+        if known is None or known.state != _state(status) or known.entries is None:
+            return None
+        shown = known.entries
+        return shown if all(after.get(name, "") >= mark for name, mark in shown.left_out.items()) else None
+
+    def read(self, folder: str, status: os.stat_result, now: float, entries: Entries | None) -> None:
+        """A folder was read at `now`, in seconds of a clock that never goes back; it had this status right before.
+
+        `entries`: None where they do not tell all, since there are links among them or files were read for another purpose.
+        """
+        known = self._known.get(folder)
+        if known is None or known.state != _state(status):
+            self._known[folder] = _Known(state=_state(status), since=now)
+        elif now - known.since >= SETTLED and entries is not None and self._is_kept(entries, status.st_dev):
+            self._known[folder] = _Known(state=known.state, since=known.since, entries=entries)
+
+    def forget(self, folder: str) -> None:
+        """A folder is gone."""
+        self._known.pop(folder, None)
+
+    def _is_kept(self, entries: Entries, device: int) -> bool:
+        if device not in self._devices:
+            self._devices[device] = keeps_time(device)
+        return self._devices[device] and len(entries.files) <= MOST_FILES
+
+
+def _state(status: os.stat_result) -> tuple[int, int]:
+    return status.st_ino, status.st_mtime_ns
+
+
+def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Whether folders on a device show each change at once; False where that is not known."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    found = [line.partition(" - ") for line in lines if line.split(" ", 3)[2:3] == [wanted]]
+    return bool(found) and all(_is_prompt(tail.split(" ")) for _, _, tail in found)
+
+
+def _is_prompt(mount: list[str]) -> bool:
+    """By the type, source and options of a mount."""
+    kind, options = mount[0], set(mount[-1].split(","))
+    return kind in _LOCAL or (kind in _NFS and ("noac" in options or options >= _UNCACHED))
