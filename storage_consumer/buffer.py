@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, Batch, RowChange, Values
 from storage_consumer.decoding.wire import LineEncoder, encode_field
 from storage_consumer.errors import NotReplicable
-from storage_consumer.folding import Changes, Integers, Keys, Places, chosen_keys, compact_keys, latest, together
+from storage_consumer.folding import (
+    Changes,
+    Integers,
+    Keys,
+    Places,
+    chosen_keys,
+    compact_keys,
+    joined_keys,
+    latest,
+    together,
+)
 from storage_consumer.limits import check
 from storage_consumer.ordering import (
     Key,
@@ -30,6 +41,8 @@ BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
 
 PIECE_BYTES = 256 << 10
 """Of a file, decoded at once."""
+UNMADE_BYTES = 2 << 20
+"""Of files, of which no lines are made before it is known which changes a later one of the same key makes needless."""
 
 Place = tuple[int, int, int, int]
 """(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
@@ -73,6 +86,7 @@ class Buffer:
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
         self._key_of = key_function(work.key, range(len(work.key)))
         self._held = _Held()
+        self._unmade: list[_Unmade] = []
         self._batches: list[Changes] = []
         self.takes_batches = (
             bool(version.key) and work.timed and not (version.limits or version.misfit or version.repeats)
@@ -82,13 +96,18 @@ class Buffer:
         """Row changes that came in since the last were sent on."""
         self.size = 0
         """Bytes of files that were read in the same time."""
+        self._made_until = 0
+        """How many of them there were when the lines of all batches were made last."""
+        self._waits = True
+        """Whether lines are made of many batches together."""
 
     def measured(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """The content of a file in pieces that a processor's cache can hold, counted into `size` as they are read."""
         for block in blocks:
-            self.size += len(block)
             for start in range(0, len(block), PIECE_BYTES):
-                yield block[start : start + PIECE_BYTES]
+                piece = block[start : start + PIECE_BYTES]
+                self.size += len(piece)
+                yield piece
 
     def add(self, change: RowChange, rank: int) -> None:
         """Take one row change. Raises `NotReplicable` or `ValueError` for one that can't be applied as it is."""
@@ -112,15 +131,44 @@ class Buffer:
         """Take many changes of a file; how many. Raises `BadKey`."""
         numbers = batch.integers(self._places[0]) if is_integer(self._work.key) else None
         keys = compact_keys(self._keys_of(batch)) if numbers is None else numbers
-        lines = batch.lines(self._written)
-        deletes = np.flatnonzero(batch.operations == DELETE)
-        for place, texts in zip(deletes.tolist(), self._key_texts(batch, deletes), strict=True):
-            lines[place] = b"\t".join(map(encode_field, texts))
-        self.rows += len(lines)
         upsert = np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
         order = batch.numbers + order_of(rank, 0, upsert=False) + upsert
-        self._batches.append(Changes(ts=batch.ts, order=order, keys=keys, lines=lines))
-        return len(lines)
+        self._unmade.append(_Unmade(batch, order, keys))
+        self.rows += len(order)
+        if not self._waits or self.size - self._made_until >= UNMADE_BYTES:
+            self._make_lines()
+        return len(order)
+
+    def _make_lines(self) -> None:
+        """Make the lines of what batches hold; of the last change of each key only, as long as that leaves less than half of them.
+
+        Where more is left, waiting costs more than it saves: what was read is no longer in the processor's cache.
+        """
+        self._made_until = self.size
+        if not self._unmade:
+            return
+        parts, self._unmade = self._unmade, []
+        ts = np.concatenate([part.batch.ts for part in parts])
+        order = np.concatenate([part.order for part in parts])
+        keys = joined_keys([part.keys for part in parts])
+        chosen = np.sort(latest(ts, order, keys, timed=True)) if self._waits else np.arange(len(ts))
+        self._waits = 2 * len(chosen) < len(ts)
+        lines: list[bytes] = []
+        start = 0
+        for part in parts:
+            end = start + len(part.order)
+            if len(places := chosen[slice(*np.searchsorted(chosen, (start, end)))]):
+                lines += self._lines_of(part.batch, places - start)
+            start = end
+        self._batches.append(Changes(ts=ts[chosen], order=order[chosen], keys=chosen_keys(keys, chosen), lines=lines))
+
+    def _lines_of(self, batch: Batch, chosen: Places) -> list[bytes]:
+        """The lines of some changes of a batch."""
+        lines = batch.lines(self._written, chosen)
+        deletes = np.flatnonzero(batch.operations[chosen] == DELETE)
+        for place, texts in zip(deletes.tolist(), self._key_texts(batch, chosen[deletes]), strict=True):
+            lines[place] = b"\t".join(map(encode_field, texts))
+        return lines
 
     def _key_texts(self, batch: Batch, chosen: Places) -> list[tuple[str | None, ...]]:
         """The texts of the key's columns in the changes at these places."""
@@ -159,8 +207,9 @@ class Buffer:
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""
+        self._make_lines()
         changes, rows = self._changes(), self._block_rows()
-        self._held, self._batches, self.rows, self.size = _Held(), [], 0, 0
+        self._held, self._batches, self.rows, self.size, self._made_until = _Held(), [], 0, 0, 0
         if not len(changes):
             return
         buckets = self._buckets(changes.keys, len(changes))
@@ -206,6 +255,14 @@ class Buffer:
         if isinstance(keys, np.ndarray):
             return stripes(keys, self._partitions, self._work.stripe_bits)
         return np.array([*map(bucket_function(self._work.key, self._partitions, self._work.stripe_bits), keys)])
+
+
+class _Unmade(NamedTuple):
+    """A batch of which no lines were made."""
+
+    batch: Batch
+    order: Integers
+    keys: Keys
 
 
 class _Held:

@@ -59,7 +59,10 @@ def _cost(work: FileWork) -> int:
 
 
 def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
-    """Files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off."""
+    """Files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
+
+    The most costly group comes first: tasks begin in this order, and what begins last keeps the other cores waiting.
+    """
     total = sum(map(_cost, files))
     goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, total // (3 * cores)))
     groups: list[list[FileWork]] = [[]]
@@ -70,7 +73,7 @@ def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
             size = 0
         groups[-1].append(work)
         size += _cost(work)
-    return groups
+    return sorted(groups, key=lambda group: -sum(map(_cost, group)))
 
 
 def by_tables(files: Sequence[FileWork], tasks: int) -> list[list[FileWork]]:

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
-from storage_consumer.decoding.canal_message import Shape, completed
+from storage_consumer.decoding.canal_message import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, MOST_TS, UPDATE, Tally, apart
 from storage_consumer.decoding.patterns import USUAL_INTEGER, repeated
 from storage_consumer.decoding.wire import escaped
@@ -52,11 +53,11 @@ class TextBatch:
     def texts(self, place: int, chosen: NDArray[np.intp]) -> list[str | None]:
         """See `decoder.Batch`."""
         column = self.columns[place]
-        return [column[number] for number in chosen.tolist()]
+        return [*column] if len(chosen) == len(column) else [column[number] for number in chosen.tolist()]
 
-    def lines(self, written: Sequence[int]) -> list[bytes]:
+    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> list[bytes]:
         """See `decoder.Batch`."""
-        columns = [escaped(self.columns[place]) for place in written]
+        columns = [escaped(self.texts(place, chosen)) for place in written]
         return "\n".join(map("\t".join, zip(*columns, strict=True))).encode().split(b"\n")
 
 
@@ -66,8 +67,6 @@ class Asked:
 
     shape: Shape
     window: Window
-    key: Sequence[int]
-    """The places of the key's columns in the layout."""
     first: int
     """Number of the first one in the file."""
 
@@ -93,11 +92,12 @@ def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextB
     ts = np.array([message.tidb.commit_ts for message in messages], np.int64)
     inside, later = apart(ts, asked.window)
     chosen = list(compress(messages, inside.tolist()))
+    images = [_astuple(message.data[0]) for message in chosen]
     try:
-        columns = asked.shape.columns([_astuple(message.data[0]) for message in chosen])
-        stays = _stays(asked, chosen, columns)
+        columns = asked.shape.columns(images)
     except ValueError:
         return None, list(range(len(rows)))
+    stays = _stays(asked.shape.key, chosen, images)
     numbers = np.array(places, np.int64)[inside]
     tally.add(ts, inside, later)
     others += numbers[~stays].tolist()
@@ -122,14 +122,11 @@ def _are_of(table: TableName, messages: Iterable[Any]) -> bool:
     return all(TableName(schema=schema, table=name).folded() == table.folded() for schema, name in names)
 
 
-def _stays(asked: Asked, messages: Sequence[Any], columns: Sequence[Texts]) -> NDArray[np.bool_]:
-    """Which messages do not tell that they change their row's key. Raises `ValueError` where an old image is odd."""
+def _stays(key: Sequence[int], messages: Sequence[Any], images: Sequence[Sequence[Any]]) -> NDArray[np.bool_]:
+    """Which messages do not tell that they change their row's key; `images` are those of their data."""
     stays = np.ones(len(messages), np.bool_)
-    updates = [place for place, message in enumerate(messages) if message.old is not None and message.type == "UPDATE"]
-    images = ((_astuple(messages[place].old[0]), _astuple(messages[place].data[0])) for place in updates)
-    former = asked.shape.columns([completed(old, data) for old, data in images])
-    for place in asked.key:
-        current = columns[place]
-        moved = [update for update, old in zip(updates, former[place], strict=True) if old != current[update]]
-        stays[moved] = False
+    for number, (message, image) in enumerate(zip(messages, images, strict=True)):
+        if message.old is not None and message.type == "UPDATE":
+            former = zip(key, _astuple(message.old[0]), strict=True)
+            stays[number] = all(old is UNSET or old == image[place] for place, old in former)
     return stays

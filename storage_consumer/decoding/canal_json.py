@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from storage_consumer.decoding.canal_batch import OPERATIONS, UNREADABLE, Asked, read_batch
-from storage_consumer.decoding.canal_message import Shape, Texts, completed, decode_any, has_gaps, shape_of
+from storage_consumer.decoding.canal_message import Shape, Texts, decode_any, has_gaps, shape_of
 from storage_consumer.decoding.decoder import (
     DELETE,
     PARTIAL_DELETE,
@@ -51,8 +51,6 @@ class _Scan:
     """Byte at which the current row begins."""
     accepted: tuple[str, str] = ("", "")
     """The database and table that rows had so far, known to be the layout's."""
-    key: Sequence[int] = ()
-    """The places of the key's columns in the layout, where changes may be given in batches."""
     number: int = 0
     """Of the current row."""
 
@@ -60,7 +58,7 @@ class _Scan:
         """The changes inside the window, `RowChange` or `Batch`. Raises `UndecodableRow`."""
         try:
             for rows in self.frames.batches():
-                if self.key and self.shape.is_exact and len(rows) >= AT_ONCE_ROWS:
+                if self.shape.key and self.shape.is_exact and len(rows) >= AT_ONCE_ROWS:
                     yield from self.at_once(rows)
                 else:
                     yield from self.changes_of(rows)
@@ -71,7 +69,7 @@ class _Scan:
     def at_once(self, rows: list[bytes]) -> Iterator[RowChange | Batch]:
         """The changes of these rows inside the window, those of which nothing is odd in one batch."""
         first, gap = self.tally.rows + 1, self.frames.gap
-        asked = Asked(shape=self.shape, window=self.window, key=self.key, first=first)
+        asked = Asked(shape=self.shape, window=self.window, first=first)
         batch, others = read_batch(asked, rows, self.tally)
         self.tally.rows += len(rows)
         if batch and len(batch.numbers):
@@ -145,8 +143,7 @@ class _Scan:
             values = self.shape.values(data)
             if operation != UPDATE or message.old is None:
                 return self.number, ts, operation, values, None
-            old = completed(self.shape.texts(message.old[0]), data)
-            return self.number, ts, operation, values, self.shape.values(old)
+            return self.number, ts, operation, values, self.shape.values(self.shape.former(message.old[0], data))
         except ValueError as error:
             raise self.error(row, str(error), ts) from error
 
@@ -222,10 +219,9 @@ class CanalJsonDecoder:
         """One file, about to be read."""
         return _Scan(
             frames=Frames(iter(blocks), self.terminator.encode()),
-            shape=shape_of(layout),
+            shape=shape_of(layout, tuple(key)),
             window=window,
             tally=tally,
             source=source,
             untimed=self.allow_missing_commit_ts,
-            key=key,
         )

@@ -53,9 +53,12 @@ class Shape:
 
     layout: RowLayout
     names: tuple[str, ...]
+    key: tuple[int, ...]
+    """The columns that count in an old image, empty: all do."""
     decode: Callable[[bytes], Any]
-    """A message whose images are structs of just these columns (in `old` each may be missing). It refuses a message with
-    other columns, so that values go by their place from here on; what it refuses is to be tried by `decode_any`."""
+    """A message whose images are structs of just these columns: `data` of all, `old` of those that count, of which each may be
+    missing. It refuses a message with other columns (but in an `old` of which some count), so that values go by their place
+    from here on; what it refuses is to be tried by `decode_any`."""
     is_exact: bool
     """Whether `decode` makes structs; where it can't, it is `decode_any`."""
     checked: tuple[int, ...]
@@ -125,6 +128,16 @@ class Shape:
             raise ValueError(self._mismatch(f"{lacks}has the unknown column {', '.join(extra)}"))
         return [image.get(name, UNSET) for name in self.names]
 
+    def former(self, image: Any, data: Texts) -> Texts:
+        """The texts of an old image, in which what is left out, and what does not count, is as it is in `data`."""
+        if not self.key or isinstance(image, dict):
+            return [now if old is UNSET else old for old, now in zip(self.texts(image), data, strict=True)]
+        texts = list(data)
+        for place, old in zip(self.key, _astuple(image), strict=True):
+            if old is not UNSET:
+                texts[place] = old
+        return texts
+
     def _mismatch(self, how: str) -> str:
         return (
             f"the row {how}; {self.layout.table} should have {', '.join(self.names)}. Reasons may be a column that is a "
@@ -137,20 +150,13 @@ def has_gaps(texts: Texts) -> bool:
     return UNSET in texts
 
 
-def completed(old: Texts, data: Texts) -> Texts:
-    """An old image, in which what is left out was not changed."""
-    if has_gaps(old):
-        return [now if before is UNSET else before for before, now in zip(old, data, strict=True)]
-    return old
-
-
 decode_any = msgspec.json.Decoder(Message).decode
 """A message with whatever columns it has."""
 
 
 @lru_cache(maxsize=1024)
-def shape_of(layout: RowLayout) -> Shape:
-    """The shape of a layout, made once in each process."""
+def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
+    """The shape of a layout, made once in each process; `key`: see `Shape`."""
     columns = layout.columns
     names = tuple(column.name for column in columns)
     grammars = [grammar(column, "canal-json") for column in columns]
@@ -159,7 +165,8 @@ def shape_of(layout: RowLayout) -> Shape:
     return Shape(
         layout=layout,
         names=names,
-        decode=(decode := _decode(names)),
+        key=key,
+        decode=(decode := _decode(names, key)),
         is_exact=decode is not decode_any,
         checked=checked,
         pick=itemgetter(*checked) if len(checked) > 1 else lambda texts: tuple(texts[index] for index in checked),
@@ -169,7 +176,7 @@ def shape_of(layout: RowLayout) -> Shape:
     )
 
 
-def _decode(names: tuple[str, ...]) -> Callable[[bytes], Any]:
+def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], Any]:
     """See `Shape.decode`."""
     if any(re.search(r'[\\"\x00-\x1f]', name) for name in names):
         return decode_any  # msgspec takes no such name for a field
@@ -180,9 +187,9 @@ def _decode(names: tuple[str, ...]) -> Callable[[bytes], Any]:
     )
     part = msgspec.defstruct(
         "_Part",
-        [(name, str | None | UnsetType, UNSET) for name in fields],
+        [(fields[place], str | None | UnsetType, UNSET) for place in key or range(len(fields))],
         rename=rename,
-        forbid_unknown_fields=True,
+        forbid_unknown_fields=not key,
         gc=False,
     )
     message = msgspec.defstruct(

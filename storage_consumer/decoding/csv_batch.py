@@ -25,8 +25,8 @@ class CsvBatch:
     numbers: Offsets
     ts: NDArray[np.uint64]
     operations: NDArray[np.int8]
-    converted: Mapping[int, list[str | None]]
-    """By place in the layout: columns that are not written as they stand in the file."""
+    converted: Mapping[int, list[bytes]]
+    """By place in the layout: the fields of columns that are not written as they stand in the file."""
 
     def integers(self, place: int) -> Offsets | None:
         """See `decoder.Batch`."""
@@ -36,9 +36,11 @@ class CsvBatch:
         """See `decoder.Batch`."""
         return self.rows.texts(place, self.inside[chosen])
 
-    def lines(self, written: Sequence[int]) -> list[bytes]:
+    def lines(self, written: Sequence[int], chosen: Places) -> list[bytes]:
         """See `decoder.Batch`."""
-        return self.rows.lines(written, self.inside, self.converted)
+        numbers = chosen.tolist()
+        converted = {place: [fields[number] for number in numbers] for place, fields in self.converted.items()}
+        return self.rows.lines(written, self.inside[chosen], converted)
 
 
 def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> tuple[CsvBatch, int] | None:
@@ -52,7 +54,7 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     within, later = apart(rows.ts, window)
     inside = np.flatnonzero(within)
     try:
-        converted = {place: rows.texts(place, inside) for place in form.converted}
+        converted = {place: rows.converted(place, inside) for place in form.converted}
     except ValueError:
         return None
     numbers = inside + (tally.rows + 1)

@@ -34,7 +34,7 @@ from storage_consumer.decoding.columns import (
 from storage_consumer.decoding.csv_shape import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE
 from storage_consumer.decoding.patterns import repeated
-from storage_consumer.decoding.values import Converter, CsvForm, convert_all, csv_form, grammar
+from storage_consumer.decoding.values import Converter, CsvForm, convert_all, csv_form, grammar, in_bytes
 from storage_consumer.decoding.wire import NULL
 from storage_consumer.model import TableColumn
 
@@ -43,6 +43,8 @@ _CUT = 0xFE
 _LF, _CR, _TAB = b"\n"[0], b"\r"[0], b"\t"[0]
 _ESCAPES = {b"\\"[0]: (0xFD, b"\\\\"), _TAB: (0xFC, b"\\t"), _LF: (0xFB, b"\\n")}
 """Byte within a text → what stands for it for a while, and its escape (see `wire`)."""
+_FEW = 2
+"""Where lines are wanted of less than one row in so many, only the bytes of these are looked at."""
 _OPERATION = 1
 """Where in a row its operation stands, behind a quote."""
 _HEAD = 4
@@ -172,12 +174,24 @@ class CsvRows:
         field = _HEAD + column
         return integers(self.marked.bytes, self.borders[rows, field - 1] + 1, self._ends(field, rows))
 
+    def _fields(self, column: int, rows: Places) -> list[bytes]:
+        """The fields of a column of the file in these rows, quotes included."""
+        field, content = _HEAD + column, self.content
+        borders = zip((self.borders[rows, field - 1] + 1).tolist(), self._ends(field, rows).tolist(), strict=True)
+        return [content[start:end] for start, end in borders]
+
+    def converted(self, place: int, rows: Places) -> list[bytes]:
+        """The fields of lines for a column in these rows. Raises `ValueError` for one that is no value of the column's type."""
+        column = self.form.place_of[place]
+        convert = in_bytes(self.form.converters[column])
+        if convert is None:
+            return [NULL if text is None else text.encode() for text in self.texts(place, rows)]
+        return [NULL if field == NULL else convert(field[1:-1]) for field in self._fields(column, rows)]
+
     def texts(self, place: int, rows: Places) -> list[str | None]:
         """The wire texts of a column in these rows. Raises `ValueError` for one that is no value of the column's type."""
         column = self.form.place_of[place]
-        field, content = _HEAD + column, self.content
-        borders = zip((self.borders[rows, field - 1] + 1).tolist(), self._ends(field, rows).tolist(), strict=True)
-        found = [content[start:end] for start, end in borders]
+        found = self._fields(column, rows)
         form, convert = csv_form(self.form.columns[column]), self.form.converters[column]
         if form is CsvForm.BARE:
             texts = [None if text == NULL else text.decode() for text in found]
@@ -194,16 +208,18 @@ class CsvRows:
         is_last = field == self.borders.shape[1] - 1
         return ends - 1 if is_last and self.form.has_cr else ends
 
-    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[str | None]]) -> list[bytes]:
-        """The lines of these rows. `converted`: per place in the layout the texts of a column that is not written as it stands there.
+    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> list[bytes]:
+        """The lines of these rows. `converted`: per place in the layout the fields of a column that is not written as it stands there.
 
         Columns that stand side by side, here and in the file, are taken as one piece of the file's own bytes.
         """
+        if len(rows) * _FEW < len(self):
+            return self._only(rows).lines(written, np.arange(len(rows)), converted)
         parts: list[_Span | list[bytes]] = []
         for place in written:
             column, before = self.form.place_of[place], parts[-1] if parts else None
             if place in converted:
-                parts.append([NULL if text is None else text.encode() for text in converted[place]])
+                parts.append(converted[place])
             elif isinstance(before, _Span) and before.last == column - 1:
                 parts[-1] = before._replace(last=column)
             else:
@@ -216,6 +232,15 @@ class CsvRows:
             for part in parts
         ]
         return found[0] if len(found) == 1 else list(map(b"\t".join, zip(*found, strict=True)))
+
+    def _only(self, rows: Places) -> CsvRows:
+        """These rows with no other bytes than their own."""
+        starts, ends = _starts(self.borders)[rows], self.borders[rows, -1] + 1
+        content = b"".join([self.content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])
+        moved = starts - np.cumsum(ends - starts) + (ends - starts)
+        borders = self.borders[rows] - moved[:, None]
+        marked = _marked(np.frombuffer(content, np.uint8), self.form.quote)
+        return CsvRows(self.form, content, marked, borders, self.ts[rows], self.operations[rows])
 
     def _pieces(self, cuts: Sequence[int]) -> list[bytes]:
         """The bytes of lines of all rows, cut at these borders, by their places among those of a row."""
@@ -246,9 +271,10 @@ def _of_rows(of_all: list[bytes], rows: Places) -> list[bytes]:
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     """The rows of this form that `content` begins with; None where it begins with none."""
-    marked = _marked(content, form.quote)
-    if marked is None:
+    array = np.frombuffer(content, np.uint8)
+    if not is_utf8(array):
         return None
+    marked = _marked(array, form.quote)
     outside = without(marked.bytes, marked.within)
     text = outside.tobytes().translate(None, bytes([GONE]))
     match = form.outside.match(text)
@@ -264,16 +290,20 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     return CsvRows(form, content, marked, borders, ts, operations)
 
 
-def _marked(content: bytes, quote: int) -> _Marked | None:
-    """Which bytes are within quotes; None where not all is UTF-8."""
-    array = np.frombuffer(content, np.uint8)
-    is_quote = array == quote
-    return _Marked(array, is_quote, between(is_quote)) if is_utf8(array) else None
+def _marked(content: Bytes, quote: int) -> _Marked:
+    """Which bytes are within quotes."""
+    is_quote = content == quote
+    return _Marked(content, is_quote, between(is_quote))
+
+
+def _starts(borders: Offsets) -> Offsets:
+    """Where rows begin that lie one behind the other from the beginning on."""
+    return np.concatenate(([0], borders[:-1, -1] + 1))[: len(borders)]
 
 
 def _operations(form: RowForm, content: Bytes, borders: Offsets) -> NDArray[np.int8]:
     """The operations of the rows before the first one that does not begin as they should."""
-    starts = np.concatenate(([0], borders[:-1, -1] + 1))[: len(borders)]
+    starts = _starts(borders)
     operations = _OPERATIONS[content[starts + _OPERATION]]
     mask = bytes(255 * (place != _OPERATION) for place in range(len(form.prefix)))
     fits = begins_with(content, starts, form.prefix, mask) & (operations >= 0)

@@ -109,8 +109,8 @@ class Batch(Protocol):
         """The wire texts of the layout's column at this place, of the changes at the chosen ones."""
         ...
 
-    def lines(self, written: Sequence[int]) -> list[bytes]:
-        """The lines that `wire.LineEncoder` makes of these columns."""
+    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> list[bytes]:
+        """The lines that `wire.LineEncoder` makes of these columns, of the changes at the chosen places."""
         ...
 
 
@@ -128,7 +128,8 @@ class Decoder(Protocol):
     ) -> Iterator[RowChange | Batch]:
         """As `rows`, in any order, with many changes at once wherever they have the form that the layout's rows usually have.
 
-        `key`: the places of the key's columns in the layout; an update that tells that it changes one comes by itself.
+        `key`: the places of the key's columns in the layout, at least one; an update that tells that it changes one comes by
+        itself. Of old images nothing but the key need be looked at.
         """
         ...
 

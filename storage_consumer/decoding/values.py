@@ -11,7 +11,6 @@ import binascii
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
@@ -101,40 +100,20 @@ def _bytes_of_latin1(text: str) -> str:
         raise ValueError(f"{text[:40]!r} holds code points beyond U+00FF, so it is not a binary value") from error
 
 
-def _many_of_base64(texts: Sequence[str]) -> list[str]:
-    """`_bytes_of_base64` of each text."""
-    pads = [len(text) - len(text.rstrip("=")) for text in texts]
-    if any(len(text) % 4 for text in texts) or max(pads, default=0) > 2:  # noqa: PLR2004 - signs that no byte needs
-        raise ValueError("not base64")
-    whole = "".join(texts)
-    if whole.count("=") != sum(pads):
-        raise ValueError("not base64")
-    digits = binascii.a2b_base64(whole.replace("=", "A"), strict_mode=True).hex().upper()
-    ends = accumulate((len(text) // 4 * 6 for text in texts), initial=0)
-    return [digits[start : end - 2 * pad] for (start, end), pad in zip(pairwise(ends), pads, strict=True)]
-
-
-def _many_of_latin1(texts: Sequence[str]) -> list[str]:
-    """`_bytes_of_latin1` of each text."""
-    digits = "".join(texts).encode("latin-1").hex().upper()
-    ends = accumulate((2 * len(text) for text in texts), initial=0)
-    return [digits[start:end] for start, end in pairwise(ends)]
-
-
-_MANY: Mapping[Converter, Callable[[Sequence[str]], list[str]]] = {
-    _bytes_of_base64: _many_of_base64,
-    _bytes_of_latin1: _many_of_latin1,
+_IN_BYTES: Mapping[Converter, Callable[[bytes], bytes]] = {
+    _bytes_of_base64: lambda text: binascii.hexlify(binascii.a2b_base64(text, strict_mode=True)).upper(),
 }
-"""What does to many texts at once what a converter does to one; its errors do not say which text it is."""
+"""What does to bytes what a converter does to text."""
+
+
+def in_bytes(convert: Converter | None) -> Callable[[bytes], bytes] | None:
+    """What does to UTF-8 what `convert` does to text, None where nothing does. Its errors are `ValueError` too."""
+    return _IN_BYTES.get(convert) if convert else None
 
 
 def convert_all(convert: Converter, texts: Sequence[str | None]) -> list[str | None]:
     """`convert` of each text; NULL stays. Raises `ValueError` where one of them is no value of the type."""
-    many = _MANY.get(convert)
-    if many is None:
-        return [None if text is None else convert(text) for text in texts]
-    converted = iter(many([text for text in texts if text is not None]))
-    return [None if text is None else next(converted) for text in texts]
+    return [None if text is None else convert(text) for text in texts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

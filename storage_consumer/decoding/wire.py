@@ -63,9 +63,16 @@ def encode_field(value: str | None) -> bytes:
 
 def escaped(column: Sequence[str | None]) -> Sequence[str]:
     """The fields of many rows in one column, as texts."""
-    fields = [_NULL if value is None else value.replace("\\", "\\\\") for value in column]
+    try:
+        return _escaped(column)  # type: ignore[arg-type]  # where there is a None, joining raises TypeError
+    except TypeError:
+        fields = _escaped(["" if value is None else value for value in column])
+        return [_NULL if value is None else field for value, field in zip(column, fields, strict=True)]
+
+
+def _escaped(fields: Sequence[str]) -> Sequence[str]:
     content = "".join(fields)
-    for sign, escape in (("\t", "\\t"), ("\n", "\\n")):
+    for sign, escape in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n")):
         if sign in content:
             fields = [field.replace(sign, escape) for field in fields]
     return fields

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer import buffer
 from storage_consumer.buffer import Buffer, Place
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decoding import canal_json, csv_scan
@@ -90,6 +91,11 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], protocol: Pro
     else:
         decoder = CanalJsonDecoder()
         content = "".join(canal_line(canal_message(KINDS, row)) for row in rows).encode()
-    with patch.object(csv_scan, "AT_ONCE_BYTES", 1), patch.object(canal_json, "AT_ONCE_ROWS", 1):
+    with (
+        patch.object(csv_scan, "AT_ONCE_BYTES", 1),
+        patch.object(canal_json, "AT_ONCE_ROWS", 1),
+        patch.object(buffer, "PIECE_BYTES", chance.choice((100, 400, 1 << 20))),
+        patch.object(buffer, "UNMADE_BYTES", chance.choice((1, 300, 1 << 20))),
+    ):
         found = held(work(key), decoder, content, partitions, at_once=True)
     assert found == held(work(key), decoder, content, partitions, at_once=False)

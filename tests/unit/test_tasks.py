@@ -45,9 +45,12 @@ FILES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 64 << 20)), min_siz
 
 @given(FILES, st.integers(1, 16))
 def test_groups_of_files(files: list[FileWork], cores: int) -> None:
-    """Each file is in one group; groups are in order, none is empty, and none of several files is too large."""
+    """Each file is in one group of neighbours; none is empty, none of several files is too large, and the largest comes first."""
     groups = in_groups(files, cores)
-    assert [work for group in groups for work in group] == sorted(files, key=lambda work: (work.table, work.rank))
+    in_sequence = sorted(groups, key=lambda group: (group[0].table, group[0].rank))
+    assert [work for group in in_sequence for work in group] == sorted(files, key=lambda work: (work.table, work.rank))
+    sizes = [sum(max(FILE_COST, work.file.stored.size) for work in group) for group in groups]
+    assert sizes == sorted(sizes, reverse=True)
     for group in groups:
         size = sum(work.file.stored.size for work in group)
         assert group

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decoding.columns import GONE, begins_with, between, integers, is_utf8, without
-from storage_consumer.decoding.values import convert_all, converter
+from storage_consumer.decoding.values import convert_all, converter, in_bytes
 from tests.unit.decoding.encoders import column
 
 
@@ -88,15 +88,21 @@ def test_begins_with() -> None:
     assert begins_with(array[:5], starts[:1], prefix, mask).tolist() == [False]
 
 
-@pytest.mark.parametrize("protocol", ["csv", "canal-json"])
-@given(texts=st.lists(st.none() | st.text(alphabet="AB4/+=\xe9\xff", max_size=9), max_size=6))
-def test_convert_all(protocol: Protocol, texts: list[str | None]) -> None:
-    """Bytes of many values are those of each; what it refuses, be it more than what is wrong, the plain reader judges."""
-    convert = converter(column("c", "BLOB"), protocol)
+@given(texts=st.lists(st.text(alphabet="AB4/+=\xe9\xff", max_size=9), max_size=6))
+def test_converters_of_bytes(texts: list[str]) -> None:
+    """What converts bytes gives what the converter of texts gives, and refuses what that refuses."""
+    convert = converter(column("c", "BLOB"), "csv")
+    convert_bytes = in_bytes(convert)
     assert convert is not None
-    with suppress(ValueError):
-        found = convert_all(convert, texts)
-        assert found == [None if text is None else convert(text) for text in texts]
+    assert convert_bytes is not None
+    for text in texts:
+        expected = None
+        with suppress(ValueError):
+            expected = convert(text).encode()
+        found = None
+        with suppress(ValueError):
+            found = convert_bytes(text.encode())
+        assert found == expected
 
 
 @given(st.lists(st.none() | st.binary(max_size=9), max_size=6))
