@@ -32,6 +32,7 @@ One integer column gives integers, unless one is written in an unusual way.
 
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
+_RANKS = (_UPSERT - 1) >> _ROW_BITS << _ROW_BITS
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
 _USUAL_INTEGER = re.compile(USUAL_INTEGER)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
@@ -188,6 +189,9 @@ def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, byt
     `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files, so an equal event counts
     as often as it is in the pass that has it most often, not as often as it is in all of them together.
     """
+    changes = sorted(changes)
+    if len({order & _RANKS for order, _ in changes}) == 1:  # one file holds one pass
+        return [(order >= _UPSERT, row) for order, row in changes]
     most: Counter[tuple[bool, bytes]] = Counter()
     for delivered in _passes(changes):
         most |= delivered

@@ -27,7 +27,7 @@ _PLAIN_FIELD = re.compile(rb"[^\\\0\r\x1a]*").fullmatch
 _SPELT_ANEW = frozenset(("YEAR", "FLOAT"))
 _NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
-_TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
+TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
 
 
 def qualified(name: TableName) -> str:
@@ -35,9 +35,10 @@ def qualified(name: TableName) -> str:
     return f"{quote(name.schema)}.{quote(name.table)}"
 
 
-def load_data(work: TableWork) -> str:
-    """LOAD DATA LOCAL that replaces rows by key, one line per row as `LineEncoder` writes them."""
+def load_data(work: TableWork, verb: str) -> str:
+    """LOAD DATA LOCAL, one line per row as `LineEncoder` writes them. `verb`: ``REPLACE`` by unique keys, or ``INSERT``."""
     fields, sets = [], []
+    replacing = "REPLACE " if verb == "REPLACE" else ""
     for number, column in enumerate(work.written):
         if column.kind is WireKind.TEXT:
             fields.append(quote(column.name))
@@ -46,7 +47,7 @@ def load_data(work: TableWork) -> str:
             value = f"UNHEX(@v{number})" if column.kind is WireKind.HEX else f"CAST(@v{number} AS UNSIGNED)"
             sets.append(f"{quote(column.name)} = {value}")
     return (
-        f"LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE {qualified(work.name)} CHARACTER SET utf8mb4 "
+        f"LOAD DATA LOCAL INFILE 'rows' {replacing}INTO TABLE {qualified(work.name)} CHARACTER SET utf8mb4 "
         "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
         f"({', '.join(fields)})" + (f" SET {', '.join(sets)}" if sets else "")
     )
@@ -204,15 +205,15 @@ def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
     return text
 
 
-def delete_one(work: TableWork, line: bytes, escape: Escape, *, json_equals: str) -> str:
-    """DELETE of one row of a keyless table by all its columns, NULL equal to NULL, texts to the last byte.
+def delete_images(work: TableWork, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
+    """DELETE of up to `most` equal rows of a keyless table by all their columns, NULL equal to NULL, texts to the last byte.
 
     `json_equals`: how this server compares JSON by meaning, with ``{column}`` and ``{value}``.
     """
     conditions = [
         _same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
     ]
-    return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT 1"
+    return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT {most}"
 
 
 def json_equals(version: str) -> str:
@@ -231,6 +232,6 @@ def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str
         return f"{name} = {_checked(_DIGITS, text, column).lstrip('0') or '0'}"
     if column.type == "FLOAT":
         return f"{name} = {_single(text, column)}"
-    if column.kind is WireKind.TEXT and column.type in _TEXTS:
+    if column.kind is WireKind.TEXT and column.type in TEXTS:
         return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) = CAST('{escape(text)}' AS BINARY)"
     return f"{name} = {literal(text, column, escape)}"

@@ -16,8 +16,11 @@ from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.pipeline import RowWriter
+from storage_consumer.target.fenced import CONFLICT_TRIES
+from storage_consumer.target.keyless import KeylessTables
+from storage_consumer.target.rows import RowStatements
 from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import CONFLICT_TRIES, TargetWriter
+from storage_consumer.target.writer import TargetWriter
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from storage_consumer.testing_writer import FencedWriter
@@ -150,20 +153,21 @@ def test_events_once(make: Make) -> None:
     assert restart.tables == {KEYLESS.table_key: 6}
 
 
-class Cut(TargetWriter):
-    """A writer whose connection breaks before its statement with some number."""
+class Cut(RowStatements):
+    """A connection that breaks before its statement with some number."""
 
     def __init__(self, spec: JobSpec, number: int, before: Callable[[], None]) -> None:
         """`before`: called before each statement."""
         super().__init__(spec, "", 0)
         self.came, self._number, self._before = 0, number, before
 
-    def _query(self, sql: str) -> int:
+    def query(self, sql: str) -> int:
+        """Run one statement, or the end of the connection."""
         self.came += 1
         self._before()
         if self.came == self._number:
-            self._live()._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
-        return super()._query(sql)
+            self.live()._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
+        return super().query(sql)
 
 
 @pytest.mark.server
@@ -174,13 +178,13 @@ def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> No
     rig.writer().write_events(KEYLESS, [(1, [(True, b"a\t1")])])
     seen: list[Counter[Image]] = []
     for number in range(2, 30):
-        writer = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
-        writer.write_events(
+        target = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
+        KeylessTables(target).write(
             KEYLESS, [(number, [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())])]
         )
-        writer.close()
+        target.close()
         assert rig.rows() == Counter({("a", str(number)): 1})
-        if writer.came < number:
+        if target.came < number:
             break
     assert number > 5
     assert [rows.total() for rows in seen] == [1] * len(seen)

@@ -9,8 +9,8 @@ from storage_consumer.decoding.values import WireKind
 from storage_consumer.model import TableName, Window
 from storage_consumer.sql_text import tokens
 from storage_consumer.target.statements import (
+    delete_images,
     delete_keys,
-    delete_one,
     key_literal,
     literal,
     load_data,
@@ -47,12 +47,12 @@ ID, BLOB, BIT = wire("id", "INT"), wire("b", "BLOB", WireKind.HEX), wire("n", "B
 
 def test_load_data() -> None:
     """Binary values and integers that would be taken for text go through variables; names are quoted."""
-    assert load_data(work(ID, BLOB, BIT)) == (
+    assert load_data(work(ID, BLOB, BIT), "REPLACE") == (
         "LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE `s```.`t` CHARACTER SET utf8mb4 "
         "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
         "(`id`, @v1, @v2) SET `b` = UNHEX(@v1), `n` = CAST(@v2 AS UNSIGNED)"
     )
-    assert load_data(work(ID)).endswith("(`id`)")
+    assert load_data(work(ID), "INSERT").endswith("(`id`)")
 
 
 def test_write_rows() -> None:
@@ -156,19 +156,19 @@ def test_null_key() -> None:
         delete_keys(work(ID, key=(part(ID),)), [b"\\N"], escape)
 
 
-def test_delete_one() -> None:
+def test_delete_images() -> None:
     """A row of a keyless table is found by all its columns, to the byte, one row at most."""
     columns = (ID, wire("v"), wire("j", "JSON"), wire("y", "YEAR"), wire("f", "FLOAT"), BLOB, wire("d", "DATE"))
     line = b'1\tA \t{"a": 1}\t0000\t0.5\tFF\t2024-01-01'
-    assert delete_one(work(*columns), line, escape, json_equals=JSON) == (
+    assert delete_images(work(*columns), line, escape, json_equals=JSON, most=1) == (
         "DELETE FROM `s```.`t` WHERE `id` = 1 AND CAST(CONVERT(`v` USING utf8mb4) AS BINARY) = CAST('A ' AS BINARY) "
         "AND JSON_EQUALS(`j`, '{\\\"a\\\": 1}') AND `y` = 0 AND `f` = 0.5e0 AND `b` = x'FF' "
         "AND `d` = '2024-01-01' LIMIT 1"
     )
 
 
-def test_delete_one_with_nulls() -> None:
+def test_delete_images_with_nulls() -> None:
     """NULL is equal to NULL."""
-    assert delete_one(work(ID, wire("v")), b"\\N\t\\N", escape, json_equals=JSON) == (
+    assert delete_images(work(ID, wire("v")), b"\\N\t\\N", escape, json_equals=JSON, most=1) == (
         "DELETE FROM `s```.`t` WHERE `id` IS NULL AND `v` IS NULL LIMIT 1"
     )

@@ -1,0 +1,182 @@
+"""One connection to the target, one slot of a window: every transaction checks the fence first, and is played again where it may be."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pymysql.err
+
+from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.sql_text import quote
+from storage_consumer.target.batches import pause
+from storage_consumer.target.connection import Connection, connect
+from storage_consumer.target.eviction import mark
+from storage_consumer.target.faults import FEW_TRIES, is_conflict, is_connection_loss, number_of, translated
+from storage_consumer.target.state import SERIAL_SLOTS
+from storage_consumer.work import JobSpec, TableWork
+
+CONFLICT_TRIES = 20
+CONNECTION_TRIES = 6
+
+
+class FencedConnection:
+    """What a task has of the target."""
+
+    def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
+        """`partition`: this task's number, hence its slot."""
+        self._spec = spec
+        self._password = password
+        self._partition = partition
+        self._connection: Connection | None = None
+        self._attempt = uuid.uuid4().hex
+        self._claimed = False
+
+    def finish(self) -> None:
+        """Nothing more comes from this task: no other attempt of it may write in this window."""
+        if self._claimed:
+            self._in_transaction("finishing a task", self._close_slot)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def query(self, sql: str) -> int:
+        """Run one statement; returns the number of matched rows."""
+        return int(self.live().query(sql))
+
+    # transactions
+
+    def transaction(self, work: TableWork, body: Callable[[], int]) -> int:
+        """Run `body` between the check of the fence and the commit.
+
+        A commit whose answer was lost is played again as a whole: last states are idempotent, events look at the stored
+        checkpoint first.
+        """
+
+        def fenced() -> int:
+            self._check_fence(work)
+            return body()
+
+        written = self._in_transaction(f"writing {work.name}", fenced)
+        self._claimed = True
+        return written
+
+    def _in_transaction(self, doing: str, body: Callable[[], int]) -> int:
+        """Run `body` in a transaction, played again after a deadlock or a lost connection."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                self.query("START TRANSACTION")
+                result = body()
+                self.query("COMMIT")
+            except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+                self._recover(fault, tries, doing)
+            except ValueError as fault:
+                self._rollback()
+                message = f"{doing}: {fault}"
+                raise RowRefused(message) from fault
+            except BaseException:
+                self._rollback()
+                raise
+            else:
+                return result
+
+    def _recover(self, fault: Exception, tries: int, doing: str) -> None:
+        """Make ready for another try, or raise what the caller has to know."""
+        if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
+            self._rollback()
+            pause(tries, 0.02)
+        elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
+            self._forget()
+            pause(tries, 0.2)
+        else:
+            self._rollback()
+            raise translated(fault, doing) from fault
+
+    def _check_fence(self, work: TableWork) -> None:
+        """Lock this task's slot (and the table's, if several write it and queue); see that window, owner and attempt are still ours."""
+        self._check_slot()
+        if work.serial and not self._spec.whole:
+            self._lock_slot(-1 - work.index % SERIAL_SLOTS)
+
+    def _check_slot(self) -> None:
+        """The first transaction of an attempt claims the task's slot; an attempt that lost it, or comes too late, must end.
+
+        Without that, a second attempt (after a lost executor, or by speculation) could play the beginning of what the first
+        one has finished, and be killed before it comes to the end.
+        """
+        attempt, finished = self._lock_slot(self._partition)
+        if self._claimed and attempt != self._attempt:
+            message = "another attempt of this task has taken over its slot"
+            raise TargetUnavailable(message)
+        if finished:
+            message = "another attempt of this task has finished; what it wrote is not written again in this window"
+            raise TargetUnavailable(message)
+        if not self._claimed:
+            self._mark_slot(f"attempt = '{self._attempt}'")
+
+    def _close_slot(self) -> int:
+        """Nothing more may come from this task in this window."""
+        self._check_slot()
+        return self._mark_slot("finished = 1")
+
+    def _lock_slot(self, slot: int) -> tuple[str, int]:
+        """Lock a slot for this transaction; which attempt holds it and whether that has finished. Raises `LeaseLost`."""
+        columns = "epoch, window_id, attempt, finished"
+        row = self.row(f"SELECT {columns} FROM {self.state('slots')} WHERE slot = {slot} FOR UPDATE")
+        if row is None or row[:2] != (self._spec.epoch, self._spec.window_id):
+            message = (
+                f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
+            )
+            raise LeaseLost(message)
+        return str(row[2]), int(row[3])
+
+    def _mark_slot(self, change: str) -> int:
+        """Change this task's slot."""
+        return self.query(f"UPDATE {self.state('slots')} SET {change} WHERE slot = {self._partition}")
+
+    # the connection
+
+    def live(self) -> Connection:
+        """The connection, opened at first use."""
+        if self._connection is None:
+            self._connection = connect(self._spec.downstream, self._password)
+            mark(self._connection.query, self._spec.downstream.state_schema)
+        return self._connection
+
+    def _forget(self) -> None:
+        """Drop a broken connection."""
+        if self._connection is not None:
+            self._connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
+        self._connection = None
+
+    def _rollback(self) -> None:
+        """Take back what is open; a connection that cannot do so is dropped, which takes it back as well."""
+        try:
+            if self._connection is not None:
+                self._connection.query("ROLLBACK")
+        except (pymysql.err.MySQLError, OSError, EOFError):
+            self._forget()
+
+    def rows(self, sql: str) -> tuple[tuple[Any, ...], ...]:
+        """All rows of a query."""
+        with self.live().cursor() as cursor:
+            cursor.execute(sql)
+            return tuple(cursor.fetchall())
+
+    def row(self, sql: str) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+        return next(iter(self.rows(sql)), None)
+
+    @property
+    def state_schema(self) -> str:
+        """Where the state is stored."""
+        return self._spec.downstream.state_schema
+
+    def state(self, table: str) -> str:
+        """A state table's full name."""
+        return f"{quote(self.state_schema)}.{quote(table)}"

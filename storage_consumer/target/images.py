@@ -1,0 +1,120 @@
+"""Deleting many rows of a table without indexes by all their columns, in two passes over it instead of one for each row.
+
+The rows to delete become a temporary table whose columns have the types of the table's own, so the server brings both sides to
+the same form. A checksum of what tells them apart is what it finds pairs by; that they are equal is decided by every column.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from operator import itemgetter
+
+import pymysql.err
+
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.decoding.wire import split_lines
+from storage_consumer.errors import RowRefused, TargetUnavailable
+from storage_consumer.model import TableName
+from storage_consumer.sql_text import quote
+from storage_consumer.target.connection import escape
+from storage_consumer.target.faults import is_conflict, is_connection_loss
+from storage_consumer.target.rows import RowStatements
+from storage_consumer.target.statements import TEXTS, qualified
+from storage_consumer.work import TableWork, WireColumn
+
+_IMAGES = "storage_consumer_images"
+_NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")
+_CHECKSUM = "storage_consumer_checksum"
+_ALIKE = 4
+"""So many rows to delete may be compared with one row of the table."""
+
+
+def is_scanned(target: RowStatements, work: TableWork) -> bool:
+    """Whether the table has no index and no column that the rows do not tell: equal rows are the same then, and found by scans only."""
+    place = f"table_schema = '{escape(work.name.schema)}' AND table_name = '{escape(work.name.table)}'"
+    ours = "COALESCE(generation_expression, '') = ''"
+    row = target.row(
+        f"SELECT (SELECT COUNT(*) FROM information_schema.statistics WHERE {place}), "
+        f"(SELECT COUNT(*) FROM information_schema.columns WHERE {place} AND {ours})"
+    )
+    return row is not None and (int(row[0]), int(row[1])) == (0, len(work.written))
+
+
+def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
+    """Delete every row that is equal to one of these different lines; how many there were of each, if any.
+
+    None where the server does not do it this way, for want of a privilege for example; nothing is deleted then. Raises the
+    driver's errors for conflicts and lost connections.
+    """
+    images = TableName(schema=target.state_schema, table=_IMAGES)
+    try:
+        telling = telling_columns(work, lines)
+        _store(target, work, lines, images, telling)
+        pairs = f"{qualified(work.name)} AS r STRAIGHT_JOIN {qualified(images)} AS d ON {_equal(work, telling)}"
+        number = f"d.{quote(_NUMBER.name)}"
+        found = target.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
+        deleted = target.query(f"DELETE r FROM {pairs}")
+    except (pymysql.err.MySQLError, RowRefused) as fault:
+        if is_conflict(fault) or is_connection_loss(fault):
+            raise
+        return None
+    finally:
+        with suppress(pymysql.err.MySQLError, OSError, EOFError):
+            target.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
+    counts = {lines[int(place)]: int(count) for place, count in found}
+    if deleted != sum(counts.values()):
+        message = f"{work.name}: somebody else changed rows that were being deleted"
+        raise TargetUnavailable(message)
+    return counts
+
+
+def telling_columns(work: TableWork, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
+    """The column that tells these different lines apart but for a few, the shortest if there are several; else all columns."""
+    fields = zip(split_lines(lines), work.written, strict=True)
+    telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
+    return (min(telling, key=itemgetter(0))[1],) if telling else work.written
+
+
+def _store(
+    target: RowStatements, work: TableWork, lines: Sequence[bytes], images: TableName, telling: Sequence[WireColumn]
+) -> None:
+    """Make the temporary table."""
+    columns = ", ".join(quote(column.name) for column in work.written)
+    target.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
+    target.query(
+        f"CREATE TEMPORARY TABLE {qualified(images)} ({quote(_NUMBER.name)} INT UNSIGNED NOT NULL DEFAULT 0 PRIMARY KEY, "
+        f"{quote(_CHECKSUM)} INT UNSIGNED NOT NULL DEFAULT 0, KEY ({quote(_CHECKSUM)})) "
+        f"SELECT {columns} FROM {qualified(work.name)} WHERE FALSE"
+    )
+    numbered = [b"%b\t%d" % (line, place) for place, line in enumerate(lines)]
+    target.insert(replace(work, name=images, written=(*work.written, _NUMBER)), numbered)
+    target.query(f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}")
+
+
+def _checksum(telling: Sequence[WireColumn], side: str) -> str:
+    """Equal for equal rows."""
+    return f"CRC32(CONCAT_WS(',', {', '.join(_bytes(column, side) for column in telling)}))"
+
+
+def _bytes(column: WireColumn, side: str) -> str:
+    return f"CAST({side}.{quote(column.name)} AS BINARY)"
+
+
+def _equal(work: TableWork, telling: Sequence[WireColumn]) -> str:
+    """The condition that a row and an image are equal to the last byte."""
+    sides = [(_exact(column, "r"), _exact(column, "d")) for column in work.written]
+    return " AND ".join(
+        [f"d.{quote(_CHECKSUM)} = {_checksum(telling, 'r')}", *(f"{there} <=> {image}" for there, image in sides)]
+    )
+
+
+def _exact(column: WireColumn, side: str) -> str:
+    """What of a column decides: no collation must."""
+    if column.type in ("ENUM", "SET"):
+        return f"{side}.{quote(column.name)} + 0"
+    if column.type in TEXTS or column.type == "JSON":
+        return _bytes(column, side)
+    return f"{side}.{quote(column.name)}"

@@ -1,0 +1,173 @@
+"""The events of tables without a key: what is left of many of them, written in one transaction with the table's checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+
+from storage_consumer.checkpoint import is_applied
+from storage_consumer.errors import RowRefused
+from storage_consumer.ordering import runs
+from storage_consumer.target.connection import escape
+from storage_consumer.target.images import delete_equal, is_scanned
+from storage_consumer.target.refusals import StatementTooLarge
+from storage_consumer.target.rows import RowStatements
+from storage_consumer.target.statements import delete_images, json_equals
+from storage_consumer.work import TableWork
+
+Group = tuple[int, list[tuple[bool, bytes]]]
+"""A commit ts, and its events: whether each leaves a row behind, and the row's line; deletes first."""
+PORTION_EVENTS = 200_000
+PORTION_SIZE = 48 << 20
+"""Bytes of row text."""
+FEW = 8
+"""So many different rows are deleted one by one."""
+
+
+def portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
+    """Groups for one transaction each; a group is never cut."""
+    held: list[Group] = []
+    events = size = 0
+    for group in groups:
+        if held and (events >= PORTION_EVENTS or size >= PORTION_SIZE):
+            yield held
+            held, events, size = [], 0, 0
+        held.append(group)
+        events += len(group[1])
+        size += sum(len(line) for _, line in group[1])
+    if held:
+        yield held
+
+
+def netted(events: Iterable[tuple[bool, bytes]]) -> tuple[Counter[bytes], list[bytes]]:
+    """The rows to delete, by number, and then those to insert, which leave behind what all events in sequence do.
+
+    A delete takes back an equal insert before it: which of two equal rows goes makes no difference. An insert does not make up for
+    a delete before it, so that each delete that is left must find a row that is in the table now.
+    """
+    inserts: Counter[bytes] = Counter()
+    deletes: Counter[bytes] = Counter()
+    for upsert, line in events:
+        if upsert:
+            inserts[line] += 1
+        elif inserts.get(line):
+            inserts[line] -= 1
+        else:
+            deletes[line] += 1
+    return deletes, list(inserts.elements())
+
+
+class KeylessTables:
+    """Writes their events through the connection of a task."""
+
+    def __init__(self, target: RowStatements) -> None:
+        """`target`: where they go."""
+        self._target = target
+        self._json_equals = ""
+        self._scanned: dict[int, bool] = {}
+
+    def write(self, work: TableWork, groups: Iterable[Group]) -> int:
+        """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
+        return sum(self._target.transaction(work, partial(self._write, work, portion)) for portion in portions(groups))
+
+    def _write(self, work: TableWork, groups: Sequence[Group]) -> int:
+        """What one transaction does; the number of events."""
+        stored = self._stored_checkpoint(work)  # an earlier try whose answer was lost, or another writer, was here
+        due = [group for group in groups if not is_applied(group[0], stored)]
+        if work.replaces:
+            self._write_in_sequence(work, due)
+        else:
+            self._write_net(work, due)
+        self._store_checkpoint(work, max(groups[-1][0], stored))
+        return sum(len(events) for _, events in due)
+
+    def _write_in_sequence(self, work: TableWork, due: Sequence[Group]) -> None:
+        """Each run of inserts and each delete in its turn, since a row may have taken the place of another one."""
+        for upsert, lines in runs(_events(due)):
+            if upsert:
+                self._target.replace(work, lines)
+                continue
+            for line in lines:
+                if not self._delete_some(work, line, 1):
+                    raise _lost(work, line, due)
+
+    def _write_net(self, work: TableWork, due: Sequence[Group]) -> None:
+        """What is left of the events.
+
+        A delete that finds no row may mean one that was just inserted, of which it tells a value in another form: so it is tried
+        again at the end. Not so where the very same row was inserted after the delete.
+        """
+        deletes, inserts = netted(_events(due))
+        found = self._delete(work, deletes)
+        surplus = chain.from_iterable([line] * (found[line] - count) for line, count in deletes.items())
+        self._target.insert(work, [*inserts, *surplus])
+        for line, count in deletes.items():
+            lacking = count - found[line]
+            if lacking > 0 and (line in inserts or self._delete_some(work, line, lacking) < lacking):
+                raise _lost(work, line, due)
+
+    # deletes
+
+    def _delete(self, work: TableWork, deletes: Mapping[bytes, int]) -> Counter[bytes]:
+        """Delete rows; how many are gone of each, which may be fewer than it should be, or more."""
+        if len(deletes) > FEW and self._is_scanned(work):
+            found = delete_equal(self._target, work, list(deletes))
+            if found is not None:
+                return Counter(found)
+            self._scanned[work.index] = False
+        return Counter({line: self._delete_some(work, line, count) for line, count in deletes.items()})
+
+    def _is_scanned(self, work: TableWork) -> bool:
+        """Whether every delete by itself takes a pass over the table."""
+        if work.index not in self._scanned:
+            self._scanned[work.index] = is_scanned(self._target, work)
+        return self._scanned[work.index]
+
+    def _delete_some(self, work: TableWork, line: bytes, most: int) -> int:
+        """Delete up to `most` rows that are equal to this one; how many there were."""
+        statement = delete_images(work, line, escape, json_equals=self._json(), most=most)
+        try:
+            return self._target.sized(statement)
+        except StatementTooLarge as fault:
+            raise self._target.refusal(work, line, fault) from None
+
+    def _json(self) -> str:
+        """How this server compares JSON by meaning."""
+        if not self._json_equals:
+            self._json_equals = json_equals(str((self._target.row("SELECT VERSION()") or ("",))[0]))
+        return self._json_equals
+
+    # the table's checkpoint
+
+    def _stored_checkpoint(self, work: TableWork) -> int:
+        """The table's stored checkpoint, 0 if there is none."""
+        where = f"table_key = '{escape(work.table_key)}'"
+        row = self._target.row(
+            f"SELECT checkpoint FROM {self._target.state('table_progress')} WHERE {where} FOR UPDATE"
+        )
+        return int(row[0]) if row else 0
+
+    def _store_checkpoint(self, work: TableWork, checkpoint: int) -> None:
+        """Move the table's stored checkpoint within the running transaction."""
+        names = (work.table_key, work.name.schema, work.name.table)
+        values = ", ".join(f"'{escape(name)}'" for name in names)
+        self._target.query(
+            f"INSERT INTO {self._target.state('table_progress')} "
+            "(table_key, schema_name, table_name, checkpoint, state, follows, error) "
+            f"VALUES ({values}, {checkpoint}, 'running', 1, '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
+        )
+
+
+def _events(groups: Iterable[Group]) -> Iterator[tuple[bool, bytes]]:
+    return chain.from_iterable(events for _, events in groups)
+
+
+def _lost(work: TableWork, line: bytes, groups: Iterable[Group]) -> RowRefused:
+    """The error for a delete without a row; the first of these groups that has this delete tells its commit ts."""
+    commit_ts = next(ts for ts, events in groups if (False, line) in events)
+    return RowRefused(
+        f"{work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
+        "the table was changed by someone else, or its rows were not complete at the start"
+    )

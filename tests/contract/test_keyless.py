@@ -1,0 +1,189 @@
+"""Tables without a key on every server: what is left of many events, and many deletes at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from storage_consumer.decoding.values import WireKind
+from storage_consumer.errors import RowRefused
+from storage_consumer.model import TableName
+from storage_consumer.target.fenced import FencedConnection
+from storage_consumer.target.images import delete_equal, is_scanned
+from storage_consumer.target.keyless import FEW, KeylessTables
+from storage_consumer.target.rows import RowStatements
+from storage_consumer.work import Mode, TableWork, WireColumn
+from tests.contract.test_writer import Rig, real_rig
+from tests.servers import KINDS, DatabaseServer
+from tests.unit.halves import table
+
+NAME = TableName(schema="shop", table="log")
+COLUMNS = {
+    "i": ("INT", WireKind.TEXT, "INT"),
+    "t": ("VARCHAR", WireKind.TEXT, "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"),
+    "l": ("CHAR", WireKind.TEXT, "CHAR(5) CHARACTER SET latin1"),
+    "f": ("FLOAT", WireKind.TEXT, "FLOAT"),
+    "j": ("JSON", WireKind.TEXT, "JSON"),
+    "b": ("BLOB", WireKind.HEX, "BLOB"),
+    "n": ("BIT", WireKind.UNSIGNED, "BIT(9)"),
+    "e": ("ENUM", WireKind.TEXT, "ENUM('a', 'B')"),
+    "d": ("DATETIME", WireKind.TEXT, "DATETIME(3)"),
+}
+WORK: TableWork = replace(
+    table(Mode.KEYLESS),
+    name=NAME,
+    table_key="`shop`.`log`",
+    written=tuple(WireColumn(name=name, kind=kind, type=type_) for name, (type_, kind, _) in COLUMNS.items()),
+)
+LINES = [
+    b'1\ta\tx\t0.1\t{"a": 1}\t00ff\t7\ta\t2024-01-01 00:00:00.123',
+    b'1\tA\tx\t0.1\t{"a": 1}\t00ff\t7\ta\t2024-01-01 00:00:00.123',
+    b'1\ta \tx\t0.1\t{"a": 1}\t00ff\t7\ta\t2024-01-01 00:00:00.123',
+    b'1\ta\tx\t0.1\t{"a": 1}\t00ff\t7\tB\t2024-01-01 00:00:00.123',
+    b"\\N\t\\N\t\\N\t\\N\t\\N\t\\N\t\\N\t\\N\t\\N",
+    b'1\ta\t\xc3\xa4\t16777217\t[1, "\xe6\x97\xa5"]\t\t256\tB\t0000-00-00 00:00:00.000',
+    *(b"%d\t'\\t\\\\%d\tx\t-1.5e10\tnull\t\\N\t0\ta\t1000-01-01 00:00:00.000" % (n, n) for n in range(3 * FEW)),
+]
+"""Some of which a collation finds equal."""
+Events = list[tuple[bool, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """``shop.log`` on a server, and writers of it."""
+
+    server: DatabaseServer
+    rig: Rig
+    open: list[FencedConnection] = field(default_factory=list)
+
+    def target(self, *, load_data: bool = True, user: str = "root") -> RowStatements:
+        """A task's connection."""
+        spec = replace(self.rig.spec, load_data=load_data, downstream=replace(self.rig.downstream, user=user))
+        self.open.append(made := RowStatements(spec, "", 0))
+        return made
+
+    def write(self, commit_ts: int, *events: tuple[bool, bytes], target: RowStatements | None = None) -> int:
+        """Write the events of one commit ts."""
+        return KeylessTables(target or self.target()).write(WORK, [(commit_ts, list(events))])
+
+    def rows(self) -> Counter[tuple[object, ...]]:
+        """All rows, by what they hold to the last byte."""
+        columns = "i, HEX(t), HEX(l), f + 0, CAST(j AS CHAR), HEX(b), n + 0, e + 0, CAST(d AS CHAR)"
+        return Counter(self.server.query(f"SELECT {columns} FROM shop.log"))
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in KINDS])
+def log(request: pytest.FixtureRequest) -> Iterator[Log]:
+    """On each server."""
+    server: DatabaseServer = request.getfixturevalue(request.param)
+    made = Log(server, real_rig(server))
+    columns = ", ".join(f"{name} {sql}" for name, (_, _, sql) in COLUMNS.items())
+    server.query(f"CREATE TABLE shop.log ({columns})")
+    yield made
+    for connection in made.open:
+        connection.close()
+    made.rig.close()
+
+
+def inserts(lines: Sequence[bytes]) -> Events:
+    """Their inserts."""
+    return [(True, line) for line in lines]
+
+
+def deletes(lines: Sequence[bytes]) -> Events:
+    """Their deletes."""
+    return [(False, line) for line in lines]
+
+
+@pytest.mark.parametrize("load_data", [True, False])
+def test_many_deletes(log: Log, load_data: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+    """Of each row as many go as are deleted, one that a collation finds equal stays, and copies that are left stay as they were."""
+    log.write(1, *inserts(LINES[1:]))
+    after = log.rows()
+    log.write(2, *inserts(LINES), *inserts(LINES[:1]), *inserts(LINES))
+    target = log.target(load_data=load_data)
+    many = [*deletes(LINES), *deletes(LINES[:1]), *deletes(LINES[:1]), *deletes(LINES[1:])]
+    assert log.write(3, *many, target=target) == 2 * len(LINES) + 1
+    assert log.rows() == after
+
+
+def test_all_at_once(log: Log) -> None:
+    """A table without indexes is passed over for all deletes together, where the server has temporary tables of that kind."""
+    log.write(1, *inserts(LINES), *inserts(LINES[:2]))
+    target = log.target()
+    assert is_scanned(target, WORK)
+    found = delete_equal(target, WORK, LINES[:7])
+    if log.server.kind == "tidb":
+        assert found is None
+        return
+    assert found == {line: 1 + (line in LINES[:2]) for line in LINES[:7]}
+    assert log.rows().total() == len(LINES) - 7
+    log.server.query("ALTER TABLE shop.log ADD KEY (i)")
+    assert not is_scanned(target, WORK)
+
+
+def test_columns_that_rows_do_not_tell(log: Log) -> None:
+    """Where the table has a column that is not written, equal rows may differ in it: they are deleted one by one."""
+    log.server.query("ALTER TABLE shop.log ADD own INT DEFAULT 7")
+    assert not is_scanned(log.target(), WORK)
+    log.write(1, *inserts(LINES))
+    log.write(2, *deletes(LINES))
+    assert not log.rows()
+
+
+def test_index(log: Log) -> None:
+    """Where the table has an index, deletes go one by one, and the result is the same."""
+    log.server.query("ALTER TABLE shop.log ADD KEY (i)")
+    log.write(1, *inserts(LINES), *inserts(LINES))
+    log.write(2, *deletes(LINES), *deletes(LINES))
+    assert not log.rows()
+
+
+def test_another_form(log: Log) -> None:
+    """A delete that tells a value in another form finds its row among many others, also one that was only just inserted."""
+    stored, told = LINES[0], LINES[0].replace(b'{"a": 1}', b'{"a":1}').replace(b"\t0.1\t", b"\t1e-1\t")
+    log.write(1, *inserts(LINES))
+    log.write(2, *deletes([told, *LINES[1:]]))
+    assert not log.rows()
+    groups = [(3, inserts([stored])), (4, deletes([told]))]
+    assert KeylessTables(log.target()).write(WORK, groups) == 2
+    assert not log.rows()
+
+
+@pytest.mark.parametrize("after", [[], [LINES[0]]])
+def test_missing_among_many(log: Log, after: list[bytes]) -> None:
+    """A delete that finds no row is told by its commit ts, also among many and if its row comes later; all others stay undone."""
+    log.write(1, *inserts(LINES[1:]))
+    before = log.rows()
+    groups = [(2, deletes(LINES[1:])), (3, deletes(LINES[:1])), (4, inserts(after))]
+    with pytest.raises(RowRefused, match="commit ts 3"):
+        KeylessTables(log.target()).write(WORK, [group for group in groups if group[1]])
+    assert log.rows() == before
+
+
+def test_without_the_privilege(log: Log) -> None:
+    """A user who may make no temporary tables has the same result."""
+    log.server.query("CREATE USER IF NOT EXISTS plain@'%'")
+    log.server.query("GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO plain@'%'")
+    log.write(1, *inserts(LINES), *inserts(LINES[:2]))
+    log.write(2, *deletes(LINES), target=log.target(user="plain"))
+    assert log.rows().total() == 2
+    log.server.query("DROP USER plain@'%'")
+
+
+def test_sequence(log: Log) -> None:
+    """Rows that are inserted, deleted and inserted again over several commits are there as often as they should be."""
+    first, second = LINES[0], LINES[5]
+    groups = [
+        (1, inserts([first, first, second])),
+        (2, [*deletes([first, second]), *inserts([second])]),
+        (3, deletes([second])),
+        (4, inserts([second, second])),
+    ]
+    assert KeylessTables(log.target()).write(WORK, groups) == 9
+    assert log.rows().total() == 3
+    assert KeylessTables(log.target()).write(WORK, [*groups, (5, deletes([first]))]) == 1
+    assert log.rows().total() == 2
