@@ -148,7 +148,7 @@ class TableWork:
     window: Window
     mode: Mode
     serial: bool
-    """It has further unique keys: its write transactions queue, so that REPLACE does not deadlock with itself."""
+    """It has further unique keys: writers that get in each other's way with REPLACE queue from then on."""
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
     versions: Mapping[VersionKey, VersionWork]

@@ -32,6 +32,7 @@ class FencedConnection:
         self._connection: Connection | None = None
         self._attempt = uuid.uuid4().hex
         self._claimed = False
+        self._queues = False
 
     def finish(self) -> None:
         """Nothing more comes from this task: no other attempt of it may write in this window."""
@@ -89,6 +90,7 @@ class FencedConnection:
         """Make ready for another try, or raise what the caller has to know."""
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
+            self._queues = True
             pause(tries, 0.02)
         elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
             self._forget()
@@ -98,9 +100,13 @@ class FencedConnection:
             raise translated(fault, doing) from fault
 
     def _check_fence(self, work: TableWork) -> None:
-        """Lock this task's slot (and the table's, if several write it and queue); see that window, owner and attempt are still ours."""
+        """Lock this task's slot; see that window, owner and attempt are still ours.
+
+        Writers of a table with further unique keys lock the table's slot too once they got in each other's way: rows that replace
+        others make them wait for each other in circles, new rows do not.
+        """
         self._check_slot()
-        if work.serial and not self._spec.whole:
+        if work.serial and self._queues and not self._spec.whole:
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:
