@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -332,35 +330,3 @@ def test_statements_just_below_the_limit(large: LargeRows) -> None:
     assert writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}".encode()]) == 1
     with pytest.raises(RowRefused, match="a statement of 1048575 bytes, and max_allowed_packet is 1048576 bytes"):
         writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}".encode()])
-
-
-# further unique keys
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
-def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRequest) -> None:
-    """Four writers at once, whose rows take unique values from one another, leave each row as it should be."""
-    rig = real_rig(request.getfixturevalue(kind), "c0", "c1")
-    rig.close()
-    state = StateStore(rig.downstream, "")
-    state.open(BUCKET)
-    state.acquire("me", 30)
-    work = replace(table(), serial=True)
-    chance = random.Random(3)  # noqa: S311 - data, not a secret
-    values = list(range(2_000))
-    for _ in range(3):
-        spec = replace(rig.spec, partitions=4, epoch=state.epoch, window_id=state.open_window(4, 0))
-        chance.shuffle(values)
-        lines = [f"{key}\t{value}".encode() for key, value in enumerate(values)]
-
-        def write(task: int, spec: JobSpec = spec, lines: list[bytes] = lines) -> None:
-            with closing(TargetWriter(spec, "", task)) as writer:
-                for start in range(0, len(lines), 400):
-                    writer.write_states(work, [], lines[start + task : start + 400 : 4])
-                writer.finish()
-
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(write, range(4)))
-        assert rig.rows() == Counter((str(key), str(value)) for key, value in enumerate(values))
-    state.close()

@@ -1,0 +1,48 @@
+"""Tables with further unique keys, on every server."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from storage_consumer.target.state import StateStore
+from storage_consumer.target.writer import TargetWriter
+from storage_consumer.work import JobSpec
+from tests.contract.state_rigs import BUCKET
+from tests.contract.test_writer import real_rig
+from tests.servers import KINDS
+from tests.unit.halves import table
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRequest) -> None:
+    """Four writers at once, whose rows take unique values from one another, leave each row as it should be."""
+    rig = real_rig(request.getfixturevalue(kind), "c0", "c1")
+    rig.close()
+    state = StateStore(rig.downstream, "")
+    state.open(BUCKET)
+    state.acquire("me", 30)
+    work = replace(table(), serial=True)
+    chance = random.Random(3)  # noqa: S311 - data, not a secret
+    values = list(range(2_000))
+    for _ in range(3):
+        spec = replace(rig.spec, partitions=4, epoch=state.epoch, window_id=state.open_window(4, 0))
+        chance.shuffle(values)
+        lines = [f"{key}\t{value}".encode() for key, value in enumerate(values)]
+
+        def write(task: int, spec: JobSpec = spec, lines: list[bytes] = lines) -> None:
+            with closing(TargetWriter(spec, "", task)) as writer:
+                for start in range(0, len(lines), 400):
+                    writer.write_states(work, [], lines[start + task : start + 400 : 4])
+                writer.finish()
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(write, range(4)))
+        assert rig.rows() == Counter((str(key), str(value)) for key, value in enumerate(values))
+    state.close()
