@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -14,7 +14,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from storage_consumer.decoding.canal_message import Shape
-from storage_consumer.decoding.decoder import DELETE, INSERT, MOST_TS, UPDATE, Tally, apart
+from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Tally, apart
 from storage_consumer.decoding.patterns import USUAL_INTEGER, repeated
 from storage_consumer.decoding.wire import escaped
 from storage_consumer.model import TableName, Window
@@ -76,20 +76,15 @@ def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextB
 
     The former are counted in `tally`, but for its `rows`.
     """
-    decode, table = asked.shape.decode, asked.shape.layout.table
-    messages: list[Any] = []
-    places, others = [], []
-    for place, row in enumerate(rows):
-        try:
-            message = decode(row)
-        except UNREADABLE:
-            others.append(place)
-            continue
-        places.append(place)
-        messages.append(message)
-    if not all(_is_usual(message) for message in messages) or not _are_of(table, messages):
+    places: Sequence[int] = range(len(rows))
+    others: list[int] = []
+    try:
+        messages = [*map(asked.shape.decode, rows)]
+    except UNREADABLE:
+        places, messages, others = _readable(asked.shape.decode, rows)
+    ts = _times(asked.shape.layout.table, messages)
+    if ts is None:
         return None, list(range(len(rows)))
-    ts = np.array([message.tidb.commit_ts for message in messages], np.int64)
     inside, later = apart(ts, asked.window)
     chosen = list(compress(messages, inside.tolist()))
     images = [_astuple(message.data[0]) for message in chosen]
@@ -110,16 +105,33 @@ def read_batch(asked: Asked, rows: Sequence[bytes], tally: Tally) -> tuple[TextB
     return batch, sorted(others)
 
 
-def _is_usual(message: Any) -> bool:
-    """Whether a message is a row change that says its commit ts."""
-    told = message.tidb is not None and 0 < message.tidb.commit_ts <= MOST_TS
-    return told and message.type in OPERATIONS and not message.is_ddl
+def _readable(decode: Callable[[bytes], Any], rows: Sequence[bytes]) -> tuple[list[int], list[Any], list[int]]:
+    """The places of the messages that can be decoded, these messages, and the places of the others."""
+    places, messages, others = [], [], []
+    for place, row in enumerate(rows):
+        try:
+            messages.append(decode(row))
+            places.append(place)
+        except UNREADABLE:
+            others.append(place)
+    return places, messages, others
 
 
-def _are_of(table: TableName, messages: Iterable[Any]) -> bool:
-    """Whether all messages are of this table, by its name without case."""
-    names = {(message.database, message.table) for message in messages}
-    return all(TableName(schema=schema, table=name).folded() == table.folded() for schema, name in names)
+def _times(table: TableName, messages: Sequence[Any]) -> NDArray[np.int64] | None:
+    """The commit ts of these messages, None where one is no row change of the table, by its name without case, or does not say it."""
+    kinds = {(message.type, message.is_ddl, message.database, message.table) for message in messages}
+    extensions = [message.tidb for message in messages]
+    usual = all(
+        kind in OPERATIONS and not is_ddl and TableName(schema=schema, table=name).folded() == table.folded()
+        for kind, is_ddl, schema, name in kinds
+    )
+    if not usual or None in extensions:
+        return None
+    try:
+        ts = np.array([extension.commit_ts for extension in extensions], np.int64)
+    except OverflowError:
+        return None
+    return ts if (ts > 0).all() else None
 
 
 def _stays(key: Sequence[int], messages: Sequence[Any], images: Sequence[Sequence[Any]]) -> NDArray[np.bool_]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from msgspec import UNSET
@@ -74,12 +73,13 @@ class _Scan:
         self.tally.rows += len(rows)
         if batch and len(batch.numbers):
             yield batch
-        offsets = [*accumulate((len(row) + gap for row in rows), initial=self.offset)]
+        start, passed = self.offset, 0
         for place in others:
-            self.number, self.offset = first + place, offsets[place]
+            self.offset += sum(map(len, rows[passed:place])) + gap * (place - passed)
+            self.number, passed = first + place, place
             if change := self.change_inside(rows[place]):
                 yield change
-        self.offset = offsets[-1]
+        self.offset = start + sum(map(len, rows)) + gap * len(rows)
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
         """The changes of these rows inside the window."""
