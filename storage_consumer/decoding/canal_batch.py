@@ -137,8 +137,9 @@ def _times(table: TableName, messages: Sequence[Any]) -> NDArray[np.int64] | Non
 def _stays(key: Sequence[int], messages: Sequence[Any], images: Sequence[Sequence[Any]]) -> NDArray[np.bool_]:
     """Which messages do not tell that they change their row's key; `images` are those of their data."""
     stays = np.ones(len(messages), np.bool_)
-    for number, (message, image) in enumerate(zip(messages, images, strict=True)):
-        if message.old is not None and message.type == "UPDATE":
-            former = zip(key, _astuple(message.old[0]), strict=True)
-            stays[number] = all(old is UNSET or old == image[place] for place, old in former)
+    updates = [n for n, message in enumerate(messages) if message.old is not None and message.type == "UPDATE"]
+    former = [_astuple(messages[n].old[0]) for n in updates]
+    for number, place in enumerate(key):
+        told = [(n, old[number]) for n, old in zip(updates, former, strict=True) if old[number] is not UNSET]
+        stays[[n for n, text in told if text != images[n][place]]] = False
     return stays
