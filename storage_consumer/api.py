@@ -181,6 +181,7 @@ class Consumer:
         facts = target.facts()
         if self._pipeline is None:
             self._pipeline = SparkPipeline.open(config.tuning)
+        self._pipeline.prepare(config.upstream, self._secrets_file)
         if self._lanes is None:
             self._lanes = Lanes(lambda lane: self._lane(lane, state, facts.flavor), self._clock)
         storage = open_storage(config.upstream, secrets)

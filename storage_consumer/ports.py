@@ -185,8 +185,10 @@ class DdlContext:
 class RowPipeline(Protocol):
     """Runs one wave's rows; see spark/job.py."""
 
-    cores: int
-    """Tasks that run at once."""
+    @property
+    def cores(self) -> int:
+        """Tasks that run at once."""
+        ...
 
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; `TransientError` or `LeaseLost` where the job as a whole failed."""

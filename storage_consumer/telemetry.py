@@ -72,6 +72,10 @@ EVENTS: dict[str, Event] = {
     "abandon_callback_failed": Event(meaning="Something could not be called off; harmless.", fields=("error",)),
     "failed": Event(meaning="The program ends because of this error.", fields=("error", "kind", "exit_code")),
     "spark_started": Event(meaning="A Spark session is there.", fields=("version", "master", "seconds", "reused")),
+    "executors_ready": Event(
+        meaning="Executors of a cluster have what they need; cores of all that have come so far, hosts that were asked.",
+        fields=("hosts", "cores", "seconds"),
+    ),
     "spark_said": Event(
         meaning="A line that Spark's JVM or a worker wrote to standard error; a warning where it tells of an error.",
         fields=("text",),

@@ -11,6 +11,7 @@ from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.secrets_file import password_in
 from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
 from storage_consumer.config.sources import Sources, known_options
 from storage_consumer.config.stores import environment_secrets
@@ -123,7 +124,7 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
     known["config"] = [changefeed.read_document(item) for item in items if item] or None
     file = known.get("downstream_password_file")
     if file and known.get("downstream_password") is None:
-        known["downstream_password"] = _read_password(parsers.path(file), "--downstream-password-file")
+        known["downstream_password"] = password_in(parsers.path(file), "--downstream-password-file")
     return known
 
 
@@ -204,22 +205,13 @@ def _password(sources: Sources) -> str:
     for keyword in (given.keyword, file.keyword):
         if sources.options.get(keyword) is not None:
             found = sources.find(BY_KEYWORD[keyword])
-            return str(found.value) if keyword == given.keyword else _read_password(found.value, found.origin)
+            return str(found.value) if keyword == given.keyword else password_in(found.value, found.origin)
     if sources.downstream is not None and sources.downstream.password is not None:
         return sources.downstream.password
     if given.environment in sources.environ:
         return sources.environ[given.environment]
     found = sources.find(file)
-    return _read_password(found.value, found.origin) if found.value else ""
-
-
-def _read_password(path: str, origin: str) -> str:
-    try:
-        content = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise ConfigError(f"{origin}: the password file {path} cannot be read: {reason}") from None
-    return content.removesuffix("\n").removesuffix("\r")
+    return password_in(found.value, found.origin) if found.value else ""
 
 
 def _program(sources: Sources) -> Program:

@@ -191,6 +191,15 @@ _SPARK = (
         metavar="N",
         help="Write partitions of a round's Spark job; 0: from bytes and cores.",
     ),
+    Option(
+        name="worker-count",
+        group="Spark",
+        parse=parsers.integer(low=1, high=10_000),
+        default=_TUNING.worker_count,
+        uri=("downstream", "worker-count"),
+        metavar="N",
+        help="Most connections by which rows are written at once, however many cores all executors have; as in TiCDC's MySQL sink.",
+    ),
 )
 
 _PROGRAM = (

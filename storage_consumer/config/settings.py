@@ -104,6 +104,8 @@ class Downstream:
     ssl_ca: str = ""
     ssl_cert: str = ""
     ssl_key: str = ""
+    ssl_ca_text: str = field(default="", compare=False, repr=False)
+    """What the file `ssl_ca` holds, for machines that lack it; empty: the file counts, as it is at each connection."""
     ssl_mode: str = ""
     """One of `SSL_MODES` as it was given; empty: see `tls`."""
     state_schema: str = "storage_consumer"
@@ -153,6 +155,8 @@ class Tuning:
     """Spark master URL; empty: what spark-submit says, else ``local[*]``."""
     partitions: int = 0
     """Write partitions of a round's Spark job; 0: from bytes and cores."""
+    worker_count: int = 16
+    """Most connections by which rows are written at once, over all executors; TiCDC's name and default."""
     local_infile: bool = True
     """Whether LOAD DATA LOCAL may be used where the server allows it."""
 

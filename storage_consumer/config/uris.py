@@ -45,7 +45,7 @@ _OTHER_SINK = frozenset(
     {
         *("async-ddl-timeout", "batch-dml-enable", "cache-prep-stmts", "dry-run-delay", "enable-ddl-ts"),
         *("has-vector-type", "max-multi-update-row", "max-multi-update-row-size", "max-txn-row", "multi-stmt-enable"),
-        *("read-timeout", "safe-mode", "tidb-txn-mode", "transaction-atomicity", "where-clause", "worker-count"),
+        *("read-timeout", "safe-mode", "tidb-txn-mode", "transaction-atomicity", "where-clause"),
         *("write-timeout",),
     }
 )
@@ -53,6 +53,7 @@ _OTHER_SINK = frozenset(
 
 DOWNSTREAM_PARAMETERS = _OTHER_SINK | {
     *("dry-run", "ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", "state-schema", "time-zone", "timeout", "unix-socket"),
+    "worker-count",
 }
 
 UNNEEDED = {"upstream": _SOURCE_SIDE, "downstream": _OTHER_SINK}

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import gc
 import re
+import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from storage_consumer.buffer import Place
-from storage_consumer.config.secrets_file import secrets_from
-from storage_consumer.config.settings import Tuning
+from storage_consumer.config.secrets_file import names_of, secrets_from
+from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decoding import decoder_for
 from storage_consumer.errors import (
     Abandoned,
@@ -35,7 +37,8 @@ from storage_consumer.errors import (
 )
 from storage_consumer.pipeline import READ_BLOCK, FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.spark.session import open_session
-from storage_consumer.storage.fsspec_storage import open_storage
+from storage_consumer.spark.shipping import at_executor, misfit, opened, ship, travelling
+from storage_consumer.spark.turns import is_one_process, let_end, turns
 from storage_consumer.summary import Progress
 from storage_consumer.target.writer import TargetWriter
 from storage_consumer.tasks import by_tables, in_groups
@@ -53,6 +56,7 @@ _LOST_PROCESS = re.compile(
 """How Spark says that a worker or executor is gone."""
 _Seen = Callable[[FileReport], None]
 """Told of each file that a task has read."""
+_Report = FileReport | WriteReport
 _Share = tuple[int, JobSpec, list[FileWork]]
 """A task's number, what it needs of the job, and its files."""
 
@@ -60,18 +64,20 @@ _Share = tuple[int, JobSpec, list[FileWork]]
 class SparkPipeline:
     """Runs jobs in one SparkContext."""
 
-    def __init__(self, session: SparkSession, *, owned: bool) -> None:
+    def __init__(self, session: SparkSession, tuning: Tuning, *, owned: bool) -> None:
         """`owned`: the session is ours to stop."""
         self._session = session
         self._owned = owned
         self._context: SparkContext = session.sparkContext
-        self.cores: int = self._context.defaultParallelism
+        self._worker_count = tuning.worker_count
+        self._prepared = False
+        self._secrets_told: tuple[str, ...] = ()
         self._abandoned = False
         self._tag = f"storage-consumer-{uuid.uuid4().hex}"
 
     @classmethod
     def open(cls, tuning: Tuning) -> SparkPipeline:
-        """In the active session, or in a local one of our own."""
+        """In the active session, or in one of our own."""
         began = time.monotonic()
         session, owned = open_session(tuning)
         context = session.sparkContext
@@ -82,7 +88,35 @@ class SparkPipeline:
             seconds=round(time.monotonic() - began, 1),
             reused=not owned,
         )
-        return cls(session, owned=owned)
+        return cls(session, tuning, owned=owned)
+
+    @property
+    def cores(self) -> int:
+        """Cores of all executors that are there now; some may come after the start."""
+        return self._context.defaultParallelism
+
+    def prepare(self, upstream: Upstream, secrets_file: str) -> None:
+        """Give the executors what they need of ours, and see that they have what else they need. Done once.
+
+        Raises `ConfigError` where they lack something, `StorageUnavailable` where they do not get at the bucket, `SparkUnavailable`
+        and `Abandoned` as `run`. Waits for a first executor for as long as it takes; Spark warns of that.
+        """
+        context = self._context
+        if self._prepared or is_one_process(context):
+            return
+        told = self._secrets_told = names_of(secrets_from(secrets_file))
+
+        def look(_: Iterable[int]) -> Iterator[str]:
+            with at_executor(secrets_file, told) as secrets:
+                opened(upstream, secrets).check()
+            return iter([socket.gethostname()])
+
+        began = time.monotonic()
+        with self._job():
+            ship(context)
+            hosts = set(context.parallelize(range(self.cores), self.cores).mapPartitions(look).collect())
+        _log.info("executors_ready", hosts=len(hosts), cores=self.cores, seconds=round(time.monotonic() - began, 1))
+        self._prepared = True
 
     def cancel(self) -> None:
         """Give up the running job, and start no other."""
@@ -94,15 +128,15 @@ class SparkPipeline:
         if self._owned:
             self._session.stop()
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[_Report]:
         """Read, decode, order and write; the reports of all files and of all tables in all buckets.
 
         Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did, `SparkUnavailable` where
         one was lost, and `Abandoned` after `cancel`.
         """
-        if self._abandoned:
-            raise Abandoned
         context = self._context
+        if not is_one_process(context):
+            spec = travelling(spec)
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
         def seen(report: FileReport) -> None:
@@ -110,53 +144,78 @@ class SparkPipeline:
             rows_read.add(report.applied)
 
         told = _Told(progress, files_read, rows_read)
-        context.addJobTag(self._tag)
         try:
-            return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
-        except (Py4JError, PySparkException) as fault:
-            raise self._meant(fault) from fault
+            with self._job():
+                return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
         finally:
-            context.removeJobTag(self._tag)
             told.stop()
 
-    def _whole(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[FileReport | WriteReport]:
-        """The job of one stage: each task reads and writes tables of its own, and is sent no more than these."""
+    @contextmanager
+    def _job(self) -> Iterator[None]:
+        """Jobs that can be called off, and whose failures become errors of ours."""
+        if self._abandoned:
+            raise Abandoned
+        self._context.addJobTag(self._tag)
+        try:
+            yield
+        except (Py4JError, PySparkException) as fault:
+            self._let_end()
+            raise self._meant(fault) from fault
+        finally:
+            self._context.removeJobTag(self._tag)
 
-        def work(shares: Iterable[_Share]) -> Iterator[FileReport | WriteReport]:
+    def _in_turns(self, reports: RDD[_Report], partitions: int) -> list[_Report]:
+        """What the tasks that write say; never more of them at once than may have a connection."""
+        shifts = turns(self._context, partitions, self._worker_count)
+        if len(shifts) == 1:
+            return reports.collect()
+        return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
+
+    def _whole(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[_Report]:
+        """The job of one stage: each task reads and writes tables of its own, and is sent no more than these."""
+        told = self._secrets_told
+
+        def work(shares: Iterable[_Share]) -> Iterator[_Report]:
             for partition, share, works in shares:
-                items = sorted(_read(share, works, 1, seen), key=_by_place)
-                yield from _write(share, partition, items)
+                with at_executor(share.secrets_file, told) as secrets:
+                    items = sorted(_read(share, secrets, works, 1, seen), key=_by_place)
+                    yield from _write(share, secrets, partition, items)
 
         groups = by_tables(files, spec.partitions)
         shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
-        found: list[FileReport | WriteReport] = (
-            self._context.parallelize(shares, len(shares)).mapPartitions(work).collect()
-        )
-        return found
+        return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
 
-    def _shuffled(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[FileReport | WriteReport]:
+    def _shuffled(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[_Report]:
         """The job of two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
-        shared = self._context.broadcast(spec)
+        shared, told = self._context.broadcast(spec), self._secrets_told
 
         def read(groups: Iterable[list[FileWork]]) -> Iterator[tuple[Place, Any]]:
             spec = shared.value
-            return _read(spec, [work for works in groups for work in works], spec.partitions, seen)
+            with at_executor(spec.secrets_file, told) as secrets:
+                yield from _read(spec, secrets, [work for works in groups for work in works], spec.partitions, seen)
 
-        def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:
-            return _write(shared.value, partition, items)
+        def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
+            spec = shared.value
+            with at_executor(spec.secrets_file, told) as secrets:
+                yield from _write(spec, secrets, partition, items)
 
         groups = in_groups(files, self.cores)
         try:
-            found: list[FileReport | WriteReport] = (
+            written = (
                 self._context.parallelize(groups, len(groups))
                 .mapPartitions(read)
                 .repartitionAndSortWithinPartitions(spec.partitions, lambda place: place[0])
                 .mapPartitionsWithIndex(write)
-                .collect()
             )
+            return self._in_turns(written, spec.partitions)  # the first turn reads for all
         finally:
             shared.destroy()
-        return found
+
+    def _let_end(self) -> None:
+        """After a failure: in a session of others, their tasks would be waited for as well."""
+        if self._owned and not is_one_process(self._context):
+            with suppress(Py4JError):
+                let_end(self._context)
 
     def _meant(self, fault: Exception) -> StorageConsumerError:
         """What the failure of a job means."""
@@ -196,14 +255,21 @@ def _share(spec: JobSpec, files: Iterable[FileWork]) -> JobSpec:
     return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
 
 
+def _as_they_are(reports: Iterable[_Report]) -> Iterable[_Report]:
+    """What a turn does with the reports of a task, besides giving them to the driver."""
+    return reports
+
+
 def _by_place(item: tuple[Place, Any]) -> Place:
     return item[0]
 
 
-def _read(spec: JobSpec, files: Sequence[FileWork], buckets: int, seen: _Seen) -> Iterator[tuple[Place, Any]]:
+def _read(
+    spec: JobSpec, secrets: Secrets, files: Sequence[FileWork], buckets: int, seen: _Seen
+) -> Iterator[tuple[Place, Any]]:
     """The first half, in a worker."""
     _shorten_collection()
-    storage = open_storage(spec.upstream, secrets_from(spec.secrets_file))
+    storage = opened(spec.upstream, secrets)
     tables = {table.index: table for table in spec.tables}
     decoder = decoder_for(spec.upstream)
     for place, item in read_files(files, tables, buckets, lambda path: storage.blocks(path, READ_BLOCK), decoder):
@@ -212,10 +278,10 @@ def _read(spec: JobSpec, files: Sequence[FileWork], buckets: int, seen: _Seen) -
         yield place, item
 
 
-def _write(spec: JobSpec, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[FileReport | WriteReport]:
+def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
     """The second half, in a worker."""
     _shorten_collection()
-    writer = TargetWriter(spec, secrets_from(spec.secrets_file).password, partition)
+    writer = TargetWriter(spec, secrets.password, partition)
     try:
         yield from write_bucket(items, {table.index: table for table in spec.tables}, writer)
         writer.finish()
@@ -240,6 +306,8 @@ def _ours(fault: BaseException) -> StorageConsumerError:
         name, _, message = line.strip().partition(": ")
         if known := _FAILURES.get(name.rpartition(".")[2]):
             return known(message)
+    if lack := misfit(text):
+        return ConfigError(lack)
     message = f"the Spark job failed: {_gist(text) or type(fault).__name__}"
     if _LOST_PROCESS.search(text):
         return SparkUnavailable(

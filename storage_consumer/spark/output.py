@@ -13,8 +13,8 @@ from pyspark.java_gateway import launch_gateway
 from storage_consumer.telemetry import Log
 
 _log = Log("spark")
-_SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)")
-"""Spark also tells to which level it set its own log: ``"ERROR".``"""
+_SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)|has not accepted any resources")
+"""Spark also tells to which level it set its own log: ``"ERROR".`` Where no executor comes, it only warns, and waits."""
 
 
 _PRIVATE = 0o077

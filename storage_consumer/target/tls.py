@@ -6,6 +6,7 @@ verified was said so by name.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from functools import cache
@@ -17,6 +18,9 @@ from storage_consumer.errors import ConfigError
 
 _NO_TLS = 2026
 """The driver's number for a server that offers no TLS where it was asked for."""
+_CERTIFICATE = re.compile(
+    r"(?s)-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----.+?-----END (?:X509 |TRUSTED )?CERTIFICATE-----"
+)
 _OTHER_NAME = frozenset((62, 64))
 """OpenSSL's verdicts that the certificate is good, but of another host name or address."""
 _OF_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
@@ -46,9 +50,11 @@ def _of_this_machine(mode: str) -> ssl.SSLContext:
 def _context(downstream: Downstream) -> ssl.SSLContext:
     file = downstream.ssl_ca
     try:
-        if file and "-----BEGIN" not in Path(file).read_text(encoding="latin-1"):
-            raise ConfigError(f"--ssl-ca {file}: it holds no certificate in PEM form")
-        context = ssl.create_default_context(cafile=file or None)
+        if downstream.ssl_ca_text:
+            context = ssl.create_default_context(cadata=downstream.ssl_ca_text)
+        else:
+            certificates(file)
+            context = ssl.create_default_context(cafile=file or None)
         file = downstream.ssl_cert
         if file:
             context.load_cert_chain(file, downstream.ssl_key, password=_no_passphrase)
@@ -58,6 +64,14 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
         )
         raise ConfigError(f"{which}: cannot be used for TLS: {error}") from None
     return _verifying(context, downstream.tls)
+
+
+def certificates(file: str) -> str:
+    """The certificates in a CA file, in PEM form; nothing of no file. Raises `ConfigError` where it holds none, and `OSError`."""
+    found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
+    if file and not found:
+        raise ConfigError(f"--ssl-ca {file}: it holds no certificate in PEM form")
+    return "\n".join(found)
 
 
 def _no_passphrase() -> NoReturn:

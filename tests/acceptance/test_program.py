@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.accounts import protected
 from tests.comparing import differences
 from tests.corpora import FIXTURES, Corpus
 from tests.program import Program, program
@@ -29,13 +30,11 @@ IN_URI = "ge%2Fheim%2B%2540%20w0rt"
 STOP_SECONDS = 10
 
 
-@pytest.fixture
-def protected(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
+@pytest.fixture(name="protected")
+def protected_server(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
     """The server, with a user ``app`` who may do all and has `PASSWORD`."""
-    mariadb.query(f"CREATE USER app@'%' IDENTIFIED BY '{PASSWORD}'")
-    mariadb.query("GRANT ALL ON *.* TO app@'%'")
-    yield mariadb
-    mariadb.query("DROP USER app@'%'")
+    with protected(mariadb, PASSWORD) as server:
+        yield server
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.accounts import protected
 from tests.planting import Planted, encoded
 from tests.program import ROOT, Program, program
 from tests.s3_server import S3Server
@@ -80,11 +81,9 @@ def place(mariadb: DatabaseServer, s3: S3Server, tmp_path: Path) -> Iterator[Pla
     planted.spelled("key of the bucket", s3.reader.secret_access_key)
     password = planted.secret("password", joint="/+%ä中&=@:#?")
     (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
-    mariadb.query(f"CREATE USER app@'%' IDENTIFIED BY '{password}'")
-    mariadb.query("GRANT ALL ON *.* TO app@'%'")
     upstream = s3.uri(bucket, "prefix", s3.reader, protocol="csv")
-    yield Place(planted=planted, password=password, bucket=bucket, upstream=upstream, server=mariadb, home=tmp_path)
-    mariadb.query("DROP USER app@'%'")
+    with protected(mariadb, password) as server:
+        yield Place(planted=planted, password=password, bucket=bucket, upstream=upstream, server=server, home=tmp_path)
 
 
 def environment(planted: Planted, home: Path) -> dict[str, str]:

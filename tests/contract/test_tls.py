@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from storage_consumer.config.load import load_target
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.target.connection import connect
+from storage_consumer.target.tls import certificates
 from tests import servers
 from tests.certificates import Authority, Signed
 from tests.servers import DatabaseServer, Jail
@@ -158,5 +159,19 @@ def test_client_certificate(tls: Secured, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="passphrase"):
         cipher(tls.server, ssl_ca=ca, ssl_cert=locked.certificate, ssl_key=locked.key)
     for broken in ({"ssl_ca": own.key}, {"ssl_ca": ca, "ssl_cert": own.certificate, "ssl_key": foreign.key}):
-        with pytest.raises(ConfigError, match="cannot be used for TLS"):
+        with pytest.raises(ConfigError, match=r"cannot be used for TLS|holds no certificate"):
             cipher(tls.server, **broken)
+
+
+def test_ca_that_has_travelled(tls: Secured, tmp_path: Path) -> None:
+    """On a machine that lacks the CA's file its content, which the driver sent, verifies the server as the file does."""
+    for authority, right in ((tls.authority, True), (Authority(tmp_path, "another"), False)):
+        uri = f"mysql://root@localhost:{tls.server.port}/"
+        downstream, secrets, _ = load_target({"downstream_uri": uri, "ssl_ca": str(authority.file)}, {})
+        (commented := tmp_path / "commented.pem").write_text(f"Zertifikat für Tests\n{authority.file.read_text()}")
+        sent = replace(downstream, ssl_ca=str(tmp_path / "gone"), ssl_ca_text=certificates(str(commented)))
+        if right:
+            connect(sent, secrets.password).close()
+        else:
+            with pytest.raises(ConfigError, match=UNKNOWN):
+                connect(sent, secrets.password)

@@ -86,8 +86,8 @@ def slow_task(world: World) -> Line:
         "spark.eventLog.compress": "false",
     }
     watch = _Once(world, lambda: time.sleep(_SLOW))
-    with spark_cluster(world.folder / "cluster") as master:
-        line = _followed(world, name, watch, [], _Cluster(master=master, settings=copies | told))
+    with spark_cluster(world.folder / "cluster") as cluster:
+        line = _followed(world, name, watch, [], _Cluster(master=cluster.master, settings=copies | told))
     events = [file.read_text() for file in history.rglob("*") if file.is_file() and not file.name.endswith(".crc")]
     copied = sum(text.count('"Speculative":true') for text in events)
     outcome = f"{line.outcome}; {copied} events of copies in Spark's log"

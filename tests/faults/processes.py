@@ -22,10 +22,11 @@ def below(pid: int, like: str) -> list[int]:
     while waiting:
         waiting += children[waiting[0]]
         found.append(waiting.pop(0))
-    return [one for one in found[1:] if like in _command(one)]
+    return [one for one in found[1:] if like in command_of(one)]
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """The command line of a process; empty where it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     return ""
@@ -33,7 +34,7 @@ def _command(pid: int) -> str:
 
 def kill_workers() -> int:
     """Kill -9 all Python workers of this process's Spark, but not the process that forks them; how many there were."""
-    forked = [pid for pid in below(os.getpid(), PYTHON_WORKERS) if PYTHON_WORKERS in _command(_parent(pid))]
+    forked = [pid for pid in below(os.getpid(), PYTHON_WORKERS) if PYTHON_WORKERS in command_of(_parent(pid))]
     return _killed(forked)
 
 

@@ -223,11 +223,11 @@ def test_the_systems_time_zone_is_resolved_and_told() -> None:
 
 def test_flags_without_effect_are_told() -> None:
     """The reference consumer's flags that mean nothing here are accepted with a notice."""
-    loaded = _load({"file_index_width": "6", "enable_profiling": True, "downstream_uri": f"{TARGET}?worker-count=3"})
+    loaded = _load({"file_index_width": "6", "enable_profiling": True, "downstream_uri": f"{TARGET}?safe-mode=true"})
     notices = "\n".join(loaded.notices)
     assert "any width" in notices
     assert "no profiling port" in notices
-    assert "worker-count" in notices
+    assert "safe-mode" in notices
 
 
 def test_files_can_be_read_once_for_two_loads(tmp_path: Path) -> None:

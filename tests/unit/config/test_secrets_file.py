@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.config.secrets_file import PASSWORD_VARIABLE, remove_secrets, secrets_from, write_secrets
+from storage_consumer.config.secrets_file import (
+    PASSWORD_VARIABLE,
+    names_of,
+    remove_secrets,
+    secrets_from,
+    write_secrets,
+)
 from storage_consumer.config.settings import Secrets
+from storage_consumer.errors import ConfigError
 
 SECRETS = Secrets(password="p'ä\n\"", access_key="a", secret_access_key="s", session_token="t")  # noqa: S106 - made up
 
@@ -37,6 +44,21 @@ def test_without_a_file(path: str) -> None:
     """On a machine without the file the password comes from the environment."""
     assert secrets_from(path, {PASSWORD_VARIABLE: "x"}) == Secrets(password="x")  # noqa: S106 - made up
     assert secrets_from(path, {}) == Secrets()
+
+
+def test_environment_of_an_executor(tmp_path: Path) -> None:
+    """There the password may be in a file as well, and the bucket's keys in its URI; the names of what is set are no secrets."""
+    (file := tmp_path / "password").write_text("x\n", encoding="utf-8")
+    environ = {
+        "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(file),
+        "STORAGE_CONSUMER_UPSTREAM_URI": "s3://bucket/prefix?access-key=a&secret-access-key=s",
+    }
+    found = secrets_from("", environ)
+    assert found == Secrets(password="x", access_key="a", secret_access_key="s")  # noqa: S106 - made up
+    assert names_of(found) == ("password", "access_key", "secret_access_key")
+    assert secrets_from("", environ | {PASSWORD_VARIABLE: "y"}).password == "y"  # noqa: S105 - made up
+    with pytest.raises(ConfigError, match="cannot be read"):
+        secrets_from("", {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(tmp_path / "none")})
 
 
 def test_what_killed_processes_left(folder: Path) -> None:

@@ -1,0 +1,256 @@
+"""The program on a Spark cluster of two workers to which nothing of the driver's machine is visible: no file, no Python, no variable."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from storage_consumer.consumers.table import HALTED
+from storage_consumer.summary import RoundSummary, TableSummary
+from tests.accounts import protected
+from tests.corpora import FIXTURES, CorpusSource
+from tests.executors import Image
+from tests.faults import workload
+from tests.faults.processes import EXECUTORS, below, command_of, kill_executor
+from tests.faults.target import AT_ROWS
+from tests.faults.wire import Verdict, Wire
+from tests.program import ROOT, Program, program
+from tests.replay import Replay
+from tests.s3_server import S3Server
+from tests.servers import DatabaseServer
+from tests.small_bucket import SmallBucket, row, ts
+from tests.spark_cluster import Cluster, Machines, spark_cluster
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+PASSWORD = uuid.uuid4().hex
+CORES = 3
+"""Of each of the two workers."""
+MOST = 4
+"""Connections that may write, where that is tested."""
+CSV = "[sink.csv]\ninclude-commit-ts = true\n"
+LONG = 240.0
+"""Seconds."""
+_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_COPIES = {"spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.1"}
+_COPIES |= {"spark.speculation.multiplier": "1.1", "spark.speculation.minTaskRuntime": "200ms"}
+"""Have Spark start a copy of every task that is a little slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A cluster, and beside it a machine from which the program is run."""
+
+    cluster: Cluster
+    image: Image
+    driver: Path
+    """Where the driver's files are; the cluster sees an empty folder there."""
+    s3: S3Server
+
+    def upload(self, folder: Path) -> str:
+        """Put a bucket's files into S3; its name there."""
+        name = f"bucket-{uuid.uuid4().hex}"
+        self.s3.upload(folder, name, "prefix")
+        return name
+
+    def environment(self, python: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The driver's variables: which Python executors are to run, and what Spark is told."""
+        defaults = self.driver / "conf" / "spark-defaults.conf"
+        java = {
+            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.cores.max": "2",
+        }
+        defaults.write_text("".join(f"{name} {value}\n" for name, value in {**java, **(settings or {})}.items()))
+        return {
+            "PYSPARK_PYTHON": python,
+            "SPARK_CONF_DIR": str(defaults.parent),
+            "SPARK_LOCAL_DIRS": str(self.driver / "tmp"),
+            "TMPDIR": str(self.driver / "tmp"),
+            "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD": PASSWORD,
+        }
+
+    def arguments(self, bucket: str, port: int, *more: str) -> list[str]:
+        """What ``run`` takes for a bucket in S3 and a target at a port."""
+        upstream = self.s3.uri(bucket, "prefix", self.s3.reader)
+        return ["--upstream-uri", upstream, "--downstream-uri", f"mysql://app@127.0.0.1:{port}/", "--tz", "UTC", *more]
+
+    def told(self, content: str) -> list[str]:
+        """The option for a configuration file, which is the driver's alone."""
+        (file := self.driver / "changefeed.toml").write_text(content, encoding="utf-8")
+        return ["--config", str(file)]
+
+
+@pytest.fixture(scope="module")
+def site(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The cluster's processes have the secrets in their environment, and a Python that lacks this package."""
+    folder = tmp_path_factory.mktemp("site")
+    image, driver = Image(folder=folder / "image"), folder / "driver"
+    image.make()
+    for name in ("conf", "tmp"):
+        (driver / name).mkdir(parents=True)
+    image.pack(driver / "environment.tar.gz")
+    secrets = {
+        "AWS_ACCESS_KEY_ID": s3.reader.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.reader.secret_access_key,
+        "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD": PASSWORD,
+    }
+    machines = Machines(
+        cores=CORES,
+        within=image.within([driver]),
+        spark=image.spark,
+        environment=image.variables() | secrets | {"SPARK_DAEMON_JAVA_OPTS": _QUICK},
+    )
+    with spark_cluster(folder / "cluster", machines) as cluster:
+        yield Site(cluster=cluster, image=image, driver=driver, s3=s3)
+
+
+@pytest.fixture
+def target(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
+    """A target whose user has a password."""
+    with protected(mariadb, PASSWORD) as server:
+        yield server
+
+
+def test_submitted(site: Site, target: DatabaseServer, tmp_path: Path) -> None:
+    """``spark-submit --py-files`` on machines that have the packages: the target is as the source was, secondary unique keys too."""
+    corpus = CorpusSource(path=FIXTURES / "keys" / "classic" / "keys__json.tar.xz").open(tmp_path)
+    corpus.materialise(corpus.cuts[-1], tmp_path / "bucket")
+    archive = shutil.make_archive(str(site.driver / "storage_consumer"), "zip", ROOT, "storage_consumer")
+    entry = shutil.copy(ROOT / "storage_consumer" / "__main__.py", site.driver / "entry.py")
+    command = [*submitting(site), "--py-files", archive, str(entry)]
+    arguments = site.arguments(site.upload(tmp_path / "bucket"), target.port, "--once")
+    around = site.environment(str(site.image.python)) | {
+        "PYSPARK_DRIVER_PYTHON": str(site.image.python),
+        "PYTHONPATH": "",
+    }
+    arguments += site.told(corpus.changefeed_toml)
+    with program(arguments, tmp_path / "log", environment=around, command=command) as running:
+        assert running.end(LONG) in (0, 4), running.text()
+    Replay(corpus=corpus, server=target, folder=tmp_path).check(corpus.cuts[-1], summary_of(running))
+    assert running.events("executors_ready")
+
+
+def summary_of(running: Program) -> RoundSummary:
+    """What the program said of tables that halted, of which `Replay` decides whether they may."""
+    names = TableSummary.__slots__
+    halted = ({"state": HALTED} | event for event in running.events("table_halted"))
+    tables = (TableSummary(**{name: event[name] for name in names if name in event}) for event in halted)
+    return RoundSummary(tables=tuple(tables))
+
+
+def submitting(site: Site) -> list[str]:
+    """How ``spark-submit`` of the PySpark that is installed begins."""
+    return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", site.cluster.master]
+
+
+def test_shipped_environment(site: Site, target: DatabaseServer, tmp_path: Path) -> None:
+    """``--spark-master`` with an archive for machines that lack the packages: nothing is lost or doubled when an executor is killed."""
+    bucket, name = SmallBucket(root=tmp_path / "bucket"), f"bucket-{uuid.uuid4().hex}"
+    around = site.environment(
+        "./environment/bin/python", {"spark.archives": f"{site.driver / 'environment.tar.gz'}#environment"}
+    )
+    killed = list[int]()
+
+    def show(cut: int) -> None:
+        workload.show(bucket, cut)
+        site.s3.upload(bucket.root, name, "prefix")
+
+    def kill_once(command: str) -> Verdict:
+        if re.match(AT_ROWS, command) and not killed:
+            killed.append(kill_executor(site.cluster.workers[0]))
+        return Verdict.PASS
+
+    show(0)
+    more = ["--spark-master", site.cluster.master, "--flush-interval", "200ms", "--partitions", "4", *site.told(CSV)]
+    with (
+        Wire(target.port) as wire,
+        program(site.arguments(name, wire.port, *more), tmp_path / "log", environment=around) as running,
+    ):
+        running.wait_for("round_finished", checkpoint=workload.CHECKPOINTS[0])
+        wire.watch = kill_once
+        for cut in range(1, workload.CUTS):
+            show(cut)
+            running.wait_for("round_finished", checkpoint=workload.CHECKPOINTS[cut])
+        told = [command_of(one) for pid in (running.process.pid, *site.cluster.workers) for one in below(pid, "")]
+        running.signal(signal.SIGTERM)
+        assert running.end(LONG) == 0, running.text()
+    assert killed == [1]
+    assert workload.differences(target) == []
+    assert any(EXECUTORS in line for line in told)
+    assert [line for line in told if PASSWORD in line or site.s3.reader.secret_access_key in line] == []
+
+
+def test_nothing_shipped(site: Site, target: DatabaseServer, tmp_path: Path) -> None:
+    """Executors whose Python lacks the packages: the error says so and what to do, before anything is replicated."""
+    small = SmallBucket(root=tmp_path / "bucket")
+    small.create("d.a")
+    small.rows("d.a", 1, row("d.a", 5, "1", '"x"'))
+    small.metadata(ts(9))
+    arguments = site.arguments(site.upload(small.root), target.port, "--once", "--spark-master", site.cluster.master)
+    arguments += site.told(CSV)
+    with program(arguments, tmp_path / "log", environment=site.environment(str(site.image.bare_python))) as running:
+        assert running.end(LONG) == 2, running.text()
+    said = running.text()
+    assert re.search("executors lack the Python module (msgspec|numpy|pymysql)", said)
+    assert "PYSPARK_PYTHON" in said
+    assert "\tat " not in said
+    assert "d" not in target.databases()
+
+
+@dataclass(slots=True)
+class Counted:
+    """A watch that counts connections at the server: those of the driver when it opens a window, all when rows are written."""
+
+    server: DatabaseServer
+    of_driver: int = 0
+    all: int = 0
+    _first: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, command: str) -> Verdict:
+        """Each writing takes a while, the first one so long that Spark starts a copy of its task."""
+        if re.match(r"UPDATE \S*slots\S* SET epoch", command):
+            self.of_driver = max(self.of_driver, self._open())
+        if re.match(AT_ROWS, command):
+            slow = not self._first.is_set()
+            self._first.set()
+            for _ in range(20 if slow else 2):
+                time.sleep(0.1)
+                self.all = max(self.all, self._open())
+        return Verdict.PASS
+
+    def _open(self) -> int:
+        ((count,),) = self.server.query("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'app'")
+        return int(count)
+
+
+def test_connections(site: Site, target: DatabaseServer, tmp_path: Path) -> None:
+    """Never more connections write than ``--worker-count``, on more cores than that, copies of slow tasks included."""
+    small = SmallBucket(root=tmp_path / "bucket")
+    small.create("d.a")
+    small.rows("d.a", 1, *(row("d.a", 5, str(number * 64), '"x"') for number in range(200)))
+    small.metadata(ts(9))
+    arguments = ["--once", "--partitions", "10", "--worker-count", str(MOST)]
+    arguments += site.told(CSV)
+    entry = str(ROOT / "storage_consumer" / "__main__.py")
+    around = site.environment(str(site.image.python), {**_COPIES, "spark.cores.max": str(2 * CORES)}) | {
+        "PYSPARK_DRIVER_PYTHON": sys.executable
+    }
+    with Wire(target.port) as wire:
+        wire.watch = counted = Counted(target)
+        arguments = site.arguments(site.upload(small.root), wire.port, *arguments)
+        with program(arguments, tmp_path / "log", environment=around, command=[*submitting(site), entry]) as running:
+            assert running.end(LONG) == 0, running.text()
+    assert target.query("SELECT COUNT(*), SUM(id) FROM d.a") == ((200, 64 * 199 * 100),)
+    assert 2 * CORES > MOST
+    assert MOST // 2 <= counted.all - counted.of_driver <= MOST
