@@ -143,22 +143,27 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
     )
 
 
+def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
+    """A function from a key to a text that is the same for any two keys that the target may find equal."""
+    images = [partial(coarse_image, beyond_bmp=p.beyond_bmp) if p.fold is Fold.LOOSE else None for p in parts]
+    if len(parts) == 1:
+        image: Callable[[Any], str] = images[0] or str
+        return image
+
+    def several(key: Any) -> str:
+        return "\0".join(image(text) if image else text for text, image in zip(key, images, strict=True))
+
+    return several
+
+
 def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
     """A function from a key to its bucket, so that keys the target may find equal are in the same one."""
-    images = [partial(coarse_image, beyond_bmp=p.beyond_bmp) if p.fold is Fold.LOOSE else None for p in parts]
     if is_integer(parts):
         return lambda key: (
             stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
         )
-    if len(parts) == 1:
-        image = images[0] or str
-        return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
-
-    def bucket(key: Any) -> int:
-        texts = [image(text) if image else text for text, image in zip(key, images, strict=True)]
-        return zlib.crc32("\0".join(texts).encode("utf-8", "surrogatepass")) % partitions
-
-    return bucket
+    image = image_function(parts)
+    return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
 
 
 def stripe(key: int, partitions: int, bits: int) -> int:
@@ -181,6 +186,34 @@ def runs(changes: Iterable[tuple[bool, bytes]]) -> Iterator[tuple[bool, list[byt
     """Changes in sequence, each an upsert (True) or a delete and its line, cut into runs of one kind."""
     for upsert, run in groupby(changes, key=itemgetter(0)):
         yield upsert, [line for _, line in run]
+
+
+def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> Iterator[tuple[bool, list[bytes]]]:
+    """As `runs`, in fewer ones: a delete goes before the upserts in front of it, unless one of them may be of the same row.
+
+    `images`: of the changes' keys; see `image_function`.
+    """
+    deletes: list[bytes] = []
+    upserts: list[bytes] = []
+    written: set[str] = set()
+    for (upsert, line), image in zip(changes, images, strict=True):
+        if upsert:
+            upserts.append(line)
+            written.add(image)
+            continue
+        if image in written:
+            yield from _told(deletes, upserts)
+            deletes, upserts, written = [], [], set()
+        deletes.append(line)
+    yield from _told(deletes, upserts)
+
+
+def _told(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, list[bytes]]]:
+    """Both as runs, if there are any."""
+    if deletes:
+        yield False, deletes
+    if upserts:
+        yield True, upserts
 
 
 def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:

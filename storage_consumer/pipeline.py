@@ -18,8 +18,8 @@ import numpy as np
 from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.folding import Changes, latest, together, unpacked
-from storage_consumer.ordering import delivered_once, rank_of, row_of, runs, sequence_of
+from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.ordering import delivered_once, image_function, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -225,7 +225,8 @@ def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
     """Write last states; where keys may be equal to the target that differ to us, in their sequence."""
     if work.mode is Mode.ORDERED:
         in_sequence = states.chosen(np.lexsort((sequence_of(states.order, timed=work.timed), states.ts)))
-        return writer.write_runs(work, runs(in_sequence.pairs()))
+        images = map(image_function(work.key), listed_keys(in_sequence.keys))
+        return writer.write_runs(work, long_runs(in_sequence.pairs(), images))
     keys = states.keys
     if isinstance(keys, list):  # neighbours in the target's index are written together; an array is in sequence already
         by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers come last

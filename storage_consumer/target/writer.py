@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from storage_consumer.target.batches import batches
 from storage_consumer.target.keyless import Group, KeylessTables
 from storage_consumer.target.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
 from storage_consumer.work import JobSpec, TableWork
+
+Run = tuple[bool, Sequence[bytes]]
+"""Whether the rows are written or deleted, and their lines."""
+
+
+def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
+    """Runs for one transaction each; long ones are cut."""
+    held: list[Run] = []
+    rows = size = 0
+    for upsert, lines in ordered:
+        for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
+            more = sum(map(len, batch))
+            if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
+                yield held
+                held, rows, size = [], 0, 0
+            held.append((upsert, batch))
+            rows, size = rows + len(batch), size + more
+    if held:
+        yield held
 
 
 class TargetWriter:
@@ -31,13 +50,12 @@ class TargetWriter:
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
     def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
-        """Write runs of upserts and deletes in their order."""
-        written = 0
-        for upsert, rows in ordered:
-            write = self._target.replace if upsert else self._target.delete
-            for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE):
-                written += self._target.transaction(work, partial(write, work, batch))
-        return written
+        """Write runs of upserts and deletes in their order, many short ones in one transaction."""
+        return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))
+
+    def _write(self, work: TableWork, some: Sequence[Run]) -> int:
+        """What one transaction does."""
+        return sum((self._target.replace if upsert else self._target.delete)(work, rows) for upsert, rows in some)
 
     def write_events(self, work: TableWork, groups: Iterable[Group]) -> int:
         """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""

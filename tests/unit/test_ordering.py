@@ -16,8 +16,10 @@ from storage_consumer.ordering import (
     bucket_function,
     coarse_image,
     delivered_once,
+    image_function,
     is_upsert,
     key_function,
+    long_runs,
     one_bucket,
     order_of,
     rank_of,
@@ -216,6 +218,20 @@ def test_runs() -> None:
     changes = [(True, b"u1"), (False, b"d2"), (False, b"d3"), (True, b"u3"), (True, b"u4")]
     assert list(runs(changes)) == [(True, [b"u1"]), (False, [b"d2", b"d3"]), (True, [b"u3", b"u4"])]
     assert list(runs([])) == []
+
+
+def test_long_runs() -> None:
+    """A delete goes before upserts that are surely of other rows, and stays behind those that may be of its own."""
+    changes = [(True, b"u1"), (False, b"d2"), (True, b"u3"), (False, b"d1"), (True, b"u2"), (False, b"d4")]
+    keys = [("a", "x1"), ("a", "x2"), ("a", "x3"), ("a", "y1"), ("a", "X2"), ("b", "1")]
+    images = map(image_function((part(Fold.EXACT), part(Fold.LOOSE))), keys)
+    assert list(long_runs(changes, images)) == [
+        (False, [b"d2"]),
+        (True, [b"u1", b"u3"]),
+        (False, [b"d1", b"d4"]),
+        (True, [b"u2"]),
+    ]
+    assert list(long_runs([], [])) == []
 
 
 # events of a table without a key
