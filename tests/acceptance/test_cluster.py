@@ -6,11 +6,10 @@ import re
 import shutil
 import signal
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -45,6 +44,9 @@ _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _COPIES = {"spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.1"}
 _COPIES |= {"spark.speculation.multiplier": "1.1", "spark.speculation.minTaskRuntime": "200ms"}
 """Have Spark start a copy of every task that is a little slow."""
+_EVERY_CORE = {"spark.cores.max": str(2 * CORES), "spark.locality.wait": "0s"}
+_HELD = 6.0
+"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,18 +217,19 @@ class Counted:
     server: DatabaseServer
     of_driver: int = 0
     all: int = 0
-    _first: threading.Event = field(default_factory=threading.Event)
+    _until: float = 0.0
 
     def __call__(self, command: str) -> Verdict:
-        """Each writing takes a while, the first one so long that Spark starts a copy of its task."""
+        """What is written first stands still for a while, so that all tasks come that may, and copies of those that are slow."""
         if re.match(r"UPDATE \S*slots\S* SET epoch", command):
             self.of_driver = max(self.of_driver, self._open())
         if re.match(AT_ROWS, command):
-            slow = not self._first.is_set()
-            self._first.set()
-            for _ in range(20 if slow else 2):
-                time.sleep(0.1)
+            self._until = self._until or time.monotonic() + _HELD
+            while True:
                 self.all = max(self.all, self._open())
+                if time.monotonic() > self._until:
+                    break
+                time.sleep(0.1)
         return Verdict.PASS
 
     def _open(self) -> int:
@@ -243,9 +246,7 @@ def test_connections(site: Site, target: DatabaseServer, tmp_path: Path) -> None
     arguments = ["--once", "--partitions", "10", "--worker-count", str(MOST)]
     arguments += site.told(CSV)
     entry = str(ROOT / "storage_consumer" / "__main__.py")
-    around = site.environment(str(site.image.python), {**_COPIES, "spark.cores.max": str(2 * CORES)}) | {
-        "PYSPARK_DRIVER_PYTHON": sys.executable
-    }
+    around = site.environment(str(site.image.python), _COPIES | _EVERY_CORE) | {"PYSPARK_DRIVER_PYTHON": sys.executable}
     with Wire(target.port) as wire:
         wire.watch = counted = Counted(target)
         arguments = site.arguments(site.upload(small.root), wire.port, *arguments)
