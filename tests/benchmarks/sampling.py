@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import storage_consumer
+from tests.benchmarks.watching import THREAD
 
 Stages = dict[str, float]
 """Seconds of CPU time by stage."""
@@ -80,7 +81,7 @@ class Sampler:
         main = threading.main_thread().ident
         for thread in threading.enumerate():
             number = thread.ident
-            if number is None or number not in frames:
+            if number is None or number not in frames or thread.name == THREAD:
                 continue
             try:
                 now = time.clock_gettime(time.pthread_getcpuclockid(number))

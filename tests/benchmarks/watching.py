@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+THREAD = "watch"
+"""Name of the thread that watches."""
 ROLES = ("driver", "jvm", "workers", "server")
 _SERVERS = ("maria", "mysqld")
-_INTERVAL = 0.2
-_LOOKS_PER_SEARCH = 5
+_INTERVAL = 0.5
+_LOOKS_PER_SEARCH = 2
 """Processes are searched for less often than they are looked at: it takes longer."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = "5"
@@ -24,7 +27,6 @@ class _Process:
     """One line of /proc."""
 
     pid: int
-    parent: int
     name: str
     cpu: float
     """Seconds."""
@@ -64,11 +66,13 @@ class _Watch:
         self.usage = Usage()
         self._driver = driver
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._before: dict[int, float] = {}
         """CPU time of each process at the beginning."""
         self._last: dict[tuple[str, int], float] = {}
         """The same when last seen, by role and id."""
+        self._own = 0.0
+        """Seconds of CPU that watching took from the driver."""
 
     def begin(self) -> None:
         roles = self._search()
@@ -85,6 +89,7 @@ class _Watch:
         totals = dict.fromkeys(ROLES, 0.0)
         for (role, pid), cpu in self._last.items():
             totals[role] += cpu - self._before.get(pid, 0.0)
+        totals["driver"] = max(0.0, totals["driver"] - self._own)
         self.usage.cpu = {role: round(seconds, 2) for role, seconds in totals.items()}
 
     def _search(self) -> dict[str, list[_Process]]:
@@ -99,6 +104,8 @@ class _Watch:
                 roles = self._search()
             looks += 1
             self._look(roles)
+        if self._driver == os.getpid():
+            self._own = time.thread_time()
 
     def _look(self, roles: Mapping[str, list[_Process]]) -> None:
         usage = self.usage
@@ -111,36 +118,28 @@ class _Watch:
 
 def _roles(driver: int) -> dict[str, list[_Process]]:
     """The processes below this one and the driver itself, by role."""
-    processes = {process.pid: process for process in _processes()}
     roles: dict[str, list[_Process]] = {role: [] for role in ROLES}
-    for process in processes.values():
-        line = list(_line(process, processes))
-        if process.pid == driver:
-            roles["driver"].append(process)
-        elif os.getpid() not in (above.pid for above in line):
-            continue
-        elif process.name == "java":
-            roles["jvm"].append(process)
-        elif process.name.startswith(_SERVERS):
-            roles["server"].append(process)
-        elif any(above.name == "java" for above in line):
-            roles["workers"].append(process)
+    pending = [(os.getpid(), False)]
+    while pending:
+        pid, below_jvm = pending.pop()
+        with suppress(OSError):  # it has ended meanwhile
+            process = _process(pid, Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
+            is_jvm = process.name == "java"
+            if role := "driver" if pid == driver else "jvm" if is_jvm else _role(process, below_jvm=below_jvm):
+                roles[role].append(process)
+            pending += ((child, below_jvm or is_jvm) for child in _children(pid))
     return roles
 
 
-def _line(process: _Process, processes: Mapping[int, _Process]) -> Iterator[_Process]:
-    """The processes above one."""
-    while above := processes.get(process.parent):
-        yield above
-        process = above
+def _role(process: _Process, *, below_jvm: bool) -> str:
+    """Empty for one that plays none."""
+    return "server" if process.name.startswith(_SERVERS) else "workers" if below_jvm else ""
 
 
-def _processes() -> Iterator[_Process]:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-                yield _process(int(folder.name), text)
+def _children(pid: int) -> Iterator[int]:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            yield from map(int, (thread / "children").read_text(encoding="ascii").split())
 
 
 def _process(pid: int, text: str) -> _Process:
@@ -149,7 +148,6 @@ def _process(pid: int, text: str) -> _Process:
     fields = tail.split()
     return _Process(
         pid=pid,
-        parent=int(fields[1]),
         name=head.partition("(")[2],
         cpu=(int(fields[11]) + int(fields[12])) / _TICKS,
     )
