@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from tests import servers
 from tests.benchmarks.bucket import Bucket, Order
 from tests.benchmarks.changes import HOT_KEYS
 from tests.benchmarks.keys_alone import KeyDecoders, key_decoders
-from tests.benchmarks.limit import load_final_state
+from tests.benchmarks.limit import load_final_state, make_tables
 from tests.benchmarks.measuring import Applied, Asked, Bench
-from tests.benchmarks.results import Goal, Result, Run
+from tests.benchmarks.results import COST, Goal, Result, Run
 from tests.benchmarks.sampling import Stages
 from tests.servers import DatabaseServer
 
@@ -55,6 +55,8 @@ def measured(name: str, backlog: Backlog, asked: Asked) -> Result:
                     "final_rows_per_second": bucket.rows / applied.seconds,
                     "seconds_per_1000_files": 1000 * applied.seconds / bucket.files,
                     "events_over_reference": bucket.events / applied.seconds / reference,
+                    "statements_seconds": applied.statements,
+                    COST: 1e6 * sum(applied.usage.cpu.values()) / bucket.events,
                 },
             )
         )
@@ -110,8 +112,11 @@ def against_keys_alone(bench: Bench, order: Order, goal: float) -> Backlog:
     )
 
 
-def against_mixed(bench: Bench, order: Order, goal: float) -> Backlog:
-    """Values (events times columns) a second, against those of the mixed case in CSV with about as many."""
+def against_mixed(bench: Bench, order: Order, goal: float, *, apart: bool = False) -> Backlog:
+    """Values (events times columns) a second, against those of the mixed case in CSV with about as many.
+
+    `apart`: the statements that make the tables do not count.
+    """
     bucket = bench.bucket(order)
     columns = len(order.shape.columns)
     mixed = Order(events=order.events, protocol="csv", profile="mixed", seed=order.seed)
@@ -119,7 +124,7 @@ def against_mixed(bench: Bench, order: Order, goal: float) -> Backlog:
     plain = bench.bucket(replace(mixed, events=order.events * columns // usual))
 
     def reference() -> float:
-        return plain.events * usual / bench.apply(plain).seconds
+        return plain.events * usual / bench.apply(plain, apart=apart).seconds
 
     return Backlog(
         bucket=bucket,
@@ -128,7 +133,7 @@ def against_mixed(bench: Bench, order: Order, goal: float) -> Backlog:
         goal=Goal(value=goal),
         units=bucket.events * columns,
         reference=reference,
-        run=lambda profiled: bench.apply(bucket, profiled=profiled),
+        run=lambda profiled: bench.apply(bucket, profiled=profiled, apart=apart),
     )
 
 
@@ -150,3 +155,18 @@ def literals(bench: Bench, order: Order, goal: float) -> Backlog:
         reference=lambda: bucket.events / run(infile=True).seconds,
         run=lambda profiled: run(infile=False, profiled=profiled),
     )
+
+
+def many_tables(name: str, bench: Bench, asked: Asked) -> Sequence[Result]:
+    """Rows of many tables against those of one; and apart from them the statements, against the same without the program."""
+    order = replace(asked.order("csv", "mixed"), tables=asked.tables)
+    backlog = against_mixed(bench, order, 0.5, apart=True)
+    rows = measured(name, backlog, asked)
+    statements = [
+        Run(
+            figure=asked.tables / run.more["statements_seconds"],
+            reference=asked.tables / make_tables(backlog.bucket, bench.server),
+        )
+        for run in rows.runs
+    ]
+    return [rows, Result(name=f"{name}: CREATE TABLE", unit="tables/s", against="one connection", runs=statements)]

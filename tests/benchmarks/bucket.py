@@ -62,6 +62,10 @@ class Bucket:
 
     order: Order
     root: Path
+    created: int
+    """Commit ts of its last statement, before all rows."""
+    checkpoint: int
+    """Commit ts of its last row."""
     events: int
     """Row changes; in CSV without keys an update is one, though it is written as two rows."""
     files: int
@@ -137,7 +141,8 @@ def write_bucket(order: Order, folder: Path) -> Bucket:
     sizes = random.Random(order.seed)  # noqa: S311 - repeatable, not secret
     outputs = [_DataFiles(root, table, order, sizes) for table in tables]
     sources = [PROFILES[order.profile](table, chance) for table in tables]
-    commit_ts, events = version + order.tables * TS_STEP, 0
+    created, events = version + order.tables * TS_STEP, 0
+    commit_ts = created
     while events < order.events:
         commit_ts += TS_STEP
         place = chance.randrange(order.tables)
@@ -150,6 +155,8 @@ def write_bucket(order: Order, folder: Path) -> Bucket:
     return Bucket(
         order=order,
         root=root,
+        created=created,
+        checkpoint=commit_ts,
         events=events,
         files=sum(output.files for output in outputs),
         size=sum(output.size for output in outputs),

@@ -19,7 +19,7 @@ from storage_consumer import Consumer
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
 from tests import servers
-from tests.benchmarks.bucket import Bucket, Order, write_bucket
+from tests.benchmarks.bucket import Bucket, Order, write_bucket, write_metadata
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.sampled_workers import FOLDER
 from tests.benchmarks.sampling import Stages, sampled
@@ -63,8 +63,11 @@ class Applied:
     """One run of the program, checked."""
 
     seconds: float
-    """From an empty target to the final state."""
+    """To the final state."""
     usage: Usage
+    """Of the same time."""
+    statements: float = 0.0
+    """Seconds before that in which the tables were made; 0 where that is part of `seconds`."""
     stages: Stages = field(default_factory=dict)
     """CPU seconds of Python by stage, where it was asked for."""
 
@@ -116,23 +119,39 @@ class Bench:
             self._buckets[order] = writer.submit(write_bucket, order, folder).result()
         return self._buckets[order]
 
-    def apply(self, bucket: Bucket, server: DatabaseServer | None = None, *, profiled: bool = False) -> Applied:
-        """One round from an empty target to the final state, in the session. `profiled`: see where the CPU time goes."""
+    def apply(
+        self, bucket: Bucket, server: DatabaseServer | None = None, *, profiled: bool = False, apart: bool = False
+    ) -> Applied:
+        """One round from an empty target to the final state, in the session.
+
+        `profiled`: see where the CPU time goes; `apart`: an earlier round makes the tables.
+        """
         self.session  # noqa: B018 - started before the clock
         server = server or self.server
         server.drop_all()
         stages: Stages = {}
-        with watched() as usage, ExitStack() as stack:
-            if profiled:
-                stages = stack.enter_context(sampled(self.folder))
-            began = time.monotonic()
-            with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config) as consumer:
+        with Consumer(upstream_uri=bucket.uri, downstream_uri=server.uri, config=bucket.config) as consumer:
+            statements = _made(bucket, consumer) if apart else 0.0
+            with watched() as usage, ExitStack() as stack:
+                if profiled:
+                    stages = stack.enter_context(sampled(self.folder))
+                began = time.monotonic()
                 rows = consumer.run_once().rows
-            seconds = time.monotonic() - began
+                seconds = time.monotonic() - began
         if rows != bucket.events:
             raise WrongResult(f"the round took {rows} row changes into account, not {bucket.events}")
         check(bucket.final, server, bucket.order.shape.checksum)
-        return Applied(seconds=seconds, usage=usage, stages=stages)
+        return Applied(seconds=seconds, usage=usage, statements=statements, stages=stages)
+
+
+def _made(bucket: Bucket, consumer: Consumer) -> float:
+    """Have the tables made, with no row to be applied yet; the seconds."""
+    write_metadata(bucket.root, bucket.created)
+    began = time.monotonic()
+    consumer.run_once()
+    seconds = time.monotonic() - began
+    write_metadata(bucket.root, bucket.checkpoint)
+    return seconds
 
 
 @contextmanager

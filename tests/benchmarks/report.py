@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.benchmarks.results import MIB, Result, memory
+from tests.benchmarks.results import COST, MIB, Result, memory
 from tests.benchmarks.watching import ROLES
 
-_CELLS = "{:<32} {:>9} {:>9} {:>5}  {:>11} {:>11} {:<13} {:>9} {:>8}  {:>22}  {:>20}"
+_CELLS = "{:<32} {:>9} {:>9} {:>5}  {:>11} {:>11} {:<13} {:>9} {:>6} {:>8}  {:>22}  {:>20}"
 _STAGES = (
     "list",
     "read",
@@ -26,9 +27,23 @@ _STAGES = (
 """In the order of a round."""
 HEADING = (
     "found: the ratio of program to reference, or where the goal is for one figure, that; medians of all runs\n"
-    "CPU in seconds: driver/JVM/workers/server; peak memory in MiB: driver/JVM/largest worker/all workers\n"
+    "us/ev: microseconds of CPU per row change, all processes; CPU in seconds: driver/JVM/workers/server\n"
+    "peak memory in MiB: driver/JVM/largest worker/all workers\n"
     + _CELLS.format(
-        *("line", "goal", "found", "met", "program", "reference", "unit", "events/s", "seconds", "CPU", "memory")
+        *(
+            "line",
+            "goal",
+            "found",
+            "met",
+            "program",
+            "reference",
+            "unit",
+            "events/s",
+            "us/ev",
+            "seconds",
+            "CPU",
+            "memory",
+        )
     )
 )
 
@@ -40,7 +55,7 @@ def line(result: Result) -> str:
     cpu = "/".join(f"{last.cpu[role]:.1f}" for role in ROLES) if last else ""
     cpu = cpu if driver is None else f"{driver:.3f} a round"
     sizes = "/".join(str(size // MIB) for size in memory(last).values()) if last else ""
-    events, seconds = result.more("events_per_second"), result.more("seconds")
+    events, seconds, cost = (result.more(name) for name in ("events_per_second", "seconds", COST))
     return _CELLS.format(
         result.name,
         str(result.goal or ""),
@@ -50,6 +65,7 @@ def line(result: Result) -> str:
         short(result.reference) if result.reference else "-",
         result.unit,
         "" if events is None else short(events),
+        "" if cost is None else f"{cost:.1f}",
         "" if seconds is None else f"{seconds:.2f}",
         cpu,
         sizes,
@@ -80,24 +96,26 @@ def document(results: Sequence[Result], versions: Mapping[str, str]) -> dict[str
 
 
 def compared(results: Sequence[Result], earlier: Mapping[str, Any]) -> str:
-    """Per line the earlier figure, the new one and by how much it is better or worse relative to the reference of its own run."""
+    """Per line what an earlier run found and what this one did.
+
+    The change is that of the ratios, since each run has a reference of its own; of the figures where a line has none. Above 1 there is
+    more of what the line's unit counts: rows a second, or seconds.
+    """
     before = {each["name"]: each for each in earlier["results"]}
-    cells = "{:<32} {:>11} {:>11} {:<13} {:>9} {:>9} {:>8}"
-    lines = [cells.format("line", "earlier", "now", "unit", "ratio", "ratio", "change")]
+    cells = "{:<32} {:>11} {:>11} {:<13} {:>9} {:>9} {:>8}  {:>6} {:>6}"
+    heads = ("line", "then", "now", "unit", "ratio then", "now", "change", "us/ev", "now")
+    lines = [cells.format(*heads)]
     for result in results:
-        old = before.get(result.name)
-        if old is None:
-            continue
-        now, then = (result.ratio, old["ratio"]) if old["ratio"] else (result.figure, old["figure"])
-        lines.append(
-            cells.format(
-                result.name,
-                short(old["figure"]),
-                short(result.figure),
-                result.unit,
-                short(old["ratio"]),
-                short(result.ratio),
-                f"x {now / then:.2f}" if then else "-",
+        if (old := before.get(result.name)) is not None:
+            now, then = (result.ratio, old["ratio"]) if old["ratio"] else (result.figure, old["figure"])
+            costs = [run[COST] for run in old["runs"] if COST in run]
+            cost = result.more(COST)
+            lines.append(
+                cells.format(
+                    *(result.name, short(old["figure"]), short(result.figure), result.unit),
+                    *(short(old["ratio"]), short(result.ratio), f"x {now / then:.2f}" if then else "-"),
+                    f"{statistics.median(costs):.1f}" if costs else "",
+                    "" if cost is None else f"{cost:.1f}",
+                ).rstrip()
             )
-        )
     return "\n".join(lines)

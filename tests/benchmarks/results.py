@@ -11,6 +11,8 @@ from tests.benchmarks.sampling import Stages
 from tests.benchmarks.watching import Usage
 
 MIB = 1 << 20
+COST = "cpu_microseconds_per_event"
+"""Name of a figure of a run: all processes' CPU time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,13 @@ import pytest
 
 from tests.benchmarks.changes import PROFILES, SourceTable
 from tests.benchmarks.keys_alone import newest
+from tests.benchmarks.lines import LINES
 from tests.benchmarks.report import compared, line
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.sampling import Sampler
 from tests.benchmarks.shapes import PLAIN
+from tests.program import ROOT
 
 
 def result(*ratios: float, goal: Goal | None = None) -> Result:
@@ -93,3 +95,9 @@ def test_sampler_puts_time_down_to_stages() -> None:
     sampler.stop()
     assert set(sampler.seconds) == {"rest"}
     assert 0.05 < sampler.seconds["rest"] < 0.15
+
+
+def test_every_line_is_in_the_readme() -> None:
+    """A user can name each line that there is."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in LINES if f"`{name}`" not in text] == []
