@@ -23,8 +23,8 @@ from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
 _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
 """2015-01-01, when there was no TiDB yet. A number below it, in a row of another shape, is some column's value."""
-AT_ONCE_BYTES, MOST_AT_ONCE = 4 << 10, 1 << 20
-"""Rows are read at once where at least so many bytes are there, and at most so many."""
+AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
+"""Rows are read at once where at least so many bytes are there (of fewer it takes longer than one by one), and at most so many."""
 _HEADER_BYTES = 64 << 10
 """Enough for most header lines; where it is not, the plain reader passes over them."""
 _ERROR_BYTES = 1024
