@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.benchmarks.backlogs import (
@@ -37,7 +37,7 @@ def _backlog(about: str, prepare: Callable[[Bench, Asked], Backlog]) -> Line:
     return Line(about=about, measure=lambda name, bench, asked: [measured(name, prepare(bench, asked), asked)])
 
 
-LINES: Mapping[str, Line] = {
+LINES: dict[str, Line] = {
     "canal-json": _backlog(
         "mixed changes in canal-json",
         lambda bench, asked: against_load_data(bench, asked.order("canal-json", "mixed"), 0.5),

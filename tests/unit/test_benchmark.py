@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.__main__ import main
 from tests.benchmarks.changes import PROFILES, SourceTable
 from tests.benchmarks.keys_alone import newest
-from tests.benchmarks.lines import LINES
+from tests.benchmarks.limit import WrongResult
+from tests.benchmarks.lines import LINES, Line
+from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.report import compared, line
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.rows import RowFormats
@@ -95,6 +100,22 @@ def test_sampler_puts_time_down_to_stages() -> None:
     sampler.stop()
     assert set(sampler.seconds) == {"rest"}
     assert 0.05 < sampler.seconds["rest"] < 0.15
+
+
+def test_wrong_result_leaves_the_other_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line whose result is wrong is told and left out, the next one is measured and written, and the exit code says it."""
+
+    def wrong(name: str, _: Bench, __: Asked) -> Sequence[Result]:
+        raise WrongResult(f"{name} lacks a row")
+
+    monkeypatch.setitem(LINES, "hot", Line(about="", measure=wrong))
+    monkeypatch.setitem(LINES, "csv", Line(about="", measure=lambda *_: [result(0.5)]))
+    assert main(["hot", "csv", "--json", str(tmp_path / "figures.json")]) == 1
+    assert "hot: hot lacks a row" in capsys.readouterr().err
+    written = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert [each["name"] for each in written["results"]] == ["csv"]
 
 
 def test_every_line_is_in_the_readme() -> None:
