@@ -8,7 +8,8 @@ writes it. `spark/job.py` puts a shuffle between them and contains no rule of it
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any, Protocol
@@ -28,6 +29,8 @@ FLUSH_ROWS = 100_000
 """Row changes after which it does so."""
 READ_BLOCK = 4 << 20
 """Bytes asked of the storage at once."""
+FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
+"""A table of which a bucket has fewer rows, and fewer bytes of them, shares a transaction with others, which all together have about so many."""
 
 _REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
 
@@ -68,6 +71,10 @@ class WriteReport:
     row: int = 0
 
 
+_Folded = tuple[TableWork, Changes]
+"""A table and its last states."""
+
+
 class RowWriter(Protocol):
     """Writes to the target. Every transaction checks the open window and the owner's epoch before it changes a row.
 
@@ -77,6 +84,13 @@ class RowWriter(Protocol):
 
     def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
         """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
+        ...
+
+    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+        """Write the last states of several tables in one transaction, all or nothing; the number of rows of each.
+
+        Each with its `deletes` and `upserts`, see `write_states`.
+        """
         ...
 
     def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
@@ -180,37 +194,66 @@ def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -
 def write_bucket(
     items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport]:
-    """Write one bucket, table by table; `items` are sorted by `Place`. Passes file reports on.
+    """Write one bucket, table by table, those with few rows together; `items` are sorted by `Place`. Passes file reports on.
 
     A table of which some file could not be read is left alone: nothing of this window is written.
     """
     stopped: set[int] = set()
+    held: list[_Folded] = []
+    rows = size = 0
     for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
         if kind == NOTICE:
             stopped.add(index)
         elif kind == REPORT:
             yield from (report for _, report in group)
         elif index not in stopped:
-            yield _write_table(tables[index], group, writer)
+            found = _written_or_folded(tables[index], group, writer)
+            if isinstance(found, WriteReport):
+                yield found
+                continue
+            held.append(found)
+            rows, size = rows + len(found[1].lines), size + sum(map(len, found[1].lines))
+            if rows >= FEW_ROWS or size >= FEW_BYTES:
+                yield from _write_together(held, writer)
+                held, rows, size = [], 0, 0
+    yield from _write_together(held, writer)
 
 
-def _write_table(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> WriteReport:
-    """Write what one bucket has of one table."""
+def _written_or_folded(
+    work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter
+) -> WriteReport | _Folded:
+    """Write what one bucket has of one table; the last states alone where they are few and no writer of it queues."""
     try:
         if work.mode is Mode.KEYLESS:
-            written = writer.write_events(work, _by_commit_ts(blocks))
-        else:
-            return _write_states(work, blocks, writer)
+            return WriteReport(table=work.index, written=writer.write_events(work, _by_commit_ts(blocks)))
+        changes = together([unpacked(block) for _, block in blocks])
+        states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
+        del changes
+        few = len(states.lines) < FEW_ROWS and sum(map(len, states.lines)) < FEW_BYTES
+        is_shared = few and work.mode is Mode.KEYED and not work.serial
+        return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
-    return WriteReport(table=work.index, written=written)
 
 
-def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter) -> WriteReport:
-    """Fold to the last state per key and write; where the target refuses a row, the report says where it came from."""
-    changes = together([unpacked(block) for _, block in blocks])
-    states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
-    del changes
+def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[WriteReport]:
+    """Write tables in one transaction; where the target does not take all of it, each in one of its own."""
+    counts: list[int] = []
+    if len(held) > 1:
+        with suppress(
+            TableError, ValueError
+        ):  # nothing was written, and which table is to blame shows when it is alone
+            counts = writer.write_together([(work, *_deletes_and_upserts(states)) for work, states in held])
+    if counts:
+        for (work, _), written in zip(held, counts, strict=True):
+            yield WriteReport(table=work.index, written=written)
+    else:
+        for work, states in held:
+            yield _write_states(work, states, writer)
+
+
+def _write_states(work: TableWork, states: Changes, writer: RowWriter) -> WriteReport:
+    """Write last states; where the target refuses a row, the report says where it came from."""
     try:
         return WriteReport(table=work.index, written=_write_folded(work, states, writer))
     except RowRefused as fault:
@@ -219,6 +262,8 @@ def _write_states(work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer
             return WriteReport(table=work.index, error=str(fault))
         ts, order = int(states.ts[place]) if work.timed else 0, int(states.order[place])
         return WriteReport(table=work.index, error=str(fault), commit_ts=ts, rank=rank_of(order), row=row_of(order))
+    except (TableError, ValueError) as fault:
+        return WriteReport(table=work.index, error=str(fault))
 
 
 def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
@@ -227,13 +272,17 @@ def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
         in_sequence = states.chosen(np.lexsort((sequence_of(states.order, timed=work.timed), states.ts)))
         images = map(image_function(work.key), listed_keys(in_sequence.keys))
         return writer.write_runs(work, long_runs(in_sequence.pairs(), images))
+    return writer.write_states(work, *_deletes_and_upserts(states))
+
+
+def _deletes_and_upserts(states: Changes) -> tuple[list[bytes], list[bytes]]:
+    """The lines of both, neighbours in the target's index side by side."""
     keys = states.keys
-    if isinstance(keys, list):  # neighbours in the target's index are written together; an array is in sequence already
+    if isinstance(keys, list):  # an array is in sequence already
         by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers come last
         states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
     deletes = [line for upsert, line in states.pairs() if not upsert]
-    upserts = [line for upsert, line in states.pairs() if upsert]
-    return writer.write_states(work, deletes, upserts)
+    return deletes, [line for upsert, line in states.pairs() if upsert]
 
 
 def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:

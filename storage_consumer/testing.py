@@ -134,6 +134,10 @@ class MemoryWriter:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
+    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+        """One table after another: nothing here refuses a row."""
+        return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+
     def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Runs one after another."""
         written = 0

@@ -25,6 +25,10 @@ class FencedWriter:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
+    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+        """One table after another: nothing here refuses a row."""
+        return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+
     def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
         rows, written = self._rows(work), 0

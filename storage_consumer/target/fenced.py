@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pymysql.err
 
@@ -17,6 +17,7 @@ from storage_consumer.target.faults import FEW_TRIES, is_conflict, is_connection
 from storage_consumer.target.state import SERIAL_SLOTS
 from storage_consumer.work import JobSpec, TableWork
 
+T = TypeVar("T")
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
 
@@ -50,14 +51,14 @@ class FencedConnection:
 
     # transactions
 
-    def transaction(self, work: TableWork, body: Callable[[], int]) -> int:
+    def transaction(self, work: TableWork, body: Callable[[], T]) -> T:
         """Run `body` between the check of the fence and the commit.
 
         A commit whose answer was lost is played again as a whole: last states are idempotent, events look at the stored
         checkpoint first.
         """
 
-        def fenced() -> int:
+        def fenced() -> T:
             self._check_fence(work)
             return body()
 
@@ -65,7 +66,7 @@ class FencedConnection:
         self._claimed = True
         return written
 
-    def _in_transaction(self, doing: str, body: Callable[[], int]) -> int:
+    def _in_transaction(self, doing: str, body: Callable[[], T]) -> T:
         """Run `body` in a transaction, played again after a deadlock or a lost connection."""
         tries = 0
         while True:

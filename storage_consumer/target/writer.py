@@ -49,6 +49,14 @@ class TargetWriter:
         """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
+    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+        """Write last states of several tables whose writers do not queue, in one transaction, all or nothing."""
+
+        def write() -> list[int]:
+            return [self._write(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+
+        return self._target.transaction(states[0][0], write)
+
     def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
         """Write runs of upserts and deletes in their order, many short ones in one transaction."""
         return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))

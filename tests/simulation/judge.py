@@ -14,7 +14,7 @@ from tests.simulation.twins import Differs, Records
 from tests.small_bucket import ts
 
 _STORES = frozenset(("save", "journal", "open_window", "refused"))
-_WRITES = frozenset(("write_states", "write_runs", "write_events"))
+_WRITES = frozenset(("write_states", "write_together", "write_runs", "write_events"))
 _FIRST, _SECOND = ts(0), ts(1) - ts(0)
 Keyed = dict[str, Image]
 
