@@ -15,6 +15,7 @@ from storage_consumer.folding import (
     Integers,
     Keys,
     Places,
+    Unsigned,
     chosen_keys,
     compact_keys,
     joined_keys,
@@ -89,7 +90,7 @@ class Buffer:
         self._unmade: list[_Unmade] = []
         self._batches: list[Changes] = []
         self.takes_batches = (
-            bool(version.key) and work.timed and not (version.limits or version.misfit or version.repeats)
+            bool(version.written) and work.timed and not (version.limits or version.misfit or version.repeats)
         )
         """Whether many changes can be taken at once."""
         self.rows = 0
@@ -129,15 +130,31 @@ class Buffer:
 
     def take(self, batch: Batch, rank: int) -> int:
         """Take many changes of a file; how many. Raises `BadKey`."""
-        numbers = batch.integers(self._places[0]) if is_integer(self._work.key) else None
-        keys = compact_keys(self._keys_of(batch)) if numbers is None else numbers
         upsert = np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
         order = batch.numbers + order_of(rank, 0, upsert=False) + upsert
-        self._unmade.append(_Unmade(batch, order, keys))
         self.rows += len(order)
+        if self._key is None:
+            self._take_events(batch, order)
+            return len(order)
+        numbers = batch.integers(self._places[0]) if is_integer(self._work.key) else None
+        keys = compact_keys(self._keys_of(batch)) if numbers is None else numbers
+        self._unmade.append(_Unmade(batch, order, keys))
         if not self._waits or self.size - self._made_until >= UNMADE_BYTES:
             self._make_lines()
         return len(order)
+
+    def _take_events(self, batch: Batch, order: Integers) -> None:
+        """Take many events of a keyless table; its batches have no update that tells an old row."""
+        everything = np.arange(len(order))
+        updates = np.flatnonzero(batch.operations == UPDATE)
+        told = np.zeros(len(updates), np.bool_)
+        for key in self._unique:
+            columns = [batch.texts(place, updates) for place in key]
+            told |= np.array([None not in texts for texts in zip(*columns, strict=True)], np.bool_)
+        if not told.all():
+            raise BadKey(int(updates[~told][0]), self._untold())
+        lines = batch.lines(self._written, everything)
+        self._batches.append(Changes(ts=batch.ts, order=order, keys=[], lines=lines))
 
     def _make_lines(self) -> None:
         """Make the lines of what batches hold; of the last change of each key only, as long as that leaves less than half of them.
@@ -198,12 +215,15 @@ class Buffer:
         if old is not None and operation == UPDATE:
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old)
         elif operation == UPDATE and not any(all(values[p] is not None for p in key) for key in self._unique):
-            message = (
-                "this row does not say which one it took the place of, and it has no key: "
-                f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
-            )
-            raise NotReplicable(message)
+            raise NotReplicable(self._untold())
         self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
+
+    def _untold(self) -> str:
+        """Why an update of a keyless table can't be applied."""
+        return (
+            "this row does not say which one it took the place of, and it has no key: "
+            f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
+        )
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
         """All that is held, encoded, by bucket; the buffer is empty afterwards."""
@@ -228,7 +248,7 @@ class Buffer:
         held = self._held
         ts, order = np.array(held.ts, np.uint64), np.array(held.order, np.int64)
         keys: Keys = compact_keys(held.keys)
-        places = latest(ts, order, keys, timed=self._work.timed) if self._key else np.lexsort((order, ts))
+        places = self._kept(ts, order, keys)
         changes = Changes(
             ts=ts[places],
             order=order[places],
@@ -238,7 +258,11 @@ class Buffer:
         if not self._batches:
             return changes
         changes = together([*self._batches, changes])
-        return changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=True))
+        return changes.chosen(self._kept(changes.ts, changes.order, changes.keys))
+
+    def _kept(self, ts: Unsigned, order: Integers, keys: Keys) -> Places:
+        """Which changes count: the last one of each key, or every event of a keyless table in sequence."""
+        return latest(ts, order, keys, timed=self._work.timed) if self._key else np.lexsort((order, ts))
 
     def _lines(self, places: Sequence[int]) -> list[bytes]:
         """The lines of the changes at these places; none where the rows do not fit the target's table."""

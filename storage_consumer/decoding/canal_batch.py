@@ -135,7 +135,12 @@ def _times(table: TableName, messages: Sequence[Any]) -> NDArray[np.int64] | Non
 
 
 def _stays(key: Sequence[int], messages: Sequence[Any], images: Sequence[Sequence[Any]]) -> NDArray[np.bool_]:
-    """Which messages do not tell that they change their row's key; `images` are those of their data."""
+    """Which messages do not tell that they change their row's key; `images` are those of their data.
+
+    Where rows have no key, what was before an update is told by all of its old image: it has to be looked at.
+    """
+    if not key:
+        return np.array([message.type != "UPDATE" for message in messages], np.bool_)
     stays = np.ones(len(messages), np.bool_)
     updates = [n for n, message in enumerate(messages) if message.old is not None and message.type == "UPDATE"]
     former = [_astuple(messages[n].old[0]) for n in updates]
