@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.limit import WrongResult
 from tests.benchmarks.lines import LINES
@@ -36,7 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=given.seed,
         profiled=given.breakdown,
     )
-    earlier = json.loads(given.compare.read_text(encoding="utf-8")) if given.compare else None
     names = list(LINES) if "all" in given.lines else given.lines
     results: list[Result] = []
     wrong = 0
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory = memory_lines(results)
         _tell(memory)
         _write(given.json, [*results, *memory], ready)
-    if earlier:
-        print(compared([*results, *memory], earlier))
+    if given.compare:
+        print(compared([*results, *memory], given.compare))
     return 1 if wrong else 0
 
 
@@ -80,6 +80,14 @@ def _write(file: Path | None, results: Sequence[Result], ready: Bench) -> None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
+
+
+def _figures(name: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(Path(name).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{name} holds no figures: {error}") from error
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cycles", type=int, default=15, help="rounds of each kind in lines rounds and idle")
     parser.add_argument("--breakdown", action="store_true", help="see in one more run where the CPU time goes")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
-    parser.add_argument("--compare", type=Path, help="an earlier file of figures to compare with")
+    parser.add_argument("--compare", type=_figures, metavar="FILE", help="an earlier file of figures to compare with")
     parser.add_argument("--seed", type=int, default=7)
     return parser
 

@@ -42,50 +42,58 @@ def _backlog(about: str, prepare: Callable[[Bench, Asked], Backlog]) -> Line:
 
 LINES: dict[str, Line] = {
     "canal-json": _backlog(
-        "mixed changes in canal-json",
+        "mixed changes in canal-json, against LOAD DATA over two connections",
         lambda bench, asked: against_load_data(bench, asked.order("canal-json", "mixed"), 0.5),
     ),
     "csv": _backlog(
-        "mixed changes in CSV",
+        "the same in CSV",
         lambda bench, asked: against_load_data(bench, asked.order("csv", "mixed"), 0.7),
     ),
     "insert": _backlog(
-        "inserts only, CSV",
+        "inserts only, CSV, against the same",
         lambda bench, asked: against_load_data(bench, asked.order("csv", "insert"), 0.8),
     ),
     "hot": _backlog(
-        "updates of 1,000 rows, CSV",
+        "updates of 1,000 rows, CSV, against decoding their keys alone in two processes",
         lambda bench, asked: against_keys_alone(
             bench, replace(asked.order("csv", "hot"), file_events=max(1, asked.events // HOT_FILES)), 0.5
         ),
     ),
     "unique": _backlog(
-        "a second unique key whose values move between rows, CSV",
+        "a second unique key whose values move between rows, CSV, against LOAD DATA into the same table",
         lambda bench, asked: against_load_data(bench, asked.order("csv", "unique"), 0.4),
     ),
     "keyless": _backlog(
-        "a table without a key: inserts, some updates and deletes, CSV",
+        "a table without a key: inserts, some updates and deletes, CSV, against LOAD DATA",
         lambda bench, asked: against_load_data(bench, asked.order("csv", "keyless"), 0.3),
     ),
     "wide": _backlog(
-        "120 columns, a fifteenth of the events, CSV",
+        "120 columns, a fifteenth of the events, CSV, values a second against those of line csv",
         lambda bench, asked: against_mixed(
             bench, replace(asked.order("csv", "wide"), events=asked.events // WIDER), 0.5
         ),
     ),
-    "tables": Line(about="many tables, CSV", measure=many_tables),
+    "tables": Line(
+        about="many tables, CSV, against the same; and their CREATE TABLE against one connection that runs them",
+        measure=many_tables,
+    ),
     "tiny": _backlog(
-        "many tiny files of one table, CSV",
+        "many tiny files of one table, CSV, against one of usual files",
         lambda bench, asked: against_mixed(
             bench, replace(asked.order("csv", "mixed"), file_events=max(1, asked.events // asked.files)), 0.5
         ),
     ),
     "literals": _backlog(
-        "mixed changes in CSV, MySQL without local_infile",
+        "mixed changes in CSV, MySQL without local_infile, against the same with it",
         lambda bench, asked: literals(bench, asked.order("csv", "mixed"), 0.7),
     ),
-    "rounds": Line(about="small rounds of a running consumer: 10 rows, 200 rows, 200 tables", measure=measure_rounds),
-    "idle": Line(about="idle rounds while stored files grow, in a folder and in S3", measure=measure_idle),
-    "cold": Line(about="from the command's start to the first row", measure=measure_cold),
+    "rounds": Line(
+        about="small rounds of a running consumer: 10 rows, 200 rows, 200 tables, beside a bare Spark job",
+        measure=measure_rounds,
+    ),
+    "idle": Line(
+        about="idle rounds while stored files grow, in a folder and in S3, against the fewest", measure=measure_idle
+    ),
+    "cold": Line(about="from the command's start to the first row, beside Spark's own start", measure=measure_cold),
 }
 """By name."""

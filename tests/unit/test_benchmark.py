@@ -118,6 +118,13 @@ def test_wrong_result_leaves_the_other_lines(
     assert [each["name"] for each in written["results"]] == ["csv"]
 
 
+def test_comparison_with_no_figures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that cannot be compared with is told before anything is measured."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["csv", "--compare", str(tmp_path / "missing.json")])
+    assert "holds no figures" in capsys.readouterr().err
+
+
 def test_every_line_is_in_the_readme() -> None:
     """A user can name each line that there is."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
