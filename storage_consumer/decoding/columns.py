@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
@@ -68,6 +67,11 @@ def _words(content: Bytes) -> NDArray[np.uint64]:
     return np.ndarray((len(content) - _WORD + 1,), np.uint64, content.data, strides=(1,))
 
 
+def _windows(content: Bytes, width: int) -> Bytes:
+    """The bytes, so many of them, that begin at each place."""
+    return np.ndarray((len(content) - width + 1, width), np.uint8, content.data, strides=(1, 1))
+
+
 def integers(content: Bytes, starts: Offsets, ends: Offsets) -> Offsets | None:
     """The numbers between these borders (the end exclusive), each of digits behind one or no minus.
 
@@ -85,7 +89,7 @@ def integers(content: Bytes, starts: Offsets, ends: Offsets) -> Offsets | None:
     leading = content[starts] == _ZERO
     if (leading & ((widths > 1) | negative)).any():
         return None
-    digits = sliding_window_view(content, width)[ends - width] - _ZERO
+    digits = _windows(content, width)[ends - width] - _ZERO
     digits[np.arange(-width, 0) < -widths[:, None]] = 0
     if (digits > 9).any():  # noqa: PLR2004 - the highest digit
         return None

@@ -26,7 +26,7 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decoding.csv_dialect import dialect_of
 from storage_consumer.decoding.csv_options import check_options
 from storage_consumer.decoding.csv_scan import Scan
-from storage_consumer.decoding.csv_shape import Form, shape
+from storage_consumer.decoding.csv_shape import Form, Shape, shape
 from storage_consumer.decoding.decoder import Batch, RowChange, RowLayout, Tally
 from storage_consumer.model import Window
 
@@ -38,6 +38,7 @@ class CsvDecoder:
         """Raises `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
         check_options(options)
         self.options = options
+        self._latest: tuple[RowLayout, Shape] | None = None
 
     def changes(
         self,
@@ -72,21 +73,26 @@ class CsvDecoder:
         at_once: bool = False,
     ) -> Scan:
         """One file, about to be read."""
-        table, delimiter = layout.table, self.options.delimiter
-        names = (dialect_of(self.options).encode(name) for name in (table.table, table.schema))
-        form = Form(
-            options=self.options,
-            layout=layout,
-            names=delimiter.join(names),
-            order=tuple(range(len(layout.columns))),
-            handle_key=False,
-        )
         return Scan(
             blocks=iter(blocks),
-            shape=shape(form),
+            shape=self._shape(layout),
             window=window,
             tally=tally,
             source=source,
             settled=not self.options.output_handle_key,
             at_once=at_once,
         )
+
+    def _shape(self, layout: RowLayout) -> Shape:
+        """The shape of a file that has neither a handle key nor an order of its own; most files are of the layout before."""
+        if self._latest is None or self._latest[0] is not layout:
+            names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
+            form = Form(
+                options=self.options,
+                layout=layout,
+                names=self.options.delimiter.join(names),
+                order=tuple(range(len(layout.columns))),
+                handle_key=False,
+            )
+            self._latest = layout, shape(form)
+        return self._latest[1]

@@ -36,9 +36,9 @@ class Form:
     """A field with the handle key stands before the values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Shape:
-    """A form, prepared for many rows."""
+    """A form, prepared for many rows; there is one of each, made by `shape`."""
 
     form: Form
     dialect: Dialect
