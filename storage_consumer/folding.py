@@ -6,7 +6,7 @@ There are millions of them, so what is done to each is done by NumPy wherever ke
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -45,10 +45,6 @@ class Changes:
         """Of each change whether it leaves a row behind, and its line."""
         return zip(is_upsert(self.order).tolist(), self.lines, strict=True)
 
-    def events(self) -> Iterator[tuple[int, int, bytes]]:
-        """Of each change its commit ts, order and line."""
-        return zip(self.ts.tolist(), self.order.tolist(), self.lines, strict=True)
-
     def chosen(self, places: Places) -> Changes:
         """Those at these places, in the same sequence."""
         lines, numbers = self.lines, places.tolist()
@@ -86,6 +82,37 @@ def together(parts: Sequence[Changes]) -> Changes:
         keys=joined_keys([part.keys for part in parts]),
         lines=list(chain.from_iterable(part.lines for part in parts)),
     )
+
+
+def in_sequence(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
+    """Changes of tables without a key by commit ts and order, in parts that cut no commit ts.
+
+    `pieces`: each with its lowest commit ts, by which they come, and of which each is sorted by commit ts. One is unpacked only
+    when the sequence has come to its lowest commit ts.
+    """
+    opened: list[tuple[Changes, int]] = []
+    for lowest, piece in pieces:
+        opened = yield from _below(opened, lowest)
+        opened.append((unpacked(piece), 0))
+    yield from _below(opened, None)
+
+
+def _below(
+    opened: Iterable[tuple[Changes, int]], border: int | None
+) -> Generator[Changes, None, list[tuple[Changes, int]]]:
+    """The changes with commit ts below `border` (None: all), of those that begin at a place in `opened`; returns the others."""
+    due: list[Changes] = []
+    rest: list[tuple[Changes, int]] = []
+    for changes, start in opened:
+        end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
+        if end > start:
+            due.append(changes.chosen(np.arange(start, end)))
+        if end < len(changes):
+            rest.append((changes, end))
+    if due:
+        part = together(due)
+        yield part.chosen(np.lexsort((part.order, part.ts)))
+    return rest
 
 
 def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:

@@ -223,7 +223,7 @@ def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, byt
     as often as it is in the pass that has it most often, not as often as it is in all of them together.
     """
     changes = sorted(changes)
-    if len({order & _RANKS for order, _ in changes}) == 1:  # one file holds one pass
+    if len(changes) == 1 or len({order & _RANKS for order, _ in changes}) == 1:  # one file holds one pass
         return [(order >= _UPSERT, row) for order, row in changes]
     most: Counter[tuple[bool, bytes]] = Counter()
     for delivered in _passes(changes):

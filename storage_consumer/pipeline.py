@@ -7,11 +7,10 @@ writes it. `spark/job.py` puts a shuffle between them and contains no rule of it
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.folding import Changes, in_sequence, latest, listed_keys, together, unpacked
 from storage_consumer.ordering import delivered_once, image_function, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.work import FileWork, Mode, TableWork
 
@@ -287,26 +286,8 @@ def _deletes_and_upserts(states: Changes) -> tuple[list[bytes], list[bytes]]:
 
 def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
     """A keyless table's events, one group per commit ts, in order; blocks come sorted by their lowest commit ts."""
-    for ts, group in groupby(_merged(blocks), key=lambda event: event[0]):
-        yield ts, delivered_once([(order, row) for _, order, row in group])
-
-
-def _merged(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, int, bytes]]:
-    """Events of all blocks in sequence; a block is opened only when the sequence has come to its lowest commit ts."""
-    heap: list[tuple[int, int, bytes, int, Iterator[tuple[int, int, bytes]]]] = []
-    ahead: Iterator[tuple[int, bytes] | None] = chain(((place[3], block) for place, block in blocks), [None])
-    upcoming = next(ahead)
-    opened = 0
-    while heap or upcoming:
-        while upcoming and (not heap or upcoming[0] <= heap[0][0]):
-            events = unpacked(upcoming[1]).events()
-            opened += 1
-            heapq.heappush(heap, (*next(events), opened, events))
-            upcoming = next(ahead)
-        ts, order, row, number, events = heap[0]
-        yield ts, order, row
-        following = next(events, None)
-        if following is None:
-            heapq.heappop(heap)
-        else:
-            heapq.heapreplace(heap, (*following, number, events))
+    for part in in_sequence((place[3], block) for place, block in blocks):
+        ts, orders, lines = part.ts.tolist(), part.order.tolist(), part.lines
+        borders = [0, *(np.flatnonzero(part.ts[1:] != part.ts[:-1]) + 1).tolist(), len(part)]
+        for start, end in pairwise(borders):
+            yield ts[start], delivered_once(list(zip(orders[start:end], lines[start:end], strict=True)))

@@ -48,9 +48,10 @@ def shape(files: Iterable[FileWork], protocol: Protocol, cores: int, wish: int =
         return Shape(partitions=min(MOST_TASKS, max(1, min(tasks, len(by_table)))), whole=True)
     by_size = -(-size // BUCKET_BYTES[protocol])
     few = min(cores, max(len(by_table), -(-size // (1 << 20))))
-    return Shape(
-        partitions=min(MOST_TASKS, max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)), whole=False
-    )
+    partitions = max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)
+    if partitions > cores:  # all are alike: a last one alone would keep the other cores waiting
+        partitions = -(-partitions // cores) * cores
+    return Shape(partitions=min(MOST_TASKS, partitions), whole=False)
 
 
 def _cost(work: FileWork) -> int:

@@ -52,12 +52,14 @@ class _Scan:
     """The database and table that rows had so far, known to be the layout's."""
     number: int = 0
     """Of the current row."""
+    many: bool = False
+    """Whether rows are given in batches where they can be."""
 
     def changes(self) -> Iterator[Any]:
         """The changes inside the window, `RowChange` or `Batch`. Raises `UndecodableRow`."""
         try:
             for rows in self.frames.batches():
-                if self.shape.key and self.shape.is_exact and len(rows) >= AT_ONCE_ROWS:
+                if self.many and self.shape.is_exact and len(rows) >= AT_ONCE_ROWS:
                     yield from self.at_once(rows)
                 else:
                     yield from self.changes_of(rows)
@@ -199,7 +201,9 @@ class CanalJsonDecoder:
         key: Sequence[int],
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
-        return self._scan(blocks, layout, window, tally, source, key).changes()
+        scan = self._scan(blocks, layout, window, tally, source, key)
+        scan.many = True
+        return scan.changes()
 
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str

@@ -68,16 +68,17 @@ def _settings(wish: str) -> dict[str, str]:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = wish or ("" if submitted else "local[*]")
     ours = dict(_LOCAL if master.startswith("local") else _EVERYWHERE)
+    known = told_in_defaults(os.environ)
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).resolve().parent / "conf"))
+        if not known:  # else the operator's folder is read
+            os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).resolve().parent / "conf"))
         ours["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
     if submitted:
         SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM, which knows what spark-submit was told
     else:
-        known = told_in_defaults(os.environ)
         start_jvm({key: value for key, value in ours.items() if key not in known})
     told = SparkConf()
     unsaid = {key: value for key, value in ours.items() if not told.contains(key)}

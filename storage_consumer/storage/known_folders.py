@@ -40,8 +40,11 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    state: tuple[int, int]
-    """Number of the folder in its file system, and its time."""
+    state: tuple[int, int, int]
+    """Number of the folder in its file system, and its times: of its entries, and of all that is kept of it.
+
+    A program that copies folders may set the former back to what it was; nobody can set the latter.
+    """
     since: float
     """When this state was seen first."""
     entries: Entries | None = None
@@ -85,8 +88,8 @@ class KnownFolders:
         return self._devices[device] and len(entries.files) <= MOST_FILES
 
 
-def _state(status: os.stat_result) -> tuple[int, int]:
-    return status.st_ino, status.st_mtime_ns
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool:

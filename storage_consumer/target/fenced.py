@@ -120,7 +120,7 @@ class FencedConnection:
         if self._claimed and attempt != self._attempt:
             message = "another attempt of this task has taken over its slot"
             raise TargetUnavailable(message)
-        if finished:
+        if finished and attempt != self._attempt:  # the answer to our own may have been lost
             message = "another attempt of this task has finished; what it wrote is not written again in this window"
             raise TargetUnavailable(message)
         if not self._claimed:

@@ -16,7 +16,7 @@ import pymysql.err
 
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.decoding.wire import split_lines
-from storage_consumer.errors import RowRefused, TargetUnavailable
+from storage_consumer.errors import RowRefused
 from storage_consumer.model import TableName
 from storage_consumer.sql_text import quote
 from storage_consumer.target.connection import escape
@@ -28,6 +28,7 @@ from storage_consumer.work import TableWork, WireColumn
 _IMAGES = "storage_consumer_images"
 _NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")
 _CHECKSUM = "storage_consumer_checksum"
+_BEFORE = "before_images"
 _ALIKE = 4
 """So many rows to delete may be compared with one row of the table."""
 
@@ -46,7 +47,8 @@ def is_scanned(target: RowStatements, work: TableWork) -> bool:
 def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
     """Delete every row that is equal to one of these different lines; how many there were of each, if any.
 
-    None where the server does not do it this way, for want of a privilege for example; nothing is deleted then. Raises the
+    None where the server does not do it this way, for want of a privilege for example, or cannot tell two of the lines apart;
+    nothing is deleted then. Raises the
     driver's errors for conflicts and lost connections.
     """
     images = TableName(schema=target.state_schema, table=_IMAGES)
@@ -56,7 +58,11 @@ def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes])
         pairs = f"{qualified(work.name)} AS r STRAIGHT_JOIN {qualified(images)} AS d ON {_equal(work, telling)}"
         number = f"d.{quote(_NUMBER.name)}"
         found = target.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
-        deleted = target.query(f"DELETE r FROM {pairs}")
+        counts = {lines[int(place)]: int(count) for place, count in found}
+        target.query(f"SAVEPOINT {_BEFORE}")
+        if target.query(f"DELETE r FROM {pairs}") != sum(counts.values()):  # two of the lines are one row to the server
+            target.query(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
+            return None
     except (pymysql.err.MySQLError, RowRefused) as fault:
         if is_conflict(fault) or is_connection_loss(fault):
             raise
@@ -64,10 +70,6 @@ def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes])
     finally:
         with suppress(pymysql.err.MySQLError, OSError, EOFError):
             target.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
-    counts = {lines[int(place)]: int(count) for place, count in found}
-    if deleted != sum(counts.values()):
-        message = f"{work.name}: somebody else changed rows that were being deleted"
-        raise TargetUnavailable(message)
     return counts
 
 
@@ -104,17 +106,12 @@ def _bytes(column: WireColumn, side: str) -> str:
 
 
 def _equal(work: TableWork, telling: Sequence[WireColumn]) -> str:
-    """The condition that a row and an image are equal to the last byte."""
-    sides = [(_exact(column, "r"), _exact(column, "d")) for column in work.written]
-    return " AND ".join(
-        [f"d.{quote(_CHECKSUM)} = {_checksum(telling, 'r')}", *(f"{there} <=> {image}" for there, image in sides)]
-    )
-
-
-def _exact(column: WireColumn, side: str) -> str:
-    """What of a column decides: no collation must."""
-    if column.type in ("ENUM", "SET"):
-        return f"{side}.{quote(column.name)} + 0"
-    if column.type in TEXTS or column.type == "JSON":
-        return _bytes(column, side)
-    return f"{side}.{quote(column.name)}"
+    """The condition that a row and an image are equal to the last byte: by no collation, and by values where texts are shortened."""
+    conditions = [f"d.{quote(_CHECKSUM)} = {_checksum(telling, 'r')}"]
+    for column in work.written:
+        conditions.append(f"{_bytes(column, 'r')} <=> {_bytes(column, 'd')}")
+        if column.type not in TEXTS and column.type != "JSON":
+            conditions.append(f"r.{quote(column.name)} <=> d.{quote(column.name)}")
+        if column.type in ("ENUM", "SET"):
+            conditions.append(f"r.{quote(column.name)} + 0 <=> d.{quote(column.name)} + 0")
+    return " AND ".join(conditions)

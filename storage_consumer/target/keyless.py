@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -19,24 +19,26 @@ from storage_consumer.work import TableWork
 
 Group = tuple[int, list[tuple[bool, bytes]]]
 """A commit ts, and its events: whether each leaves a row behind, and the row's line; deletes first."""
-PORTION_EVENTS = 200_000
+FEW_EVENTS, MANY_EVENTS = 10_000, 200_000
+"""Of one transaction: where deletes go one by one, and where they go together."""
 PORTION_SIZE = 48 << 20
-"""Bytes of row text."""
+"""Bytes of row text of one transaction."""
 FEW = 8
 """So many different rows are deleted one by one."""
 
 
-def portions(groups: Iterable[Group]) -> Iterator[list[Group]]:
-    """Groups for one transaction each; a group is never cut."""
+def portions(groups: Iterable[Group], most: Callable[[], int]) -> Iterator[list[Group]]:
+    """Groups for one transaction each; a group is never cut. `most`: how many events are enough for one, asked anew for each."""
     held: list[Group] = []
     events = size = 0
     for group in groups:
-        if held and (events >= PORTION_EVENTS or size >= PORTION_SIZE):
+        if held and (events >= most() or size >= PORTION_SIZE):
             yield held
             held, events, size = [], 0, 0
         held.append(group)
         events += len(group[1])
-        size += sum(len(line) for _, line in group[1])
+        for _, line in group[1]:
+            size += len(line)
     if held:
         yield held
 
@@ -70,7 +72,8 @@ class KeylessTables:
 
     def write(self, work: TableWork, groups: Iterable[Group]) -> int:
         """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
-        return sum(self._target.transaction(work, partial(self._write, work, portion)) for portion in portions(groups))
+        parts = portions(groups, lambda: MANY_EVENTS if self._scanned.get(work.index) else FEW_EVENTS)
+        return sum(self._target.transaction(work, partial(self._write, work, portion)) for portion in parts)
 
     def _write(self, work: TableWork, groups: Sequence[Group]) -> int:
         """What one transaction does; the number of events."""
@@ -103,21 +106,26 @@ class KeylessTables:
         found = self._delete(work, deletes)
         surplus = chain.from_iterable([line] * (found[line] - count) for line, count in deletes.items())
         self._target.insert(work, [*inserts, *surplus])
+        again = set(inserts)
         for line, count in deletes.items():
             lacking = count - found[line]
-            if lacking > 0 and (line in inserts or self._delete_some(work, line, lacking) < lacking):
+            if lacking > 0 and (line in again or self._delete_some(work, line, lacking) < lacking):
                 raise _lost(work, line, due)
 
     # deletes
 
     def _delete(self, work: TableWork, deletes: Mapping[bytes, int]) -> Counter[bytes]:
         """Delete rows; how many are gone of each, which may be fewer than it should be, or more."""
+        found: Counter[bytes] = Counter()
         if len(deletes) > FEW and self._is_scanned(work):
-            found = delete_equal(self._target, work, list(deletes))
-            if found is not None:
-                return Counter(found)
-            self._scanned[work.index] = False
-        return Counter({line: self._delete_some(work, line, count) for line, count in deletes.items()})
+            together = delete_equal(self._target, work, list(deletes))
+            if together is None:
+                self._scanned[work.index] = False
+            found.update(together or {})
+        for line, count in deletes.items():
+            if found[line] < count:
+                found[line] += self._delete_some(work, line, count - found[line])
+        return found
 
     def _is_scanned(self, work: TableWork) -> bool:
         """Whether every delete by itself takes a pass over the table."""

@@ -18,9 +18,7 @@ from storage_consumer.errors import ConfigError
 
 _NO_TLS = 2026
 """The driver's number for a server that offers no TLS where it was asked for."""
-_CERTIFICATE = re.compile(
-    r"(?s)-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----.+?-----END (?:X509 |TRUSTED )?CERTIFICATE-----"
-)
+_CERTIFICATE = re.compile(r"(?s)-----BEGIN (?:X509 )?CERTIFICATE-----.+?-----END (?:X509 )?CERTIFICATE-----")
 _OTHER_NAME = frozenset((62, 64))
 """OpenSSL's verdicts that the certificate is good, but of another host name or address."""
 _OF_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
@@ -67,8 +65,11 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
 
 
 def certificates(file: str) -> str:
-    """The certificates in a CA file, in PEM form; nothing of no file. Raises `ConfigError` where it holds none, and `OSError`."""
-    found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
+    """The certificates in a CA file, in PEM form; nothing of no file. Raises `ConfigError` where it holds none or can't be read."""
+    try:
+        found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
+    except OSError as error:
+        raise ConfigError(f"--ssl-ca {file}: cannot be used for TLS: {error}") from None
     if file and not found:
         raise ConfigError(f"--ssl-ca {file}: it holds no certificate in PEM form")
     return "\n".join(found)

@@ -187,3 +187,32 @@ def test_sequence(log: Log) -> None:
     assert log.rows().total() == 3
     assert KeylessTables(log.target()).write(WORK, [*groups, (5, deletes([first]))]) == 1
     assert log.rows().total() == 2
+
+
+def test_rows_that_are_one_to_the_server(log: Log) -> None:
+    """Deletes of two lines that the server takes for one value find two rows, and all others go with them."""
+    zeros = [LINES[0].replace(b"\t0.1\t", b"\t0\t"), LINES[0].replace(b"\t0.1\t", b"\t-0\t")]
+    log.write(1, *inserts(LINES), *inserts(zeros))
+    log.write(2, *deletes(LINES[1:]), *deletes(zeros))
+    assert log.rows().total() == 1
+
+
+def test_members_that_the_target_keeps_as_text(log: Log) -> None:
+    """Where the target's column holds a member's name as text, the rows of that name go and the others stay."""
+    log.server.query("ALTER TABLE shop.log MODIFY e VARCHAR(9)")
+    first = [b"%d\ta\tx\t0.1\t{}\t\t7\ta\t2024-01-01 00:00:00.123" % n for n in range(2 * FEW)]
+    second = [line.replace(b"\t7\ta\t", b"\t7\tB\t") for line in first]
+    log.write(1, *inserts(second))
+    stay = Counter(log.server.query("SELECT i, e FROM shop.log"))
+    log.write(2, *inserts(first))
+    log.write(3, *deletes(first))
+    assert Counter(log.server.query("SELECT i, e FROM shop.log")) == stay
+
+
+def test_another_form_that_comes_back(log: Log) -> None:
+    """A delete among many that tells a value in another form finds its row, though the line that it tells is inserted behind it."""
+    told = LINES[0].replace(b'{"a": 1}', b'{"a":1}')
+    log.write(1, *inserts(LINES))
+    groups = [(2, deletes([told, *LINES[1:]])), (3, inserts([told]))]
+    assert KeylessTables(log.target()).write(WORK, groups) == len(LINES) + 1
+    assert log.rows().total() == 1

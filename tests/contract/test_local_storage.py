@@ -192,6 +192,19 @@ def test_folders_that_do_not_change_are_not_read(tmp_path: Path) -> None:
     assert len(list(watched.storage.listing(frozenset(), {}))) == 20
 
 
+def test_a_mirror_that_sets_times_back(tmp_path: Path) -> None:
+    """A file is found though what copied it gave the folder the time again that it had at its origin."""
+    watched = Watched(tmp_path)
+    folder = f"s/t/{V}"
+    watched.put(f"{folder}/CDC000001.csv")
+    for _ in range(3):
+        watched.listed()
+    before = (tmp_path / folder).stat().st_mtime_ns
+    (tmp_path / folder / "CDC000002.csv").write_bytes(b"x")
+    os.utime(tmp_path / folder, ns=(before, before))
+    assert [stored.path for stored in watched.listed()][-1] == f"{folder}/CDC000002.csv"
+
+
 def test_two_changes_in_one_tick(tmp_path: Path) -> None:
     """An entry that comes so soon after another one that the folder's time stays the same is found, though the folder was read in between."""
     watched = Watched(tmp_path)

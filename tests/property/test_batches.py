@@ -196,5 +196,7 @@ def test_something_is_read_at_once() -> None:
         read = replace(file(CanalJsonDecoder(), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
         with patch.object(canal_json, "AT_ONCE_ROWS", 1):
             together["canal-json"] += len(read.at_once().at_once)
+            together["without a key"] += len(replace(read, key=()).at_once().at_once)
     assert together["csv"] > 250
     assert together["canal-json"] > 100
+    assert together["without a key"] > 50

@@ -25,7 +25,7 @@ from storage_consumer.pipeline import write_bucket
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
 from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_row, layout
-from tests.unit.halves import table
+from tests.unit.halves import events, table
 
 KINDS = ("BIGINT", "VARCHAR", "VARCHAR")
 FOLDS = (Fold.EXACT, Fold.PAD, Fold.EXACT)
@@ -59,7 +59,7 @@ def held(
     assert not [report.error for report in write_bucket(iter(items), {of.index: of}, writer) if report.error]
     for place, block in items:
         changes = unpacked(block)
-        for event, key in zip(changes.events(), listed_keys(changes.keys), strict=True):
+        for event, key in zip(events(changes), listed_keys(changes.keys), strict=True):
             found[(*place[:3], 0), key] = event
     return found
 
@@ -102,7 +102,9 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], protocol: Pro
     assert found == held(work(key), decoder, content, partitions, at_once=False)
 
 
-def events(of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool) -> list[tuple[int, int, bytes]] | str:
+def sent_events(
+    of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool
+) -> list[tuple[int, int, bytes]] | str:
     """All events that are sent on, or why there are none."""
     (version,) = of.versions.values()
     held_back = Buffer(of, version, 3)
@@ -120,7 +122,7 @@ def events(of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool) ->
         return f"{change.numbers[fault.place]}: {fault}"  # type: ignore[union-attr]  # raised by `take` alone
     except NotReplicable as fault:
         return f"{number}: {fault}"
-    blocks = [(place, list(unpacked(block).events())) for place, block in held_back.blocks()]
+    blocks = [(place, list(events(unpacked(block)))) for place, block in held_back.blocks()]
     assert all(found == sorted(found) and place[3] == found[0][0] for place, found in blocks)
     assert len({place[0] for place, _ in blocks}) == 1
     return [event for _, found in blocks for event in found]
@@ -157,5 +159,5 @@ def test_same_events(chance: random.Random, unique: tuple[tuple[int, ...], ...],
         patch.object(csv_scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_ROWS", 1),
     ):
-        found = events(work_of, decoder, content, at_once=True)
-    assert found == events(work_of, decoder, content, at_once=False)
+        found = sent_events(work_of, decoder, content, at_once=True)
+    assert found == sent_events(work_of, decoder, content, at_once=False)

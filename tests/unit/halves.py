@@ -12,6 +12,7 @@ from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.values import WireKind
+from storage_consumer.folding import Changes
 from storage_consumer.model import DataFile, TableName, Window
 from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.testing import MemoryWriter
@@ -24,6 +25,11 @@ KINDS = ("VARCHAR", "VARCHAR")
 WIRE = tuple(WireColumn(name=f"c{place}", kind=WireKind.TEXT, type="VARCHAR") for place in (0, 1))
 LAYOUT: RowLayout = layout(*KINDS)
 _BLOCK = 4_096
+
+
+def events(found: Changes) -> Iterator[tuple[int, int, bytes]]:
+    """Of each change its commit ts, order and line."""
+    return zip(found.ts.tolist(), found.order.tolist(), found.lines, strict=True)
 
 
 def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TableWork:

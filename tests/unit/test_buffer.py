@@ -11,7 +11,7 @@ from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange
 from storage_consumer.errors import NotReplicable
 from storage_consumer.folding import listed_keys, unpacked
 from storage_consumer.ordering import Key, is_upsert
-from tests.unit.halves import table
+from tests.unit.halves import events, table
 
 WORK = replace(table(), timed=False)
 
@@ -24,7 +24,7 @@ def kept(*changes: tuple[RowChange, int]) -> dict[Key, bytes]:
     return {
         key: line if is_upsert(order) else b"-"
         for found in (unpacked(block) for _, block in buffer.blocks())
-        for (_, order, line), key in zip(found.events(), listed_keys(found.keys), strict=True)
+        for (_, order, line), key in zip(events(found), listed_keys(found.keys), strict=True)
     }
 
 

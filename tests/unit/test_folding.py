@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storage_consumer.folding import Changes, Keys, compact_keys, latest, together, unpacked
+from storage_consumer.folding import Changes, Keys, compact_keys, in_sequence, latest, together, unpacked
 from storage_consumer.ordering import Key, order_of
+from tests.unit.halves import events
 
 
 def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
@@ -22,17 +26,17 @@ def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
 def rows(found: Changes) -> list[tuple[int, int, Key, bytes]]:
     """The same, back again."""
     keys: list[Key] = found.keys if isinstance(found.keys, list) else found.keys.tolist()
-    return [(*event[:2], key, event[2]) for event, key in zip(found.events(), keys, strict=True)]
+    return [(*event[:2], key, event[2]) for event, key in zip(events(found), keys, strict=True)]
 
 
 INTEGERS = [(5, 1, 7, b"a"), (2**63 + 5, 1 << 60, -7, b""), (6, 3, 2**63 - 1, b"c\t\\n")]
 TEXTS: list[tuple[int, int, Key, bytes]] = [(5, 1, "x", b""), (6, 2, ("a", "\ud800"), b"b"), (7, 3, 2**64 - 1, b"c")]
 
 
-@pytest.mark.parametrize("given", [INTEGERS, TEXTS, INTEGERS[:1], TEXTS[:1]], ids=str)
-def test_packed(given: list[tuple[int, int, Key, bytes]]) -> None:
+@pytest.mark.parametrize("of", [INTEGERS, TEXTS, INTEGERS[:1], TEXTS[:1]], ids=str)
+def test_packed(of: list[tuple[int, int, Key, bytes]]) -> None:
     """What is packed comes out as it went in, empty lines and keys of any kind too."""
-    assert rows(unpacked(changes(*given).packed())) == given
+    assert rows(unpacked(changes(*of).packed())) == of
 
 
 def test_together() -> None:
@@ -43,8 +47,8 @@ def test_together() -> None:
 
 def test_chosen() -> None:
     """Changes are taken by their places, in the sequence of these."""
-    for given in (INTEGERS, TEXTS):
-        assert rows(changes(*given).chosen(np.array([2, 0]))) == [given[2], given[0]]
+    for of in (INTEGERS, TEXTS):
+        assert rows(changes(*of).chosen(np.array([2, 0]))) == [of[2], of[0]]
 
 
 @pytest.mark.parametrize("key", [1, "k", ("k", "l")], ids=["integer", "text", "two columns"])
@@ -81,3 +85,34 @@ def test_compact_keys() -> None:
     assert isinstance(compact_keys([1, -(2**63)]), np.ndarray)
     assert compact_keys([1, 2**63]) == [1, 2**63]
     assert compact_keys([1, "1"]) == [1, "1"]
+
+
+@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6).map(sorted), max_size=6))
+def test_in_sequence(pieces: list[list[int]]) -> None:
+    """Pieces that overlap come out as one sequence, no commit ts is in two parts, and none is opened before its time."""
+    pieces.sort(key=lambda piece: piece[0])
+    made = [
+        Changes(
+            ts=np.array(piece, np.uint64),
+            order=np.arange(100 - number, 100 - number + len(piece)),
+            keys=[],
+            lines=[b"%d" % (100 * number + place) for place in range(len(piece))],
+        )
+        for number, piece in enumerate(pieces)
+    ]
+    taken: list[int] = []
+
+    def given_out() -> Iterator[tuple[int, bytes]]:
+        for piece in made:
+            taken.append(int(piece.ts[0]))
+            yield taken[-1], piece.packed()
+
+    seen: set[int] = set()
+    found: list[tuple[int, int, bytes]] = []
+    for part in in_sequence(given_out()):
+        of_part = list(events(part))
+        assert not seen & {ts for ts, _, _ in of_part}
+        seen |= {ts for ts, _, _ in of_part}
+        assert len(taken) == len(made) or all(ts < taken[-1] for ts, _, _ in of_part)
+        found += of_part
+    assert found == sorted((event for piece in made for event in events(piece)), key=lambda event: event[:2])

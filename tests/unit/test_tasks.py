@@ -90,12 +90,12 @@ def test_tables_are_spread_evenly() -> None:
         (1_000, 1, MIB, Shape(partitions=63, whole=True)),
         (1, 1, MIB + 1, Shape(partitions=2, whole=False)),
         (2, 65, 100, Shape(partitions=2, whole=False)),
-        (1, 64, 16 * MIB, Shape(partitions=43, whole=False)),
+        (1, 64, 16 * MIB, Shape(partitions=44, whole=False)),
         (1, 4_000, 64 * MIB, Shape(partitions=MOST_TASKS, whole=False)),
     ],
 )
 def test_shapes(tables: int, files: int, size: int, expected: Shape) -> None:
-    """One stage where each table is small, in few tasks where all are; else buckets by bytes."""
+    """One stage where each table is small, in few tasks where all are; else buckets by bytes, as many for each core."""
     works = [file(table, rank, size) for table in range(tables) for rank in range(files)]
     assert shape(works, "csv", 2) == expected
 

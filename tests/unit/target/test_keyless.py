@@ -38,7 +38,6 @@ def test_any_history() -> None:
 def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups share a transaction up to a number of events and of bytes, and no group is cut."""
     groups = [(ts, [(True, b"x" * size)] * count) for ts, size, count in ((1, 1, 2), (2, 1, 9), (3, 90, 1), (4, 1, 1))]
-    monkeypatch.setattr(keyless, "PORTION_EVENTS", 3)
     monkeypatch.setattr(keyless, "PORTION_SIZE", 80)
-    assert [[ts for ts, _ in portion] for portion in portions(groups)] == [[1, 2], [3], [4]]
-    assert list(portions([])) == []
+    assert [[ts for ts, _ in portion] for portion in portions(groups, lambda: 3)] == [[1, 2], [3], [4]]
+    assert list(portions([], lambda: 3)) == []
