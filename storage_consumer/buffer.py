@@ -129,22 +129,23 @@ class Buffer:
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
 
     def take(self, batch: Batch, rank: int) -> int:
-        """Take many changes of a file; how many. Raises `BadKey`."""
+        """Take many changes of a file; how many, an update that is a delete and an insert being one. Raises `BadKey`."""
         upsert = np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
         order = batch.numbers + order_of(rank, 0, upsert=False) + upsert
-        self.rows += len(order)
+        changes = len(order) - int((batch.numbers[1:] == batch.numbers[:-1]).sum())
+        self.rows += changes
         if self._key is None:
             self._take_events(batch, order)
-            return len(order)
+            return changes
         numbers = batch.integers(self._places[0]) if is_integer(self._work.key) else None
         keys = compact_keys(self._keys_of(batch)) if numbers is None else numbers
         self._unmade.append(_Unmade(batch, order, keys))
         if not self._waits or self.size - self._made_until >= UNMADE_BYTES:
             self._make_lines()
-        return len(order)
+        return changes
 
     def _take_events(self, batch: Batch, order: Integers) -> None:
-        """Take many events of a keyless table; its batches have no update that tells an old row."""
+        """Take many events of a keyless table; in its batches an update that tells its old row is a delete and an insert."""
         everything = np.arange(len(order))
         updates = np.flatnonzero(batch.operations == UPDATE)
         told = np.zeros(len(updates), np.bool_)

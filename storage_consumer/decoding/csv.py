@@ -47,7 +47,7 @@ class CsvDecoder:
         window: Window,
         tally: Tally,
         source: str,
-        key: Sequence[int],  # noqa: ARG002 - an update that changes a key is two rows here, or does not tell the old one
+        key: Sequence[int],  # noqa: ARG002 - an update that tells its old row is two rows here
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
         return self._scan(blocks, layout, window, tally, source, at_once=True).changes()
@@ -57,7 +57,8 @@ class CsvDecoder:
     ) -> Iterator[RowChange]:
         """See `Decoder.rows`. I and U rows are told apart, but mean the same.
 
-        An update has old values with ``output-old-value``, whose D and I rows become one change with the I row's number.
+        An update has old values with ``output-old-value``, whose D and I rows become one change with the D row's number:
+        so the first change of a file always has the number 1, by which a transaction that goes on there is known.
         Without commit ts in the rows it is 0 in the changes, and the window leaves out none.
         """
         return self._scan(blocks, layout, window, tally, source).changes()

@@ -57,7 +57,7 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
         converted = {place: rows.converted(place, inside) for place in form.converted}
     except ValueError:
         return None
-    numbers = inside + (tally.rows + 1)
+    numbers = inside - rows.seconds[inside] + (tally.rows + 1)
     tally.rows += len(rows)
     tally.add(rows.ts, within, later)
     batch = CsvBatch(

@@ -47,8 +47,8 @@ _FEW = 2
 """Where lines are wanted of less than one row in so many, only the bytes of these are looked at."""
 _OPERATION = 1
 """Where in a row its operation stands, behind a quote."""
-_HEAD = 4
-"""Fields before the values: op, table, schema, commit ts."""
+_COMMIT_TS = 3
+"""The field that says it; op, table and schema stand before it, and is-update behind it where there is one."""
 _OPERATIONS = np.full(256, -1, np.int8)
 _OPERATIONS[list(b"IUD")] = INSERT, UPDATE, DELETE
 
@@ -65,12 +65,19 @@ class RowForm:
     """A row's bytes before its commit ts; the one at `_OPERATION` says nothing."""
     columns: tuple[TableColumn, ...]
     """In the order of the file."""
+    paired: bool
+    """A field says of each row whether it is one of an update, which is a D row and an I row."""
     has_cr: bool
     """A CR stands before the LF of each row."""
     place_of: tuple[int, ...]
     """For each column of the layout its place among them."""
     converters: tuple[Converter | None, ...]
     """For each of them."""
+
+    @property
+    def head(self) -> int:
+        """How many fields stand before the values."""
+        return _COMMIT_TS + 1 + self.paired
 
     @property
     def converted(self) -> list[int]:
@@ -85,7 +92,6 @@ def row_form(shape: Shape) -> RowForm | None:
     marks = options.quote + options.delimiter
     if (
         not options.include_commit_ts
-        or options.output_old_value
         or form.handle_key
         or options.null.encode() != NULL
         or options.terminator not in ("\n", "\r\n")
@@ -100,14 +106,15 @@ def row_form(shape: Shape) -> RowForm | None:
         converters[place] = converter
     prefix = f"{options.quote}I{options.quote}{options.delimiter}{form.names}{options.delimiter}"
     quote, delimiter = (re.escape(mark).encode() for mark in marks)
-    fields = [quote, quote + b"++", quote + b"++", b"[0-9]++", *(_field(column, quote) for column in columns)]
-    row = delimiter.join(fields) + options.terminator.encode()
+    first = [quote, quote + b"++", quote + b"++", b"[0-9]++", *[b"(?:true|false)"] * options.output_old_value]
+    row = delimiter.join([*first, *(_field(column, quote) for column in columns)]) + options.terminator.encode()
     return RowForm(
         quote=ord(options.quote),
         delimiter=ord(options.delimiter),
         outside=re.compile(repeated(row.decode()).encode()),
         prefix=prefix.encode(),
         columns=columns,
+        paired=options.output_old_value,
         has_cr=len(options.terminator) > 1,
         place_of=tuple(form.order.index(index) for index in range(len(columns))),
         converters=tuple(converters),
@@ -123,7 +130,7 @@ def _field(column: TableColumn, quote: bytes) -> bytes:
 
 
 class _Span(NamedTuple):
-    """Columns side by side in the file, both inclusive."""
+    """Fields of values side by side in a row, both inclusive."""
 
     first: int
     last: int
@@ -131,7 +138,7 @@ class _Span(NamedTuple):
     @property
     def borders(self) -> tuple[int, int]:
         """Before and behind them, by their places among those of a row."""
-        return _HEAD - 1 + self.first, _HEAD + self.last
+        return self.first - 1, self.last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +163,8 @@ class CsvRows:
     ts: Offsets
     """Commit ts."""
     operations: NDArray[np.int8]
+    seconds: Flags
+    """Which of them are the I row of an update whose D row is the one before; neither is here without the other."""
 
     def __len__(self) -> int:
         """How many."""
@@ -171,12 +180,12 @@ class CsvRows:
         column = self.form.place_of[place]
         if self.form.converters[column]:
             return None
-        field = _HEAD + column
+        field = self.form.head + column
         return integers(self.marked.bytes, self.borders[rows, field - 1] + 1, self._ends(field, rows))
 
     def _fields(self, column: int, rows: Places) -> list[bytes]:
         """The fields of a column of the file in these rows, quotes included."""
-        field, content = _HEAD + column, self.content
+        field, content = self.form.head + column, self.content
         borders = zip((self.borders[rows, field - 1] + 1).tolist(), self._ends(field, rows).tolist(), strict=True)
         return [content[start:end] for start, end in borders]
 
@@ -217,13 +226,13 @@ class CsvRows:
             return self._only(rows).lines(written, np.arange(len(rows)), converted)
         parts: list[_Span | list[bytes]] = []
         for place in written:
-            column, before = self.form.place_of[place], parts[-1] if parts else None
+            field, before = self.form.head + self.form.place_of[place], parts[-1] if parts else None
             if place in converted:
                 parts.append(converted[place])
-            elif isinstance(before, _Span) and before.last == column - 1:
-                parts[-1] = before._replace(last=column)
+            elif isinstance(before, _Span) and before.last == field - 1:
+                parts[-1] = before._replace(last=field)
             else:
-                parts.append(_Span(column, column))
+                parts.append(_Span(field, field))
         spans = [part for part in parts if isinstance(part, _Span)]
         cuts = sorted({self.borders.shape[1] - 1, *chain.from_iterable(span.borders for span in spans)})
         pieces = self._pieces(cuts) if spans else []
@@ -240,7 +249,7 @@ class CsvRows:
         moved = starts - np.cumsum(ends - starts) + (ends - starts)
         borders = self.borders[rows] - moved[:, None]
         marked = _marked(np.frombuffer(content, np.uint8), self.form.quote)
-        return CsvRows(self.form, content, marked, borders, self.ts[rows], self.operations[rows])
+        return CsvRows(self.form, content, marked, borders, self.ts[rows], self.operations[rows], self.seconds[rows])
 
     def _pieces(self, cuts: Sequence[int]) -> list[bytes]:
         """The bytes of lines of all rows, cut at these borders, by their places among those of a row."""
@@ -280,14 +289,37 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     match = form.outside.match(text)
     count = text.count(b"\n", 0, match.end()) if match else 0
     is_border = (outside == form.delimiter) | (outside == _LF)
-    fields = _HEAD + len(form.columns)
+    fields = form.head + len(form.columns)
     borders = np.flatnonzero(is_border)[: count * fields].reshape(count, fields)
     operations = _operations(form, marked.bytes, borders)
     borders = borders[: len(operations)]
-    ts = integers(marked.bytes, borders[:, _HEAD - 2] + 1, borders[:, _HEAD - 1])
-    if ts is None or not len(ts):
+    ts = integers(marked.bytes, borders[:, _COMMIT_TS - 1] + 1, borders[:, _COMMIT_TS])
+    if ts is None:
         return None
-    return CsvRows(form, content, marked, borders, ts, operations)
+    if form.paired:
+        is_update = marked.bytes[borders[:, _COMMIT_TS] + 1] == b"t"[0]
+        seconds = _seconds(ts, operations, is_update)
+    else:
+        seconds = np.zeros(len(ts), np.bool_)
+    count = len(seconds)
+    if not count:
+        return None
+    return CsvRows(form, content, marked, borders[:count], ts[:count], operations[:count], seconds)
+
+
+def _seconds(ts: Offsets, operations: NDArray[np.int8], is_update: Flags) -> Flags:
+    """Which rows are the second one of an update, of those before the first row that is not as TiCDC writes updates.
+
+    Such a one is also a D row whose I row is not among them.
+    """
+    firsts: Flags = is_update & (operations == DELETE)
+    seconds: Flags = is_update & (operations == INSERT)
+    pairs = firsts[:-1] & seconds[1:] & (ts[:-1] == ts[1:])
+    odd = firsts | seconds | (~is_update & (operations == UPDATE))
+    odd[:-1] &= ~pairs
+    odd[1:] &= ~pairs
+    found: Flags = seconds[: int(odd.argmax())] if odd.any() else seconds
+    return found
 
 
 def _marked(content: Bytes, quote: int) -> _Marked:

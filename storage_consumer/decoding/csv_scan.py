@@ -55,8 +55,8 @@ class Scan:
     """Where in `text` the next row begins."""
     is_utf8: bool = True
     """Whether all of `text` was UTF-8."""
-    before: tuple[int, int, Values] | None = None
-    """Row number, commit ts and values of a D row that is the first half of an update."""
+    before: tuple[int, int, Values, re.Match[str]] | None = None
+    """Row number, commit ts, values and match of a D row that is the first half of an update."""
     at_once: bool = False
     """Whether rows are given in batches where they can be."""
 
@@ -111,7 +111,8 @@ class Scan:
         form = row_form(self.shape)
         if form is None or not (self.header or self.passes_header()) or not self.settled:
             return
-        while len(self.pending) >= AT_ONCE_BYTES:
+        self.put_back()
+        while not self.before and len(self.pending) >= AT_ONCE_BYTES:
             content = bytes(self.pending[:MOST_AT_ONCE])
             found = read_batch(form, content[: content.rfind(b"\n") + 1], self.window, self.tally)
             if found is None:
@@ -120,6 +121,15 @@ class Scan:
             self.take_out(size)
             if len(batch.numbers):
                 yield batch
+
+    def put_back(self) -> None:
+        """Put the D row of an update back in front of its I row if that is what comes next, so that both are read at once."""
+        if self.before and self.before[0] == self.tally.rows:
+            row = _bytes(self.before[3][0])
+            self.pending[:0] = row
+            self.offset -= len(row)
+            self.tally.rows -= 1
+            self.before = None
 
     def take_out(self, size: int) -> None:
         """Take the first bytes out of `pending`."""
@@ -199,10 +209,10 @@ class Scan:
         is_update = match[IS_UPDATE] == "true"
         if before:
             if is_update and operation == INSERT and before[:2] == (number - 1, ts):
-                return number, ts, UPDATE, values, before[2]
+                return before[0], ts, UPDATE, values, before[2]
             raise self.row_error(match.start(), match.end(), _half_update(before[0]), ts)
         if is_update and operation == DELETE:
-            self.before = (number, ts, values)
+            self.before = (number, ts, values, match)
             return None
         if is_update != (operation == UPDATE):
             reason = (

@@ -84,6 +84,7 @@ class Batch(Protocol):
     """Row changes inside the window, read at once and not made into values. All columns have one entry for each change.
 
     It holds inserts, whole deletes and updates that do not change a key or, where there is none, do not tell an old image.
+    Any other update is in it as a delete of its old row and, right behind that, an insert of its new one with the same number.
     """
 
     @property
@@ -128,8 +129,9 @@ class Decoder(Protocol):
     ) -> Iterator[RowChange | Batch]:
         """As `rows`, in any order, with many changes at once wherever they have the form that the layout's rows usually have.
 
-        `key`: the places of the key's columns in the layout; an update that tells that it changes one comes by itself, and
-        without a key every update that tells its old image does. Of old images nothing but the key need be looked at.
+        `key`: the places of the key's columns in the layout; an update that tells that it changes one comes by itself, or as
+        a delete and an insert (see `Batch`), and without a key every update that tells its old image does. Of old images
+        nothing but the key need be looked at.
         """
         ...
 

@@ -159,8 +159,8 @@ def _expected(source: Source, changes: list[Change]) -> list[RowChange]:
         old, new = source.image(change.old), source.image(change.new)
         number += 1
         if old is not None and new is not None and not change.split:
-            number += source.options.output_old_value
             expected.append((number, ts, UPDATE, new, old if source.options.output_old_value else None))
+            number += source.options.output_old_value
         elif old is not None and new is not None:
             expected += [(number, ts, DELETE, old, None), (number + 1, ts, INSERT, new, None)]
             number += 1

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
-from storage_consumer.config.settings import Protocol
+from storage_consumer.config.settings import CsvOptions, Protocol
 from storage_consumer.model import DataFile, StoredObject, TableName, TableVersion
-from tests.unit.decoding.encoders import Row, canal_line, canal_message, csv_row
+from tests.unit.decoding.encoders import Row, canal_line, canal_message, csv_change
 
 NAME = TableName(schema="shop", table="orders")
 TABLE_DIR = "shop/orders"
@@ -168,6 +168,7 @@ class Sink:
     """Version of a second directory; changes after it go there."""
     is_ddl: bool
     dispatchers: bool
+    options: CsvOptions
     files: list[Written] = field(default_factory=list)
     numbers: Counter[str] = field(default_factory=Counter)
     complete: int = START
@@ -237,7 +238,9 @@ class Sink:
 
     def _line(self, row: Row) -> str:
         kinds = ["VARCHAR"] * self.source.shape.width
-        return csv_row(kinds, row) if self.protocol == "csv" else canal_line(canal_message(kinds, row))
+        if self.protocol == "csv":
+            return csv_change(kinds, row, self.options)
+        return canal_line(canal_message(kinds, row))
 
 
 def events(rows: Sequence[Row], ts: int) -> Iterator[tuple[str, Image]]:

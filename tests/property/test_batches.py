@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,17 +18,34 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.decoder import Batch, RowChange, RowLayout, Tally
+from storage_consumer.decoding.decoder import DELETE, INSERT, Batch, RowChange, RowLayout, Tally, Values
 from storage_consumer.decoding.wire import LineEncoder
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import Window
 from tests.property import canal_files
 from tests.property.csv_encoding import Source
 from tests.property.csv_files import SPECIALS, TS, random_change, random_source
+from tests.unit.decoding import encoders
 
 _PLAIN = CsvOptions(include_commit_ts=True)
 _EVERYTHING = Window(low=0, high=2**64)
-_MUTATIONS = (b'"', b",", b"\r\n", b"\n", b"\\N", b"\xff", b"\xc3", b"0", b"-", b" ", b"\t", b"\\", b'""')
+_MUTATIONS = (
+    b'"',
+    b",",
+    b"\r\n",
+    b"\n",
+    b"\\N",
+    b"\xff",
+    b"\xc3",
+    b"0",
+    b"-",
+    b" ",
+    b"\t",
+    b"\\",
+    b'""',
+    b"true",
+    b"D",
+)
 
 Row = tuple[int, int, int, tuple[str | None, ...], bytes]
 """Number, commit ts, operation, values, line."""
@@ -44,14 +62,16 @@ class Found:
     """The numbers of those that came in batches."""
 
 
-def spread(found: Iterable[RowChange | Batch], layout: RowLayout, written: tuple[int, ...], tally: Tally) -> Found:
-    """Every change by itself, with its line."""
+def spread(
+    found: Iterable[RowChange | Batch], layout: RowLayout, written: tuple[int, ...], tally: Tally, *, paired: bool
+) -> Found:
+    """Every change by itself, with its line; `paired`: an update that tells its old row is a delete and an insert."""
     rows: list[Row] = []
     encoder, at_once = LineEncoder(layout, written), set[int]()
     try:
         for change in found:
             if isinstance(change, tuple):
-                rows.append((*change[:4], encoder.encode_line(change[3])))
+                rows += [(*half, encoder.encode_line(half[3])) for half in (halves(change) if paired else [change[:4]])]
                 continue
             texts = [change.texts(place, np.arange(len(change.ts))) for place in range(len(layout.columns))]
             for place, column in enumerate(texts):
@@ -73,6 +93,25 @@ def spread(found: Iterable[RowChange | Batch], layout: RowLayout, written: tuple
     return Found(rows=tuple(sorted(rows)), tally=tally, at_once=frozenset(at_once))
 
 
+def halves(change: RowChange) -> list[tuple[int, int, int, Values]]:
+    """A change, or the delete and the insert that an update which tells its old row is."""
+    number, ts, operation, values, old = change
+    if old is None:
+        return [(number, ts, operation, values)]
+    return [(number, ts, DELETE, old), (number, ts, INSERT, values)]
+
+
+def disordered(rows: list[str], chance: random.Random) -> list[str]:
+    """The rows, of which some are missing, twice there or elsewhere: an update's two rows may be apart then."""
+    rows = [*rows]
+    for _ in range(chance.choice((0, 0, 0, 1, 2))):
+        row = chance.choice(rows)
+        if chance.random() < 0.5:
+            rows.remove(row)
+        rows.insert(chance.randint(0, len(rows)), row if chance.random() < 0.5 else chance.choice([*rows, row]))
+    return rows
+
+
 def spoilt(content: bytes, chance: random.Random) -> bytes:
     """The content with some bytes that are others."""
     for _ in range(chance.choice((0, 0, 1, 1, 3))):
@@ -88,6 +127,7 @@ def plain_source(chance: random.Random) -> Source:
         (("\t", ",", "\n"), ('"', ",", "\r\n"), ('"', ",", "\n"), ("'", ";", "\r\n"), ('"', "\t", "\r\n"))
     )
     options = replace(_PLAIN, quote=quote, delimiter=delimiter, terminator=end)
+    options = replace(options, output_old_value=chance.random() < 0.5)
     options = replace(options, output_field_header=source.options.output_field_header)
     options = replace(options, binary_encoding=source.options.binary_encoding)
     return replace(source, options=options, handle_key=False)
@@ -107,12 +147,12 @@ class File:
     def one_by_one(self) -> Found:
         """All changes, each by itself."""
         found = self.decoder.rows(self.blocks, self.layout, self.window, tally := Tally(), "CDC1.x")
-        return spread(found, self.layout, self.written, tally)
+        return spread(found, self.layout, self.written, tally, paired=isinstance(self.decoder, CsvDecoder))
 
     def at_once(self) -> Found:
         """All changes, many at once."""
         found = self.decoder.changes(self.blocks, self.layout, self.window, tally := Tally(), "CDC1.x", self.key)
-        return spread(found, self.layout, self.written, tally)
+        return spread(found, self.layout, self.written, tally, paired=isinstance(self.decoder, CsvDecoder))
 
 
 def file(
@@ -137,8 +177,8 @@ def test_csv(chance: random.Random, count: int) -> None:
     """Whatever the types, values, windows, blocks and spoilt bytes, both ways of reading give the same (C6, T8, T11)."""
     source = plain_source(chance)
     changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(count)]
-    rows = "".join(row for change in changes for row in source.rows(change))
-    content = spoilt((source.header() + rows).encode(), chance)
+    rows = disordered([row for change in changes for row in source.rows(change)], chance)
+    content = spoilt("".join([source.header(), *rows]).encode(), chance)
     layout = RowLayout(table=source.table, columns=source.columns)
     read = file(CsvDecoder(source.options), content, layout, chance, count)
     most = chance.choice((50, 1 << 20))
@@ -175,19 +215,41 @@ def test_canal_json(chance: random.Random, count: int) -> None:
     assert content != whole or not moved & found.at_once
 
 
+@pytest.mark.parametrize("size", [300, 1000, 1 << 20])
+def test_updates_are_read_at_once(size: int) -> None:
+    """Where a block ends between an update's two rows both are read at once with the next block."""
+    options = replace(_PLAIN, output_old_value=True)
+    changes = [encoders.Row(operation="U", values=("b", str(n)), old=("a", str(n)), ts=TS + n) for n in range(100)]
+    content = "".join(encoders.csv_change(("VARCHAR", "INT"), change, options) for change in changes).encode()
+    blocks = [content[start : start + size] for start in range(0, len(content), size)]
+    read = File(
+        decoder=CsvDecoder(options),
+        blocks=blocks,
+        layout=encoders.layout("VARCHAR", "INT"),
+        window=_EVERYTHING,
+        written=(0, 1),
+    )
+    with patch.object(csv_scan, "AT_ONCE_BYTES", 200):
+        found = read.at_once()
+    assert found == read.one_by_one()
+    assert len(found.at_once) > 95
+    assert found.tally == Tally(rows=200, max_ts=TS + 99)
+
+
 def test_something_is_read_at_once() -> None:
     """The comparisons compare something."""
     chance = random.Random(7)  # noqa: S311 - repeatable, not secret
     together = Counter[str]()
     for _ in range(50):
-        source = plain_source(chance)
-        source = replace(source, options=_PLAIN, written=tuple(range(len(source.columns))))
-        changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(8)]
-        content = "".join(row for change in changes for row in source.rows(change)).encode()
-        layout = RowLayout(table=source.table, columns=source.columns)
-        read = replace(file(CsvDecoder(_PLAIN), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
-        with patch.object(csv_scan, "AT_ONCE_BYTES", 1):
-            together["csv"] += len(read.at_once().at_once)
+        for options in (_PLAIN, replace(_PLAIN, output_old_value=True)):
+            source = plain_source(chance)
+            source = replace(source, options=options, written=tuple(range(len(source.columns))))
+            changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(8)]
+            content = "".join(row for change in changes for row in source.rows(change)).encode()
+            layout = RowLayout(table=source.table, columns=source.columns)
+            read = replace(file(CsvDecoder(options), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
+            with patch.object(csv_scan, "AT_ONCE_BYTES", 1):
+                together[f"csv, old values {options.output_old_value}"] += len(read.at_once().at_once)
         other = canal_files.random_source(chance)
         other = replace(other, options=replace(other.options, tidb_extension=True, terminator="\r\n"))
         events = [canal_files.random_change(chance, other, TS + number, [*SPECIALS]) for number in range(8)]
@@ -197,6 +259,7 @@ def test_something_is_read_at_once() -> None:
         with patch.object(canal_json, "AT_ONCE_ROWS", 1):
             together["canal-json"] += len(read.at_once().at_once)
             together["without a key"] += len(replace(read, key=()).at_once().at_once)
-    assert together["csv"] > 250
+    assert together["csv, old values False"] > 250
+    assert together["csv, old values True"] > 250
     assert together["canal-json"] > 100
     assert together["without a key"] > 50

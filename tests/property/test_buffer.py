@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 from unittest.mock import patch
 
 from hypothesis import given, settings
@@ -11,7 +13,6 @@ from hypothesis import strategies as st
 
 from storage_consumer import buffer
 from storage_consumer.buffer import BadKey, Buffer, Place
-from storage_consumer.config.settings import Protocol
 from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
@@ -24,11 +25,13 @@ from storage_consumer.ordering import Key
 from storage_consumer.pipeline import write_bucket
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
-from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_row, layout
+from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 from tests.unit.halves import events, table
 
 KINDS = ("BIGINT", "VARCHAR", "VARCHAR")
 FOLDS = (Fold.EXACT, Fold.PAD, Fold.EXACT)
+Encoding = Literal["csv", "csv with old values", "canal-json"]
+ENCODINGS: tuple[Encoding, ...] = ("csv", "csv with old values", "canal-json")
 NUMBERS = ("0", "7", "-7", "1024", "9223372036854775807", "18446744073709551615", "007", "-0")
 TEXTS = ("a", "a ", "", "x\ty", "back\\slash", "\\N", "line\r\nend", 'quo"te', "é日😀")
 
@@ -39,6 +42,14 @@ def work(key: tuple[int, ...]) -> TableWork:
     version = VersionWork(layout=layout(*KINDS), low=0, written=(0, 1, 2), key=key)
     parts = tuple(KeyPart(column=columns[place], fold=FOLDS[place]) for place in key)
     return replace(table(), written=columns, key=parts, versions={(1, "shop/orders"): version})
+
+
+def encoded(rows: Sequence[Row], encoding: Encoding) -> tuple[Decoder, bytes]:
+    """The rows as a file, and what decodes it."""
+    if encoding == "canal-json":
+        return CanalJsonDecoder(), "".join(canal_line(canal_message(KINDS, row)) for row in rows).encode()
+    options = replace(OPTIONS, output_old_value=encoding == "csv with old values")
+    return CsvDecoder(options), "".join(csv_change(KINDS, row, options) for row in rows).encode()
 
 
 def held(
@@ -68,30 +79,23 @@ def held(
 @given(
     chance=st.randoms(use_true_random=True),
     key=st.sampled_from([(0,), (1,), (0, 1), (2, 0)]),
-    protocol=st.sampled_from(["csv", "canal-json"]),
+    encoding=st.sampled_from(ENCODINGS),
 )
-def test_same_changes(chance: random.Random, key: tuple[int, ...], protocol: Protocol) -> None:
+def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Encoding) -> None:
     """The same last change of each key, with the same line, in the same bucket, whatever the key's columns are (C13, C18, C24)."""
     partitions = chance.choice((1, 5))
     usual = NUMBERS[:5] if chance.random() < 0.5 else NUMBERS
-    rows = [
-        Row(
-            operation=chance.choice("IUD"),
-            values=(
-                chance.choice(usual),
-                chance.choice(TEXTS),
-                chance.choice((*TEXTS, None) if 2 not in key else TEXTS),
-            ),
-            ts=chance.randint(1, 9),
-        )
-        for _ in range(chance.randint(1, 30))
-    ]
-    if protocol == "csv":
-        decoder: Decoder = CsvDecoder(OPTIONS)
-        content = "".join(csv_row(KINDS, row) for row in rows).encode()
-    else:
-        decoder = CanalJsonDecoder()
-        content = "".join(canal_line(canal_message(KINDS, row)) for row in rows).encode()
+
+    def image() -> tuple[str | None, ...]:
+        last = chance.choice((*TEXTS, None) if 2 not in key else TEXTS)
+        return chance.choice(usual), chance.choice(TEXTS), last
+
+    rows = []
+    for does in chance.choices("IUD", k=chance.randint(1, 30)):
+        values, told = image(), does == "U" and encoding != "csv" and chance.random() < 0.8
+        old = chance.choice((values, image())) if told else None
+        rows.append(Row(operation=does, values=values, old=old, ts=chance.randint(1, 9)))
+    decoder, content = encoded(rows, encoding)
     with (
         patch.object(csv_scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_ROWS", 1),
@@ -104,20 +108,21 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], protocol: Pro
 
 def sent_events(
     of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool
-) -> list[tuple[int, int, bytes]] | str:
-    """All events that are sent on, or why there are none."""
+) -> tuple[int, list[tuple[int, int, bytes]]] | str:
+    """How many changes there are and all events that are sent on of them, or why there are none."""
     (version,) = of.versions.values()
     held_back = Buffer(of, version, 3)
     assert held_back.takes_batches
     asked = ([content], version.layout, Window(low=0, high=2**63), Tally(), "CDC1")
-    number = 0
+    number = taken = 0
     try:
         for change in decoder.changes(*asked, version.key) if at_once else decoder.rows(*asked):
             if isinstance(change, tuple):
                 number = change[0]
                 held_back.add(change, 3)
+                taken += 1
             else:
-                held_back.take(change, 3)
+                taken += held_back.take(change, 3)
     except BadKey as fault:
         return f"{change.numbers[fault.place]}: {fault}"  # type: ignore[union-attr]  # raised by `take` alone
     except NotReplicable as fault:
@@ -125,16 +130,16 @@ def sent_events(
     blocks = [(place, list(events(unpacked(block)))) for place, block in held_back.blocks()]
     assert all(found == sorted(found) and place[3] == found[0][0] for place, found in blocks)
     assert len({place[0] for place, _ in blocks}) == 1
-    return [event for _, found in blocks for event in found]
+    return taken, [event for _, found in blocks for event in found]
 
 
 @settings(max_examples=200, deadline=None)
 @given(
     chance=st.randoms(use_true_random=True),
     unique=st.sampled_from([(), ((1,),), ((2,), (0, 1))]),
-    protocol=st.sampled_from(["csv", "canal-json"]),
+    encoding=st.sampled_from(ENCODINGS),
 )
-def test_same_events(chance: random.Random, unique: tuple[tuple[int, ...], ...], protocol: Protocol) -> None:
+def test_same_events(chance: random.Random, unique: tuple[tuple[int, ...], ...], encoding: Encoding) -> None:
     """Of a table without a key the same events in sequence; an update that does not tell its row is refused as by itself (U8)."""
     work_of = replace(work(()), mode=Mode.KEYLESS)
     versions = {place: replace(version, unique=unique) for place, version in work_of.versions.items()}
@@ -147,14 +152,9 @@ def test_same_events(chance: random.Random, unique: tuple[tuple[int, ...], ...],
     rows = [
         Row(operation=does, values=image(), old=image() if does == "U" and told else None, ts=chance.randint(1, 9))
         for does in chance.choices(kinds, k=chance.randint(1, 20))
-        for told in [protocol == "canal-json" and chance.random() < 0.8]
+        for told in [encoding != "csv" and chance.random() < 0.8]
     ]
-    if protocol == "csv":
-        decoder: Decoder = CsvDecoder(OPTIONS)
-        content = "".join(csv_row(KINDS, row) for row in rows).encode()
-    else:
-        decoder = CanalJsonDecoder()
-        content = "".join(canal_line(canal_message(KINDS, row)) for row in rows).encode()
+    decoder, content = encoded(rows, encoding)
     with (
         patch.object(csv_scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_ROWS", 1),

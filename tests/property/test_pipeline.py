@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import Place
-from storage_consumer.config.settings import Protocol, Upstream
+from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
@@ -74,12 +74,13 @@ class Cluster:
     protocol: Protocol
     rng: random.Random
     writer: MemoryWriter
+    options: CsvOptions
     contents: dict[str, bytes] = field(default_factory=dict)
 
     def run(self, step: RowStep) -> list[FileReport]:
         """Apply the step; the reports of its files."""
         upstream = Upstream(
-            scheme="file", root="/bucket", protocol=self.protocol, csv=OPTIONS, enable_tidb_extension=True
+            scheme="file", root="/bucket", protocol=self.protocol, csv=self.options, enable_tidb_extension=True
         )
         work = table_work(self.rng.randrange(3), step, target(self.shape), upstream)
         tables, partitions = {work.index: work}, self.rng.randint(1, 4)
@@ -94,7 +95,7 @@ class Cluster:
         files = list(file_works(step, next(iter(tables))))
         self.rng.shuffle(files)
         tasks = self.rng.randint(1, 3)
-        decoder = CsvDecoder(OPTIONS) if self.protocol == "csv" else CanalJsonDecoder()
+        decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
         items: list[tuple[Place, Any]] = []
         for task in range(tasks):
             group = files[task::tasks]
@@ -120,12 +121,14 @@ class Cluster:
 def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Protocol, border: int, seed: int) -> None:
     """The table equals the source at the end of each window, in any order of tasks, however often rows are delivered (C19, C24)."""
     rng = random.Random(seed)  # noqa: S311 - what TiCDC, Spark and time might do, not a secret
-    # A CSV row does not say which key it had before, so updates that give a row another key have to be split there.
-    source = data.draw(sources(shape, rng.choice(("none", "spelling", "all")[: 2 if protocol == "csv" else 3])))
+    options = replace(OPTIONS, output_old_value=rng.random() < 0.5)
+    # A CSV row alone does not say which key it had before, so updates that give a row another key have to be split there.
+    untold = protocol == "csv" and not options.output_old_value
+    source = data.draw(sources(shape, rng.choice(("none", "spelling", "all")[: 2 if untold else 3])))
     is_ddl, dispatchers = rng.random() < 0.5, rng.random() < 0.3
     if is_ddl:
         border = max(1, border)
-    sink = Sink(source, protocol, rng, START + border, is_ddl, dispatchers and bool(shape.keys))
+    sink = Sink(source, protocol, rng, START + border, is_ddl, dispatchers and bool(shape.keys), options)
     written = sink.write()
     table = TableConsumer(NAME, START, {})
     for version, query in (
@@ -136,7 +139,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         structure = table.version((version, TABLE_DIR))
         structure.definition = structure.definition if structure.is_ddl and not described.is_ddl else described
     keys = [tuple(f"c{place}" for place in places) for places in shape.keys]
-    cluster = Cluster(shape, protocol, rng, MemoryWriter({NAME: keys}, same=same if shape.loose else str))
+    cluster = Cluster(shape, protocol, rng, MemoryWriter({NAME: keys}, same=same if shape.loose else str), options)
     visible = 0
     for end in window_ends(source, sink, rng):
         need = next((n for n, w in enumerate(written, 1) if w.highest >= min(end, sink.complete)), 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from storage_consumer.buffer import Place
-from storage_consumer.config.settings import Protocol
+from storage_consumer.config.settings import CsvOptions, Protocol
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.decoder import RowLayout
@@ -18,7 +18,7 @@ from storage_consumer.pipeline import FileReport, WriteReport, read_files, write
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import FileWork, Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
 from tests.unit.building import data_file
-from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_row, layout
+from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 
 NAME = TableName(schema="shop", table="orders")
 KINDS = ("VARCHAR", "VARCHAR")
@@ -58,10 +58,13 @@ def row(operation: str, ts: int, key: str, value: str = "x", old: tuple[str, str
 class Files:
     """Files in memory, and what both halves make of them."""
 
-    def __init__(self, work: TableWork, *, protocol: Protocol = "csv", partitions: int = 3) -> None:
+    def __init__(
+        self, work: TableWork, *, protocol: Protocol = "csv", partitions: int = 3, options: CsvOptions = OPTIONS
+    ) -> None:
         """Without files."""
         self.work = work
         self.protocol = protocol
+        self.options = options
         self.partitions = partitions
         self.files: list[FileWork] = []
         self.contents: dict[str, bytes] = {}
@@ -76,7 +79,7 @@ class Files:
         return file
 
     def _csv(self, change: Row) -> str:
-        return csv_row(KINDS, change)
+        return csv_change(KINDS, change, self.options)
 
     def _canal(self, change: Row) -> str:
         return canal_line(canal_message(KINDS, change))
@@ -90,7 +93,7 @@ class Files:
 
     def read(self) -> list[tuple[Place, Any]]:
         """The first half, each file in a task of its own, in any order."""
-        decoder = CsvDecoder(OPTIONS) if self.protocol == "csv" else CanalJsonDecoder()
+        decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
         tasks = [[file] for file in self.files]
         random.shuffle(tasks)
         tables = {self.work.index: self.work}

@@ -15,8 +15,10 @@ from storage_consumer.errors import TargetUnavailable
 from storage_consumer.pipeline import FileReport, WriteReport, write_bucket
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Fold, KeyPart, Mode, VersionWork
-from tests.unit.decoding.encoders import Row
+from tests.unit.decoding.encoders import OPTIONS, Row
 from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table
+
+OLD = replace(OPTIONS, output_old_value=True)
 
 
 @pytest.mark.parametrize("mode", [Mode.KEYED, Mode.ORDERED])
@@ -126,6 +128,28 @@ def test_keyless_transaction_in_two_files() -> None:
     files.add(row("I", 5, "b"), row("I", 5, "c"), row("I", 6, "d"))
     assert errors(files.apply()) == []
     assert files.rows() == {("a", "x"): 1, ("b", "x"): 2, ("c", "x"): 1, ("d", "x"): 1}
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+def test_keyless_transaction_goes_on_with_an_update(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that begins with an update's D row goes on with the transaction of the file before it like any other."""
+    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", at_once)
+    files = Files(table(Mode.KEYLESS), options=OLD)
+    files.add(*(row("I", 4, "a") for _ in range(3)))
+    files.add(row("U", 5, "b", old=("a", "x")), row("U", 5, "c", old=("a", "x")))
+    files.add(row("U", 5, "b", old=("a", "x")), row("I", 5, "d"))
+    assert errors(files.apply()) == []
+    assert files.rows() == {("b", "x"): 2, ("c", "x"): 1, ("d", "x"): 1}
+
+
+def test_updates_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The D row and the I row of an update are two rows of the file and one change."""
+    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", 1)
+    files = Files(table(), options=OLD)
+    files.add(row("I", 4, "a"), row("U", 5, "b", old=("a", "x")), row("U", 6, "b", "y", old=("b", "x")))
+    (report,) = [report for report in files.apply() if isinstance(report, FileReport)]
+    assert (report.rows, report.applied) == (5, 3)
+    assert files.rows() == {("b", "y"): 1}
 
 
 def test_keyless_update() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from storage_consumer.config.settings import CsvOptions
@@ -84,10 +84,19 @@ def csv_field(kind: str, value: object, options: CsvOptions = OPTIONS) -> str:
 
 
 def csv_row(kinds: Sequence[str], row: Row, options: CsvOptions = OPTIONS) -> str:
-    """One row of a CSV file: op, table, schema, commit ts, values."""
+    """One row of a CSV file: op, table, schema, commit ts, is-update if it is asked for, values."""
     head = [options.quote + text + options.quote for text in (row.operation, "orders", "shop")]
+    is_update = [str(row.operation == "U" or row.old is not None).lower()] * options.output_old_value
     fields = [csv_field(kind, value, options) for kind, value in zip(kinds, row.values, strict=True)]
-    return options.delimiter.join([*head, str(row.ts), *fields]) + options.terminator
+    return options.delimiter.join([*head, str(row.ts), *is_update, *fields]) + options.terminator
+
+
+def csv_change(kinds: Sequence[str], row: Row, options: CsvOptions = OPTIONS) -> str:
+    """The rows of a CSV file for one change: of an update with ``output-old-value`` two, if its old row is known."""
+    if row.old is None or not options.output_old_value:
+        return csv_row(kinds, row, options)
+    halves = replace(row, operation="D", values=row.old), replace(row, operation="I")
+    return "".join(csv_row(kinds, half, options) for half in halves)
 
 
 def written_row(*values: str, ts: int = TS, op: str = "I", names: str = '"orders","shop"', end: str = "\r\n") -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
+from storage_consumer.decoding import csv_scan
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.csv_options import caveat
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowLayout, Tally, Values
@@ -164,12 +165,12 @@ OLD = replace(OPTIONS, output_old_value=True)
 @SIZES
 @pytest.mark.parametrize("timed", [True, False])
 def test_old_values(size: int, timed: bool) -> None:  # noqa: FBT001 - a parameter of the case
-    """A D and an I row of one update are one change with the I row's number; other rows are what they are (C13, U4)."""
+    """A D and an I row of one update are one change with the D row's number; other rows are what they are (C13, U4)."""
     data = row("true", "1", op="D") + row("true", "2") + row("false", "3") + row("false", "4", op="D")
     options = replace(OLD, include_commit_ts=timed)
     ts = TS if timed else 0
     assert from_csv(data if timed else data.replace(f"{TS},", ""), "INT", options=options, size=size) == [
-        (2, ts, UPDATE, ("2",), ("1",)),
+        (1, ts, UPDATE, ("2",), ("1",)),
         (3, ts, INSERT, ("3",), None),
         (4, ts, DELETE, ("4",), None),
     ]
@@ -197,6 +198,35 @@ def test_half_an_update(data: str, number: int, reason: str, at_end: bool) -> No
     with pytest.raises(UndecodableRow, match=f"row {number} at byte .*{reason}") as caught:
         from_csv(data, "INT", options=OLD)
     assert caught.value.at_end is at_end
+
+
+@pytest.mark.parametrize(
+    ("data", "number", "reason"),
+    [
+        (row("true", "1", op="D") + row("true", "2", ts=TS + 1), 2, "row {} is the D row of an update"),
+        (row("true", "1", op="D") + row("false", "2"), 2, "row {} is the D row of an update"),
+        (row("true", "1", op="D") + row("true", "2", op="D"), 2, "row {} is the D row of an update"),
+        (row("true", "1", op="D") + row("true", "2", op="U"), 2, "row {} is the D row of an update"),
+        (row("true", "1", op="D") + row("true", "2", ts=9) + row("true", "3"), 3, "row {} is the D row of an update"),
+        (row("true", "1", op="D") + row("true", "2", ts=9) + row("false", "3"), 3, "row {} is the D row of an update"),
+        (row("true", "1", op="D") + row("true", "2") * 2, 3, "row I with is-update true"),
+        (row("true", "1"), 1, "row I with is-update true"),
+        (row("false", "1", op="U"), 1, "row U with is-update false"),
+    ],
+)
+def test_half_an_update_among_rows_read_at_once(
+    data: str, number: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is that of the very row, also in the midst of many that are read at once, and nothing behind it is read."""
+    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", 1)
+    good = row("true", "1", op="D") + row("true", "2") + row("false", "3") + row("true", "4", op="U")
+    for before, behind in (("", ""), (good, ""), ("", good), (good * 2, good * 2)):
+        first = before.count("\n")
+        content = (before + data + behind).encode()
+        for blocks in ([content], content.splitlines(keepends=True)):
+            read = CsvDecoder(OLD).changes(blocks, layout("INT"), Window(low=9, high=TS + 1), Tally(), SOURCE, ())
+            with pytest.raises(UndecodableRow, match=f"row {first + number} at byte .*{reason.format(first + 1)}"):
+                list(read)
 
 
 @SIZES
