@@ -209,7 +209,7 @@ class StorageReader:
         """List once; what that shows is kept until a poll ends well."""
         inventory, holding = self._inventory, self._holding
         closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
-        listing = self._storage.listing(closed | self._left_out, after)
+        listing = self._storage.listing(closed | self._left_out if self._left_out else closed, after)
         look = inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint)
         ready = look.data_files if holding is None else holding.take(look.data_files, moved=look.moved)
         self._looks.append(replace(look, data_files=ready))

@@ -2,6 +2,13 @@
 
 So the number of calls follows what is open, not what is stored. Where it takes many calls all the same, as with a thousand
 tables, several parts of the order are gone through at once.
+
+How many names to ask for is decided by counting. A page costs the store and us about as much for each 100 names as for the call
+itself, and behind a jump a full one shows the few that are open there and then hundreds that are done. So a bucket remembers
+each *stretch*, from one jump to the next: how many names it had before those which may be left out, and the next listing asks for
+these and a few more. That makes more calls than full pages would where it saves `_WORTH` of the names of one, and never else: runs of
+fewer names are read over. Where a stretch has grown, its end is yet to come: a full page follows before the next jump. What is shown
+never depends on what is remembered.
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count, pairwise
+from types import MappingProxyType
 
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.bucket import Bucket, Page
@@ -23,6 +31,52 @@ _ALONE = 16
 """So many calls are made one after the other before the rest is cut into lanes; most listings end before."""
 _VERSION_DIGITS = 17
 """A directory whose name has at least so many digits, and nothing else, is that of a table version."""
+_WORTH = 5
+"""From this part of a full page on, one fifth, a run of names that may be left out is worth a call of its own."""
+_SPARE = 10
+"""So many names more than a stretch had are asked for: a few new files need no further call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remembered:
+    """A stretch as the latest listing found it."""
+
+    names: int
+    """Without the run of names that may be left out which ended it."""
+    end: str
+    """The first name of that run."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Names from a jump to the next one."""
+
+    start: str
+    """The name behind which it begins."""
+    before: _Remembered | None = None
+    """How the latest listing found it."""
+    names: int = 0
+    region: str = ""
+    """Of the latest name: see `_Known.region`."""
+    run: int = 0
+    """How many names, the last ones, lie in that region; 0 where nothing of it may be left out."""
+    end: str = ""
+    """The first of these."""
+
+    def add(self, path: str, region: str) -> None:
+        """Go on to the next name."""
+        self.names += 1
+        if not region:
+            self.run, self.end = 0, ""
+        elif region == self.region:
+            self.run += 1
+        else:
+            self.run, self.end = 1, path
+        self.region = region
+
+    def length(self, most: int) -> int:
+        """How many names to ask for now, up to `most`."""
+        return min(self.before.names + _SPARE, most) if self.before and not self.names else most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +86,48 @@ class _Known:
     closed: frozenset[str]
     ordered: list[str]
     after: Mapping[str, str]
+    before: Mapping[str, _Remembered]
+    """Start of a stretch → what is remembered of it."""
+    stretches: dict[str, _Remembered]
+    """The same, of those that this listing has found so far."""
 
-    def covers(self, path: str) -> bool:
-        """Whether this object may be left out."""
-        return bool(closed_above(path, self.closed) or up_to_mark(path, self.after))
+    def region(self, path: str) -> str:
+        """What one jump leads over, if this object may be left out: closed directories side by side, or names up to a mark."""
+        if directory := closed_above(path, self.closed):
+            return f"{directory.rpartition('/')[0]}/"
+        return up_to_mark(path, self.after)
+
+    def stretch(self, start: str) -> _Stretch:
+        """What begins behind this name."""
+        return _Stretch(start, self.before.get(start))
+
+    def remember(self, stretch: _Stretch, end: str = "") -> None:
+        """Keep for the next listing how long a stretch was, which ended in a run of names or at the name `end`."""
+        self.stretches[stretch.start] = _Remembered(names=stretch.names - stretch.run, end=stretch.end or end)
 
 
 class OrderedBucket(Bucket):
     """A bucket whose pages show names in the order of their characters, from any name on."""
 
     page_size = 1000
+    _sorted: tuple[frozenset[str], list[str]] = (frozenset(), [])
+    """The closed directories of the latest listing, as they came and in order: sorting thousands takes as long as a call."""
+    _stretches: Mapping[str, _Remembered] = MappingProxyType({})
+    """Start of each stretch that the latest listing found."""
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """All objects, except below `closed` and up to the names in `after`; in key order where little is left out."""
-        known = _Known(closed=closed, ordered=sorted(closed), after=after)
-        place = yield from self._lane("", "", known, most=_ALONE)
-        if not place:
-            return
+        if closed is not self._sorted[0]:
+            self._sorted = closed, sorted(closed)
+        before = self._stretches if closed or after else {}
+        known = _Known(closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={})
+        if place := (yield from self._lane("", "", known, most=_ALONE)):
+            yield from self._rest(place, known)
+        if closed or after:
+            self._stretches = known.stretches
+
+    def _rest(self, place: str, known: _Known) -> Iterator[StoredObject]:
+        """Objects with names above `place`, several parts of the order at once."""
         lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
@@ -63,19 +142,26 @@ class OrderedBucket(Bucket):
 
         Returns the empty text at the end, and the name up to which it went where that took more than `most` calls.
         """
-        last, start, token = low, low, ""
+        last, stretch, token = low, known.stretch(low), ""
         for calls in count(1):
-            page = self._page("", after=start, token=token)
+            page = self._page("", after=stretch.start, token=token, limit=stretch.length(self.page_size))
             for stored in page.objects:
                 if high and stored.path > high:
+                    known.remember(stretch, stored.path)
                     return ""
-                if stored.path > last and not known.covers(stored.path):
+                if stored.path <= last:
+                    continue
+                stretch = self._onward(stretch, last, stored.path, known)
+                if not stretch.region:
                     yield stored
-                last = max(last, stored.path)
+                last = stored.path
             if not page.token:
                 return ""
-            if (skipped := self._skip(last, known)) > last:
-                last, start, token = skipped, skipped, ""
+            ended = not token and stretch.before is not None and last >= stretch.before.end
+            skipped = self._skip(last, known) if ended or self._worth(stretch) else ""
+            if skipped > last:
+                known.remember(stretch)
+                last, stretch, token = skipped, known.stretch(skipped), ""
             else:
                 token = page.token
             if high and last >= high:
@@ -83,6 +169,20 @@ class OrderedBucket(Bucket):
             if known.closed and calls == most:
                 return last
         raise AssertionError("only an end ends a listing")
+
+    def _onward(self, stretch: _Stretch, last: str, path: str, known: _Known) -> _Stretch:
+        """The stretch with the next name: another one if behind `last` a run has ended that the next listing is to jump over."""
+        region = known.region(path)
+        if region != stretch.region and self._worth(stretch):
+            known.remember(stretch)
+            directory = closed_above(last, known.closed)
+            stretch = known.stretch(_behind(directory) if directory else up_to_mark(last, known.after))
+        stretch.add(path, region)
+        return stretch
+
+    def _worth(self, stretch: _Stretch) -> bool:
+        """Whether to jump over the run of names that the stretch has come to, had nobody seen its end before."""
+        return stretch.run >= max(1, self.page_size // _WORTH)
 
     def _skip(self, last: str, known: _Known) -> str:
         """The path behind which to go on, if `last` lies in what may be left out; else empty."""

@@ -48,6 +48,13 @@ def served(request: pytest.FixtureRequest) -> BucketRig:
     return found
 
 
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server) for name in ("s3", "gcs")])
+def ordered(request: pytest.FixtureRequest) -> S3Rig | GcsRig:
+    """Each store that can begin a listing at a name in turn."""
+    found: S3Rig | GcsRig = request.getfixturevalue(_SERVED[request.param])
+    return found
+
+
 @pytest.fixture(params=["memory", "file", *(pytest.param(name, marks=pytest.mark.server) for name in _SERVED)])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
     """Each storage in turn."""

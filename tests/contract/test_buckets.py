@@ -13,10 +13,10 @@ import pytest
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.storage import bucket as bucket_module
-from storage_consumer.storage.bucket import Bucket, ReadInParts
+from storage_consumer.storage.bucket import Bucket, Page, ReadInParts
 from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.inventory import Inventory
-from tests.contract.rigs import BucketRig, GcsRig
+from tests.contract.rigs import BucketRig, GcsRig, S3Rig
 
 V1, V2 = 449000000000000001, 449000000000000002
 UNREACHED = "http://127.0.0.1:9"
@@ -54,6 +54,70 @@ def test_calls_follow_what_is_open(served: BucketRig) -> None:
             served.delete(path)
     assert full_calls[1] > 1.5 * full_calls[0]
     assert calls[0] == calls[1] <= 14
+
+
+def grow_to(rig: S3Rig | GcsRig, days: int, files: int, tables: int) -> None:
+    """So many files on each of the days from 2000-01-01 on that there are not yet, and the schema files."""
+    for table in (f"s/t{number}" for number in range(tables)):
+        rig.put(f"{table}/meta/schema_{V1}_0000000001.json", b"{}")
+        for day in range(days):
+            folder = f"{table}/{V1}/2000-{day // 28 + 1:02d}-{day % 28 + 1:02d}"
+            for number in range(1, files + 1):
+                rig.put(f"{folder}/CDC{number:020d}.csv", b"x")
+
+
+def count_names(storage: Bucket, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many objects each page shows, from now on."""
+    names: list[int] = []
+    ask = storage._page
+
+    def counted(*arguments: Any, **how: Any) -> Page:
+        page = ask(*arguments, **how)
+        names.append(len(page.objects))
+        return page
+
+    monkeypatch.setattr(storage, "_page", counted)
+    return names
+
+
+def test_an_idle_listing_costs_what_is_open(ordered: S3Rig | GcsRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once listed, calls and the objects that they show stay the same while what is done grows; and all that comes is found.
+
+    Late files in open directories, new dates, tables, versions, partitions and schema files, many at once too.
+    """
+    costs = []
+    tables = 3
+    for days in (12, 30):
+        grow_to(ordered, days, 5, tables)
+        storage = type(ordered.storage)(ordered.upstream, ordered.secrets)
+        storage.page_size = 50
+        inventory = Inventory("day", partition_separator=None, extension="csv")
+        inventory.observe(storage.listing(frozenset(), {}), full=True, checkpoint=V2)
+        for _ in range(4):
+            names = count_names(storage, monkeypatch)
+            idle = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
+            assert not idle.data_files
+        costs.append((len(names), sum(names)))
+        late = f"s/t0/{V1}/2000-{(days - 1) // 28 + 1:02d}-{(days - 1) % 28 + 1:02d}/CDC%020d.csv"
+        coming = {
+            *(late % number for number in range(6, 80)),
+            f"s/t1/{V1}/2000-12-31/CDC{1:020d}.csv",
+            f"s/t1/{V1}/113/2000-12-31/CDC{1:020d}.csv",
+            f"s/t2/{V2}/2000-12-31/CDC{1:020d}.csv",
+            f"s/new/{V1}/2000-12-31/CDC{1:020d}.csv",
+            f"a/new/{V1}/2000-12-31/CDC{1:020d}.csv",
+            f"z/new/{V1}/2000-12-31/CDC{1:020d}.csv",
+        }
+        schema_files = {f"{table}/meta/schema_{V2}_0000000002.json" for table in ("s/t2", "s/new", "a/new", "z/new")}
+        for path in coming | schema_files:
+            ordered.put(path, b"x")
+        found = inventory.observe(storage.listing(inventory.closed, inventory.after), full=False, checkpoint=V2)
+        assert {file.stored.path for file in found.data_files} == coming
+        assert {file.stored.path for file in found.schema_files} == schema_files
+        for path in coming | schema_files:
+            ordered.delete(path)
+    assert costs[0] == costs[1]
+    assert costs[0][1] <= tables * 40
 
 
 def test_many_closed_directories_are_jumped_over_at_once(served: BucketRig) -> None:
