@@ -197,25 +197,32 @@ def write_bucket(
 
     A table of which some file could not be read is left alone: nothing of this window is written.
     """
-    stopped: set[int] = set()
     held: list[_Folded] = []
     rows = size = 0
+    for found in _by_table(items, tables, writer):
+        if not isinstance(found, tuple):
+            yield found
+            continue
+        held.append(found)
+        rows, size = rows + len(found[1].lines), size + sum(map(len, found[1].lines))
+        if rows >= FEW_ROWS or size >= FEW_BYTES:
+            yield from _write_together(held, writer)
+            held, rows, size = [], 0, 0
+    yield from _write_together(held, writer)
+
+
+def _by_table(
+    items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
+) -> Iterator[FileReport | WriteReport | _Folded]:
+    """The reports of files, and of each table either the report of having written it or the few rows that are to be written."""
+    stopped: set[int] = set()
     for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
         if kind == NOTICE:
             stopped.add(index)
         elif kind == REPORT:
             yield from (report for _, report in group)
         elif index not in stopped:
-            found = _written_or_folded(tables[index], group, writer)
-            if isinstance(found, WriteReport):
-                yield found
-                continue
-            held.append(found)
-            rows, size = rows + len(found[1].lines), size + sum(map(len, found[1].lines))
-            if rows >= FEW_ROWS or size >= FEW_BYTES:
-                yield from _write_together(held, writer)
-                held, rows, size = [], 0, 0
-    yield from _write_together(held, writer)
+            yield _written_or_folded(tables[index], group, writer)
 
 
 def _written_or_folded(
@@ -239,9 +246,8 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
     """Write tables in one transaction; where the target does not take all of it, each in one of its own."""
     counts: list[int] = []
     if len(held) > 1:
-        with suppress(
-            TableError, ValueError
-        ):  # nothing was written, and which table is to blame shows when it is alone
+        # where it fails nothing was written, and which table is to blame shows when it is alone
+        with suppress(TableError, ValueError):
             counts = writer.write_together([(work, *_deletes_and_upserts(states)) for work, states in held])
     if counts:
         for (work, _), written in zip(held, counts, strict=True):

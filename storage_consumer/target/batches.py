@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -20,14 +21,13 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequence[bytes]]:
     """`rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` bytes."""
-    first = size = 0
-    for index, row in enumerate(rows):
-        if index > first and (index - first >= most or size + len(row) > most_size):
-            yield rows[first:index]
-            first, size = index, 0
-        size += len(row)
-    if first < len(rows):
-        yield rows[first:]
+    first = 0
+    while first < len(rows):
+        some = rows[first : first + most]
+        if sum(map(len, some)) > most_size:
+            some = some[: max(1, bisect_right([*accumulate(map(len, some))], most_size))]
+        yield some
+        first += len(some)
 
 
 def pause(tries: int, base: float) -> None:

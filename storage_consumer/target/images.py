@@ -48,8 +48,7 @@ def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes])
     """Delete every row that is equal to one of these different lines; how many there were of each, if any.
 
     None where the server does not do it this way, for want of a privilege for example, or cannot tell two of the lines apart;
-    nothing is deleted then. Raises the
-    driver's errors for conflicts and lost connections.
+    nothing is deleted then. Raises the driver's errors for conflicts and lost connections.
     """
     images = TableName(schema=target.state_schema, table=_IMAGES)
     try:

@@ -61,85 +61,87 @@ def netted(events: Iterable[tuple[bool, bytes]]) -> tuple[Counter[bytes], list[b
     return deletes, list(inserts.elements())
 
 
-class KeylessTables:
-    """Writes their events through the connection of a task."""
+class KeylessTable:
+    """Writes the events of one through the connection of a task."""
 
-    def __init__(self, target: RowStatements) -> None:
+    def __init__(self, target: RowStatements, work: TableWork) -> None:
         """`target`: where they go."""
         self._target = target
+        self._work = work
         self._json_equals = ""
-        self._scanned: dict[int, bool] = {}
+        self._scanned: bool | None = None
+        """Whether every delete by itself takes a pass over the table; None: not asked yet."""
 
-    def write(self, work: TableWork, groups: Iterable[Group]) -> int:
+    def write(self, groups: Iterable[Group]) -> int:
         """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
-        parts = portions(groups, lambda: MANY_EVENTS if self._scanned.get(work.index) else FEW_EVENTS)
-        return sum(self._target.transaction(work, partial(self._write, work, portion)) for portion in parts)
+        parts = portions(groups, lambda: MANY_EVENTS if self._scanned else FEW_EVENTS)
+        return sum(self._target.transaction(self._work, partial(self._write, portion)) for portion in parts)
 
-    def _write(self, work: TableWork, groups: Sequence[Group]) -> int:
+    def _write(self, groups: Sequence[Group]) -> int:
         """What one transaction does; the number of events."""
-        stored = self._stored_checkpoint(work)  # an earlier try whose answer was lost, or another writer, was here
+        stored = self._stored_checkpoint()  # an earlier try whose answer was lost, or another writer, was here
         due = [group for group in groups if not is_applied(group[0], stored)]
-        if work.replaces:
-            self._write_in_sequence(work, due)
+        if self._work.replaces:
+            self._write_in_sequence(due)
         else:
-            self._write_net(work, due)
-        self._store_checkpoint(work, max(groups[-1][0], stored))
+            self._write_net(due)
+        self._store_checkpoint(max(groups[-1][0], stored))
         return sum(len(events) for _, events in due)
 
-    def _write_in_sequence(self, work: TableWork, due: Sequence[Group]) -> None:
+    def _write_in_sequence(self, due: Sequence[Group]) -> None:
         """Each run of inserts and each delete in its turn, since a row may have taken the place of another one."""
         for upsert, lines in runs(_events(due)):
             if upsert:
-                self._target.replace(work, lines)
+                self._target.replace(self._work, lines)
                 continue
             for line in lines:
-                if not self._delete_some(work, line, 1):
-                    raise _lost(work, line, due)
+                if not self._delete_some(line, 1):
+                    raise _lost(self._work, line, due)
 
-    def _write_net(self, work: TableWork, due: Sequence[Group]) -> None:
+    def _write_net(self, due: Sequence[Group]) -> None:
         """What is left of the events.
 
         A delete that finds no row may mean one that was just inserted, of which it tells a value in another form: so it is tried
         again at the end. Not so where the very same row was inserted after the delete.
         """
         deletes, inserts = netted(_events(due))
-        found = self._delete(work, deletes)
+        found = self._delete(deletes)
         surplus = chain.from_iterable([line] * (found[line] - count) for line, count in deletes.items())
-        self._target.insert(work, [*inserts, *surplus])
+        self._target.insert(self._work, [*inserts, *surplus])
         again = set(inserts)
         for line, count in deletes.items():
             lacking = count - found[line]
-            if lacking > 0 and (line in again or self._delete_some(work, line, lacking) < lacking):
-                raise _lost(work, line, due)
+            if lacking > 0 and (line in again or self._delete_some(line, lacking) < lacking):
+                raise _lost(self._work, line, due)
 
     # deletes
 
-    def _delete(self, work: TableWork, deletes: Mapping[bytes, int]) -> Counter[bytes]:
+    def _delete(self, deletes: Mapping[bytes, int]) -> Counter[bytes]:
         """Delete rows; how many are gone of each, which may be fewer than it should be, or more."""
         found: Counter[bytes] = Counter()
-        if len(deletes) > FEW and self._is_scanned(work):
-            together = delete_equal(self._target, work, list(deletes))
+        if len(deletes) > FEW and self._is_scanned():
+            together = delete_equal(self._target, self._work, list(deletes))
             if together is None:
-                self._scanned[work.index] = False
+                self._scanned = False
             found.update(together or {})
         for line, count in deletes.items():
             if found[line] < count:
-                found[line] += self._delete_some(work, line, count - found[line])
+                found[line] += self._delete_some(line, count - found[line])
         return found
 
-    def _is_scanned(self, work: TableWork) -> bool:
+    def _is_scanned(self) -> bool:
         """Whether every delete by itself takes a pass over the table."""
-        if work.index not in self._scanned:
-            self._scanned[work.index] = is_scanned(self._target, work)
-        return self._scanned[work.index]
+        if self._scanned is None:
+            self._scanned = is_scanned(self._target, self._work)
+        return self._scanned
 
-    def _delete_some(self, work: TableWork, line: bytes, most: int) -> int:
+    def _delete_some(self, line: bytes, most: int) -> int:
         """Delete up to `most` rows that are equal to this one; how many there were."""
-        statement = delete_images(work, line, escape, json_equals=self._json(), most=most)
+        statement = delete_images(self._work, line, escape, json_equals=self._json(), most=most)
         try:
             return self._target.sized(statement)
         except StatementTooLarge as fault:
-            raise self._target.refusal(work, line, fault) from None
+            raise self._target.refusal(self._work, line, fault) from None
 
     def _json(self) -> str:
         """How this server compares JSON by meaning."""
@@ -149,17 +151,17 @@ class KeylessTables:
 
     # the table's checkpoint
 
-    def _stored_checkpoint(self, work: TableWork) -> int:
+    def _stored_checkpoint(self) -> int:
         """The table's stored checkpoint, 0 if there is none."""
-        where = f"table_key = '{escape(work.table_key)}'"
+        where = f"table_key = '{escape(self._work.table_key)}'"
         row = self._target.row(
             f"SELECT checkpoint FROM {self._target.state('table_progress')} WHERE {where} FOR UPDATE"
         )
         return int(row[0]) if row else 0
 
-    def _store_checkpoint(self, work: TableWork, checkpoint: int) -> None:
+    def _store_checkpoint(self, checkpoint: int) -> None:
         """Move the table's stored checkpoint within the running transaction."""
-        names = (work.table_key, work.name.schema, work.name.table)
+        names = (self._work.table_key, self._work.name.schema, self._work.name.table)
         values = ", ".join(f"'{escape(name)}'" for name in names)
         self._target.query(
             f"INSERT INTO {self._target.state('table_progress')} "

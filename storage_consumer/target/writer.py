@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from storage_consumer.target.batches import batches
-from storage_consumer.target.keyless import Group, KeylessTables
+from storage_consumer.target.keyless import Group, KeylessTable
 from storage_consumer.target.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
 from storage_consumer.work import JobSpec, TableWork
 
@@ -67,4 +67,4 @@ class TargetWriter:
 
     def write_events(self, work: TableWork, groups: Iterable[Group]) -> int:
         """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""
-        return KeylessTables(self._target).write(work, groups)
+        return KeylessTable(self._target, work).write(groups)

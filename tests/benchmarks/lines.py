@@ -40,32 +40,31 @@ def _backlog(about: str, prepare: Callable[[Bench, Asked], Backlog]) -> Line:
     return Line(about=about, measure=lambda name, bench, asked: [measured(name, prepare(bench, asked), asked)])
 
 
+def _loaded(about: str, protocol: str, profile: str, goal: float) -> Line:
+    """A backlog beside LOAD DATA of the rows that are left in the end."""
+    return _backlog(about, lambda bench, asked: against_load_data(bench, asked.order(protocol, profile), goal))
+
+
 LINES: dict[str, Line] = {
-    "canal-json": _backlog(
-        "mixed changes in canal-json, against LOAD DATA over two connections",
-        lambda bench, asked: against_load_data(bench, asked.order("canal-json", "mixed"), 0.5),
+    "canal-json": _loaded(
+        "mixed changes in canal-json, against LOAD DATA over two connections", "canal-json", "mixed", 0.5
     ),
-    "csv": _backlog(
-        "the same in CSV",
-        lambda bench, asked: against_load_data(bench, asked.order("csv", "mixed"), 0.7),
-    ),
-    "insert": _backlog(
-        "inserts only, CSV, against the same",
-        lambda bench, asked: against_load_data(bench, asked.order("csv", "insert"), 0.8),
-    ),
+    "csv": _loaded("the same in CSV", "csv", "mixed", 0.7),
+    "insert": _loaded("inserts only, CSV, against the same", "csv", "insert", 0.8),
     "hot": _backlog(
         "updates of 1,000 rows, CSV, against decoding their keys alone in two processes",
         lambda bench, asked: against_keys_alone(
             bench, replace(asked.order("csv", "hot"), file_events=max(1, asked.events // HOT_FILES)), 0.5
         ),
     ),
-    "unique": _backlog(
+    "unique": _loaded(
         "a second unique key whose values move between rows, CSV, against LOAD DATA into the same table",
-        lambda bench, asked: against_load_data(bench, asked.order("csv", "unique"), 0.4),
+        "csv",
+        "unique",
+        0.4,
     ),
-    "keyless": _backlog(
-        "a table without a key: inserts, some updates and deletes, CSV, against LOAD DATA",
-        lambda bench, asked: against_load_data(bench, asked.order("csv", "keyless"), 0.3),
+    "keyless": _loaded(
+        "a table without a key: inserts, some updates and deletes, CSV, against LOAD DATA", "csv", "keyless", 0.3
     ),
     "wide": _backlog(
         "120 columns, a fifteenth of the events, CSV, values a second against those of line csv",

@@ -13,7 +13,7 @@ from storage_consumer.errors import RowRefused
 from storage_consumer.model import TableName
 from storage_consumer.target.fenced import FencedConnection
 from storage_consumer.target.images import delete_equal, is_scanned
-from storage_consumer.target.keyless import FEW, KeylessTables
+from storage_consumer.target.keyless import FEW, KeylessTable
 from storage_consumer.target.rows import RowStatements
 from storage_consumer.work import Mode, TableWork, WireColumn
 from tests.contract.test_writer import Rig, real_rig
@@ -67,7 +67,7 @@ class Log:
 
     def write(self, commit_ts: int, *events: tuple[bool, bytes], target: RowStatements | None = None) -> int:
         """Write the events of one commit ts."""
-        return KeylessTables(target or self.target()).write(WORK, [(commit_ts, list(events))])
+        return KeylessTable(target or self.target(), WORK).write([(commit_ts, list(events))])
 
     def rows(self) -> Counter[tuple[object, ...]]:
         """All rows, by what they hold to the last byte."""
@@ -149,7 +149,7 @@ def test_another_form(log: Log) -> None:
     log.write(2, *deletes([told, *LINES[1:]]))
     assert not log.rows()
     groups = [(3, inserts([stored])), (4, deletes([told]))]
-    assert KeylessTables(log.target()).write(WORK, groups) == 2
+    assert KeylessTable(log.target(), WORK).write(groups) == 2
     assert not log.rows()
 
 
@@ -160,7 +160,7 @@ def test_missing_among_many(log: Log, after: list[bytes]) -> None:
     before = log.rows()
     groups = [(2, deletes(LINES[1:])), (3, deletes(LINES[:1])), (4, inserts(after))]
     with pytest.raises(RowRefused, match="commit ts 3"):
-        KeylessTables(log.target()).write(WORK, [group for group in groups if group[1]])
+        KeylessTable(log.target(), WORK).write([group for group in groups if group[1]])
     assert log.rows() == before
 
 
@@ -183,9 +183,9 @@ def test_sequence(log: Log) -> None:
         (3, deletes([second])),
         (4, inserts([second, second])),
     ]
-    assert KeylessTables(log.target()).write(WORK, groups) == 9
+    assert KeylessTable(log.target(), WORK).write(groups) == 9
     assert log.rows().total() == 3
-    assert KeylessTables(log.target()).write(WORK, [*groups, (5, deletes([first]))]) == 1
+    assert KeylessTable(log.target(), WORK).write([*groups, (5, deletes([first]))]) == 1
     assert log.rows().total() == 2
 
 
@@ -214,5 +214,5 @@ def test_another_form_that_comes_back(log: Log) -> None:
     told = LINES[0].replace(b'{"a": 1}', b'{"a":1}')
     log.write(1, *inserts(LINES))
     groups = [(2, deletes([told, *LINES[1:]])), (3, inserts([told]))]
-    assert KeylessTables(log.target()).write(WORK, groups) == len(LINES) + 1
+    assert KeylessTable(log.target(), WORK).write(groups) == len(LINES) + 1
     assert log.rows().total() == 1

@@ -17,7 +17,7 @@ from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.target.fenced import CONFLICT_TRIES
-from storage_consumer.target.keyless import KeylessTables
+from storage_consumer.target.keyless import KeylessTable
 from storage_consumer.target.rows import RowStatements
 from storage_consumer.target.state import StateStore
 from storage_consumer.target.writer import TargetWriter
@@ -179,8 +179,8 @@ def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> No
     seen: list[Counter[Image]] = []
     for number in range(2, 30):
         target = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
-        KeylessTables(target).write(
-            KEYLESS, [(number, [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())])]
+        KeylessTable(target, KEYLESS).write(
+            [(number, [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())])]
         )
         target.close()
         assert rig.rows() == Counter({("a", str(number)): 1})
