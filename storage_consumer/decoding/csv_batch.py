@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from storage_consumer.decoding.columns import Offsets, Places
 from storage_consumer.decoding.csv_columns import CsvRows, RowForm, read_rows
 from storage_consumer.decoding.decoder import Tally, apart
+from storage_consumer.decoding.wire import NULL
 from storage_consumer.model import Window
 
 
@@ -54,7 +55,9 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     within, later = apart(rows.ts, window)
     inside = np.flatnonzero(within)
     try:
-        converted = {place: rows.converted(place, inside) for place in form.converted}
+        converted = {
+            place: [NULL if text is None else text.encode() for text in rows.texts(place, inside)] for place in form.converted
+        }
     except ValueError:
         return None
     numbers = inside - rows.seconds[inside] + (tally.rows + 1)

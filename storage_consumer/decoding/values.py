@@ -100,15 +100,9 @@ def _bytes_of_latin1(text: str) -> str:
         raise ValueError(f"{text[:40]!r} holds code points beyond U+00FF, so it is not a binary value") from error
 
 
-_IN_BYTES: Mapping[Converter, Callable[[bytes], bytes]] = {
-    _bytes_of_base64: lambda text: binascii.hexlify(binascii.a2b_base64(text, strict_mode=True)).upper(),
-}
-"""What does to bytes what a converter does to text."""
-
-
-def in_bytes(convert: Converter | None) -> Callable[[bytes], bytes] | None:
-    """What does to UTF-8 what `convert` does to text, None where nothing does. Its errors are `ValueError` too."""
-    return _IN_BYTES.get(convert) if convert else None
+def is_base64(convert: Converter | None) -> bool:
+    """Whether a converter makes hexadecimal digits of base64, and nothing else."""
+    return convert is _bytes_of_base64
 
 
 def convert_all(convert: Converter, texts: Sequence[str | None]) -> list[str | None]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decoding.columns import GONE, begins_with, between, integers, is_utf8, without
+from storage_consumer.decoding.columns import begins_with, integers, is_utf8
 from storage_consumer.decoding.values import convert_all, converter, in_bytes
 from tests.unit.decoding.encoders import column
 
