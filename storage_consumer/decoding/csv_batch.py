@@ -56,7 +56,8 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     inside = np.flatnonzero(within)
     try:
         converted = {
-            place: [NULL if text is None else text.encode() for text in rows.texts(place, inside)] for place in form.converted
+            place: [NULL if text is None else text.encode() for text in rows.texts(place, inside)]
+            for place in form.converted
         }
     except ValueError:
         return None

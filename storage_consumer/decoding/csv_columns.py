@@ -2,6 +2,7 @@
 
 What does not have the form of the layout's usual rows is left to the plain reader, which knows why. Lines are made of the file's own
 bytes: quotes go, delimiters become TABs, the few bytes that need an escape get it, and base64 becomes hexadecimal digits.
+To be imported late, see `compiled`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.decoding.columns import Bytes, Flags, Offsets, Places, integers, is_utf8
+from storage_consumer.decoding.columns import Flags, Offsets, Places, is_utf8
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
     FLOAT_FIELD,
@@ -23,7 +25,11 @@ from storage_consumer.decoding.csv_machine import (
     PLAIN_FIELD,
     UNSIGNED_FIELD,
     YEAR_FIELD,
+    Extra,
+    Form,
+    Found,
     find_rows,
+    read_integers,
     write_lines,
 )
 from storage_consumer.decoding.csv_shape import Shape
@@ -52,16 +58,9 @@ _OPERATIONS[list(b"IUD")] = INSERT, UPDATE, DELETE
 class RowForm:
     """What rows of one shape look like."""
 
-    marks: tuple[int, int, bool]
-    """Quote, delimiter, and whether a CR stands before the LF of each row."""
-    names: Bytes
-    """What stands between a row's operation and its commit ts."""
+    bytes: Form
     columns: tuple[TableColumn, ...]
     """In the order of the file."""
-    forms: Bytes
-    """Of their fields."""
-    paired: bool
-    """A field says of each row whether it is one of an update, which is a D row and an I row."""
     place_of: tuple[int, ...]
     """For each column of the layout its place among them."""
     converters: tuple[Converter | None, ...]
@@ -73,7 +72,7 @@ class RowForm:
         return [
             place
             for place, column in enumerate(self.place_of)
-            if self.converters[column] and self.forms[column] != BASE64_FIELD
+            if self.converters[column] and self.bytes.values[column] != BASE64_FIELD
         ]
 
 
@@ -98,11 +97,15 @@ def row_form(shape: Shape) -> RowForm | None:
         converters[place] = converter
     names = f"{options.quote}{options.delimiter}{form.names}{options.delimiter}"
     return RowForm(
-        marks=(ord(options.quote), ord(options.delimiter), len(options.terminator) > 1),
-        names=np.frombuffer(names.encode(), np.uint8),
+        bytes=Form(
+            quote=ord(options.quote),
+            delimiter=ord(options.delimiter),
+            has_cr=len(options.terminator) > 1,
+            paired=options.output_old_value,
+            names=np.frombuffer(names.encode(), np.uint8),
+            values=np.array([_field(*pair) for pair in zip(columns, converters, strict=True)], np.uint8),
+        ),
         columns=columns,
-        forms=np.array([_field(*pair) for pair in zip(columns, converters, strict=True)], np.uint8),
-        paired=options.output_old_value,
         place_of=tuple(form.order.index(index) for index in range(len(columns))),
         converters=tuple(converters),
     )
@@ -146,7 +149,9 @@ class CsvRows:
         column = self.form.place_of[place]
         if self.form.converters[column]:
             return None
-        return integers(np.frombuffer(self.content, np.uint8), self.borders[rows, column] + 1, self._ends(column, rows))
+        numbers = np.empty(len(rows), np.int64)
+        starts, content = self.borders[rows, column] + 1, np.frombuffer(self.content, np.uint8)
+        return numbers if read_integers(content, starts, self._ends(column, rows), numbers) else None
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
         """The wire texts of a column in these rows. Raises `ValueError` for one that is no value of the column's type."""
@@ -159,35 +164,41 @@ class CsvRows:
         elif form is CsvForm.PLAIN:
             texts = [None if text == NULL else text[1:-1].decode() for text in found]
         else:
-            quote = bytes([self.form.marks[0]])
+            quote = bytes([self.form.bytes.quote])
             texts = [None if text == NULL else text[1:-1].replace(quote * 2, quote).decode() for text in found]
         return convert_all(convert, texts) if convert else texts
 
     def _ends(self, column: int, rows: Places) -> Offsets:
         """Where a field ends in these rows; before LF there may be CR."""
         ends: Offsets = self.borders[rows, column + 1]
-        return ends - 1 if self.form.marks[2] and column == len(self.form.columns) - 1 else ends
+        return ends - 1 if self.form.bytes.has_cr and column == len(self.form.columns) - 1 else ends
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> list[bytes]:
         """The lines of these rows. `converted`: per place in the layout the fields of a column of `RowForm.converted`."""
-        extra = [place for place in written if place in converted]
-        columns = [-1 - extra.index(place) if place in converted else self.form.place_of[place] for place in written]
-        sizes = [np.cumsum([0, *map(len, converted[place])]) for place in extra]
-        starts = np.cumsum([0, *(int(ends[-1]) for ends in sizes)])
-        room = int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) * 2 + int(starts[-1]) + len(rows) * len(columns)
-        out = np.empty(room + 1, np.uint8)
+        extra = [converted[place] for place in written if place in converted]
+        others = iter(range(-1, -1 - len(extra), -1))
+        fields = [next(others) if place in converted else self.form.place_of[place] for place in written]
+        sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(
+            len(extra), len(rows)
+        )
+        ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
+        borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if len(rows) else ends
+        room = (
+            2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + int(sizes.sum()) + len(rows) * len(fields)
+        )
+        out = np.empty(room, np.uint8)
+        bytes_of_extra = np.frombuffer(b"".join(chain.from_iterable(extra)), np.uint8)
+        content = np.frombuffer(self.content, np.uint8)
         end = write_lines(
-            np.frombuffer(self.content, np.uint8),
+            content,
+            self.form.bytes,
             self.borders,
             rows,
-            self.form.marks,
-            np.array(columns, np.int64),
-            self.form.forms[np.maximum(columns, 0)],
-            np.frombuffer(b"".join(b"".join(converted[place]) for place in extra) or b"\n", np.uint8),
-            np.array([ends + start for ends, start in zip(sizes, starts, strict=False)] or [[0]], np.int64),
+            np.array(fields, np.int64),
+            Extra(bytes_of_extra, borders),
             out,
         )
-        return out[:end].tobytes().split(b"\n")
+        return out[: max(end - 1, 0)].tobytes().split(b"\n") if len(rows) else []
 
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
@@ -196,17 +207,22 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     if not is_utf8(array):
         return None
     most = content.count(b"\n")
-    borders, ts = np.empty((most, len(form.columns) + 1), np.int64), np.empty(most, np.int64)
-    letters, updates = np.empty(most, np.uint8), np.zeros(most, np.bool_)
-    count = find_rows(array, form.marks, form.names, form.forms, borders, ts, letters, updates, form.paired)
-    operations = _OPERATIONS[letters[:count]]
-    known = operations >= 0
-    count = count if known.all() else int(known.argmin())
-    seconds = _seconds(ts[:count], operations[:count], updates[:count]) if form.paired else updates[:count]
+    found = Found(
+        borders=np.empty((most, len(form.columns) + 1), np.int64),
+        ts=np.empty(most, np.int64),
+        operations=np.empty(most, np.uint8),
+        updates=np.zeros(most, np.bool_),
+    )
+    count = find_rows(array, form.bytes, found)
+    updates, ts = found.updates[:count], found.ts[:count]
+    operations = _OPERATIONS[found.operations[:count]]
+    if not (operations >= 0).all():
+        count = int((operations < 0).argmax())
+    seconds = _seconds(ts[:count], operations[:count], updates[:count]) if form.bytes.paired else updates[:count]
     count = len(seconds)
     if not count:
         return None
-    return CsvRows(form, content, borders[:count], ts[:count], operations[:count], seconds)
+    return CsvRows(form, content, found.borders[:count], ts[:count], operations[:count], seconds)
 
 
 def _seconds(ts: Offsets, operations: NDArray[np.int8], is_update: Flags) -> Flags:

@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from storage_consumer.decoding.csv_batch import CsvBatch, read_batch
-from storage_consumer.decoding.csv_columns import row_form
 from storage_consumer.decoding.csv_dialect import CHECK_OPTIONS
 from storage_consumer.decoding.csv_handle import AMBIGUOUS, is_ambiguous, never_written
 from storage_consumer.decoding.csv_header import Header, read_header
 from storage_consumer.decoding.csv_shape import IS_UPDATE, NOT_UTF8, Shape, is_utf8, shape
-from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange, Tally, Values
+from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Batch, RowChange, Tally, Values
 from storage_consumer.decoding.faults import MAX_ROW_BYTES, RowPlace
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
@@ -81,7 +79,7 @@ class Scan:
         if self.before:
             raise self.pending_error(_half_update(self.before[0]), at_end=True)
 
-    def whole_rows(self, *, final: bool) -> Iterator[RowChange | CsvBatch]:
+    def whole_rows(self, *, final: bool) -> Iterator[RowChange | Batch]:
         """The changes of all rows that end in `pending`, which are taken out of it."""
         if self.at_once and len(self.pending) >= AT_ONCE_BYTES:
             yield from self.batches()
@@ -106,8 +104,11 @@ class Scan:
         self.take_out(len(_bytes(self.text[: self.position])))
         return True
 
-    def batches(self) -> Iterator[CsvBatch]:
+    def batches(self) -> Iterator[Batch]:
         """The changes of rows of the shape that `pending` begins with, which are taken out of it, as long as there are many."""
+        from storage_consumer.decoding.csv_batch import read_batch  # noqa: PLC0415 - late, see `compiled`
+        from storage_consumer.decoding.csv_columns import row_form  # noqa: PLC0415 - as above
+
         form = row_form(self.shape)
         if form is None or not (self.header or self.passes_header()) or not self.settled:
             return

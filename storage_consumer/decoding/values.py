@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,0 +1,97 @@
+"""Compiled loops over the bytes of CSV rows."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from storage_consumer.decoding.csv_machine import (
+    BASE64_FIELD,
+    FREE_FIELD,
+    Extra,
+    Form,
+    Found,
+    find_rows,
+    read_integers,
+    write_lines,
+)
+from storage_consumer.decoding.values import converter
+from storage_consumer.decoding.wire import encode_field
+from tests.unit.decoding.encoders import column
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (["1", "22", "-333"], [1, 22, -333]),
+        (["0", "9223372036854775807", "-9223372036854775807"], [0, 2**63 - 1, 1 - 2**63]),
+        (["1", "9223372036854775808"], None),
+        (["1", "10000000000000000000"], None),
+        (["1", "007"], None),
+        (["1", "-0"], None),
+        (["1", ""], None),
+        (["1", "-"], None),
+        (["1", "1.5"], None),
+        (["1", "\\N"], None),
+        (["1", "+1"], None),
+        ([], []),
+    ],
+    ids=str,
+)
+def test_integers(numbers: list[str], expected: list[int] | None) -> None:
+    """Numbers are read where 63 bits hold all of them and all are written in the usual way."""
+    content, starts, ends = b",", [], []
+    for number in numbers:
+        starts.append(len(content))
+        content += number.encode()
+        ends.append(len(content))
+        content += b","
+    found = np.empty(len(numbers), np.int64)
+    array = np.frombuffer(content, np.uint8)
+    done = read_integers(array, np.array(starts, np.int64), np.array(ends, np.int64), found)
+    assert (found.tolist() if done else None) == expected
+
+
+@settings(deadline=None)  # the first call compiles
+@given(text=st.text(alphabet='AB4/+=Qx_\xe9"', max_size=9))
+@example(text="QR==")
+def test_base64(text: str) -> None:
+    """What is read becomes the hexadecimal digits that the converter of texts makes; what that refuses is never read."""
+    convert = converter(column("c", "BLOB"), "csv")
+    assert convert is not None
+    expected = []
+    with suppress(ValueError):
+        expected = [convert(text).encode()]
+    assert _lines(text.encode(), BASE64_FIELD) in ([], expected)
+
+
+@settings(deadline=None)  # as above
+@given(value=st.binary(max_size=9))
+def test_base64_of_bytes(value: bytes) -> None:
+    """All bytes are read."""
+    assert _lines(b64encode(value), BASE64_FIELD) == [value.hex().upper().encode()]
+
+
+@settings(deadline=None)  # as above
+@given(text=st.text(alphabet='a\\\t\r\n,é"', max_size=9))
+def test_text(text: str) -> None:
+    """A text with doubled quotes becomes a field of a line with its escapes."""
+    assert _lines(text.replace('"', '""').encode(), FREE_FIELD) == [encode_field(text)]
+
+
+def _lines(field: bytes, kind: int) -> list[bytes]:
+    """The lines of a row that has this field in quotes; none where it has not this form."""
+    names = np.frombuffer(b'","t","s",', np.uint8)
+    form = Form(34, 44, has_cr=False, paired=False, names=names, values=np.array([kind], np.uint8))
+    content = np.frombuffer(b'"I","t","s",5,"%b"\n' % field, np.uint8)
+    found = Found(np.empty((1, 2), np.int64), np.empty(1, np.int64), np.empty(1, np.uint8), np.zeros(1, np.bool_))
+    rows = np.arange(find_rows(content, form, found))
+    extra = Extra(np.empty(0, np.uint8), np.empty((0, 0), np.int64))
+    out = np.empty(2 * len(content), np.uint8)
+    end = write_lines(content, form, found.borders, rows, np.array([0]), extra, out)
+    return out[:end].tobytes().split(b"\n")[: len(rows)]
