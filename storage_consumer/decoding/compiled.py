@@ -6,28 +6,51 @@ and the driver do not need.
 
 from __future__ import annotations
 
-import tempfile
+import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, cast
 
-from numba import njit
+from numba import config, njit
 
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
 def compiled(function: Loop) -> Loop:
-    """The same function, compiled; what it calls has to be compiled too.
+    """The same function, compiled; what it calls has to be `inlined`.
 
-    The compiled code is kept beside the module or, where that cannot be written to, below the user's cache folder, for the next
-    process. Where neither can be written to, as on executors that run as nobody, each process compiles anew, which takes two seconds.
+    The compiled code is kept for the next process, below NUMBA_CACHE_DIR or the user's cache folder. Where that cannot be written to,
+    and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
     """
     kept = njit(function)
     try:
         kept.enable_caching()
-        folder = Path(kept.stats.cache_path)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return cast("Loop", kept)
-    except (OSError, RuntimeError):
-        return cast("Loop", njit(function))
+    except RuntimeError:
+        return cast("Loop", kept)
+    is_ours = _FOLDER is not None and Path(kept.stats.cache_path).is_relative_to(_FOLDER)
+    return cast("Loop", kept if is_ours else njit(function))
+
+
+def inlined(function: Loop) -> Loop:
+    """A function that becomes part of those that call it."""
+    return cast("Loop", njit(function, inline="always"))
+
+
+def _folder() -> Path | None:
+    """Where code is kept that was compiled of these very sources; None where they are no files.
+
+    Numba alone would see a change of the module that a function is in, but not one of what it calls.
+    """
+    digest = hashlib.sha256()
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    for path in sources:
+        digest.update(path.read_bytes())
+    told = config.CACHE_DIR  # type: ignore[attr-defined] # Numba fills this module when it is imported
+    parent = told or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(parent) / "storage-consumer" / "compiled" / digest.hexdigest()[:16] if sources else None
+
+
+_FOLDER = _folder()
+if _FOLDER:
+    config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined] # as above

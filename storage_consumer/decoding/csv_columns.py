@@ -1,4 +1,4 @@
-"""Many CSV rows at once: compiled loops (`csv_machine`) check their forms and find their fields, and no row becomes values.
+"""Many CSV rows at once: compiled loops check their forms, find their fields (`csv_machine`) and write their lines (`csv_lines`), and no row becomes values.
 
 What does not have the form of the layout's usual rows is left to the plain reader, which knows why. Lines are made of the file's own
 bytes: quotes go, delimiters become TABs, the few bytes that need an escape get it, and base64 becomes hexadecimal digits.
@@ -16,7 +16,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.decoding.byte_words import WORD, text_of
 from storage_consumer.decoding.columns import Flags, Offsets, Places, is_utf8
+from storage_consumer.decoding.csv_lines import Extra, write_lines
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
     FLOAT_FIELD,
@@ -25,15 +27,14 @@ from storage_consumer.decoding.csv_machine import (
     PLAIN_FIELD,
     UNSIGNED_FIELD,
     YEAR_FIELD,
-    Extra,
     Form,
     Found,
+    Marks,
     find_rows,
-    read_integers,
-    write_lines,
 )
 from storage_consumer.decoding.csv_shape import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE
+from storage_consumer.decoding.digits import read_integers
 from storage_consumer.decoding.values import (
     FLOAT,
     INTEGER,
@@ -98,10 +99,12 @@ def row_form(shape: Shape) -> RowForm | None:
     names = f"{options.quote}{options.delimiter}{form.names}{options.delimiter}"
     return RowForm(
         bytes=Form(
-            quote=ord(options.quote),
-            delimiter=ord(options.delimiter),
-            has_cr=len(options.terminator) > 1,
-            paired=options.output_old_value,
+            marks=Marks(
+                quote=ord(options.quote),
+                delimiter=ord(options.delimiter),
+                has_cr=len(options.terminator) > 1,
+                paired=options.output_old_value,
+            ),
             names=np.frombuffer(names.encode(), np.uint8),
             values=np.array([_field(*pair) for pair in zip(columns, converters, strict=True)], np.uint8),
         ),
@@ -164,14 +167,14 @@ class CsvRows:
         elif form is CsvForm.PLAIN:
             texts = [None if text == NULL else text[1:-1].decode() for text in found]
         else:
-            quote = bytes([self.form.bytes.quote])
+            quote = bytes([self.form.bytes.marks.quote])
             texts = [None if text == NULL else text[1:-1].replace(quote * 2, quote).decode() for text in found]
         return convert_all(convert, texts) if convert else texts
 
     def _ends(self, column: int, rows: Places) -> Offsets:
         """Where a field ends in these rows; before LF there may be CR."""
         ends: Offsets = self.borders[rows, column + 1]
-        return ends - 1 if self.form.bytes.has_cr and column == len(self.form.columns) - 1 else ends
+        return ends - 1 if self.form.bytes.marks.has_cr and column == len(self.form.columns) - 1 else ends
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> list[bytes]:
         """The lines of these rows. `converted`: per place in the layout the fields of a column of `RowForm.converted`."""
@@ -183,28 +186,24 @@ class CsvRows:
         )
         ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
         borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if len(rows) else ends
-        room = (
-            2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + int(sizes.sum()) + len(rows) * len(fields)
-        )
+        from_rows = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum())
+        room = from_rows + int(sizes.sum()) + len(rows) * len(fields) + WORD
         out = np.empty(room, np.uint8)
-        bytes_of_extra = np.frombuffer(b"".join(chain.from_iterable(extra)), np.uint8)
-        content = np.frombuffer(self.content, np.uint8)
         end = write_lines(
-            content,
+            text_of(self.content),
             self.form.bytes,
             self.borders,
             rows,
             np.array(fields, np.int64),
-            Extra(bytes_of_extra, borders),
-            out,
+            Extra(text_of(b"".join(chain.from_iterable(extra))), borders),
+            text_of(out),
         )
         return out[: max(end - 1, 0)].tobytes().split(b"\n") if len(rows) else []
 
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     """The rows of this form that `content`, which ends with LF, begins with; None where it begins with none."""
-    array = np.frombuffer(content, np.uint8)
-    if not is_utf8(array):
+    if not is_utf8(content):
         return None
     most = content.count(b"\n")
     found = Found(
@@ -213,12 +212,12 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
         operations=np.empty(most, np.uint8),
         updates=np.zeros(most, np.bool_),
     )
-    count = find_rows(array, form.bytes, found)
+    count = find_rows(text_of(content), form.bytes, found)
     updates, ts = found.updates[:count], found.ts[:count]
     operations = _OPERATIONS[found.operations[:count]]
     if not (operations >= 0).all():
         count = int((operations < 0).argmax())
-    seconds = _seconds(ts[:count], operations[:count], updates[:count]) if form.bytes.paired else updates[:count]
+    seconds = _seconds(ts[:count], operations[:count], updates[:count]) if form.bytes.marks.paired else updates[:count]
     count = len(seconds)
     if not count:
         return None

@@ -1,0 +1,75 @@
+"""Eight bytes at once: compiled loops look at a word of text where they would look at each byte. To be imported late, see `compiled`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.decoding.columns import Bytes
+from storage_consumer.decoding.compiled import inlined
+
+Words = NDArray[np.uint64]
+WORD = 8
+"""Bytes."""
+_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_LOWS, _GATHER = ~_TOPS, np.uint64(0x0102040810204080)
+_ONE, _SEVEN, _TOP_BYTE = np.uint64(1), np.uint64(7), np.uint64(56)
+
+
+class Text(NamedTuple):
+    """Bytes, and for each place the word that begins there; for the last seven places there is none."""
+
+    bytes: Bytes
+    words: Words
+
+
+def text_of(content: bytes | bytearray | Bytes) -> Text:
+    """What loops take; an array can be written to."""
+    array = content if isinstance(content, np.ndarray) else np.frombuffer(content, np.uint8)
+    count = max(0, len(array) - WORD + 1)
+    return Text(array, np.ndarray((count,), np.uint64, array.data, strides=(1,)))
+
+
+@inlined
+def all_bytes(byte: int) -> np.uint64:
+    """The word of this byte eight times."""
+    return np.uint64(byte) * _ONES
+
+
+@inlined
+def matching(word: np.uint64, wanted: np.uint64) -> np.uint64:
+    """Not 0 where a byte of the word is that of `wanted`; `first` says which one. May be joined with those of another byte."""
+    others = word ^ wanted
+    return (others - _ONES) & ~others & _TOPS
+
+
+@inlined
+def first(marked: np.uint64) -> int:
+    """Which byte is the first one marked; something is."""
+    below = (marked & (~marked + _ONE)) - _ONE
+    return np.int64((((below & _ONES) * _ONES) >> _TOP_BYTE) - _ONE)  # type: ignore[return-value] # what Python's own integer is compiled to
+
+
+@inlined
+def bits(word: np.uint64, wanted: np.uint64) -> int:
+    """Which bytes of the word are that of `wanted`, the first one in the lowest bit."""
+    others = word ^ wanted
+    tops = ~(((others & _LOWS) + _LOWS) | others) & _TOPS
+    return np.int64((tops >> _SEVEN) * _GATHER >> _TOP_BYTE)  # type: ignore[return-value] # as above
+
+
+@inlined
+def copy(content: Bytes, words: Words, start: int, end: int, out: Bytes, out_words: Words, at: int) -> int:  # noqa: PLR0913, PLR0917 - Numba counts references of what a record holds
+    """Write bytes as they are; where they end. Behind that there has to be room for a word, whose bytes may change."""
+    size = end - start
+    place = 0
+    if end < len(words):
+        while place < size:
+            out_words[at + place] = words[start + place]
+            place += WORD
+    while place < size:
+        out[at + place] = content[start + place]
+        place += 1
+    return at + size
