@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from storage_consumer.decoding.decoder import DELETE, PARTIAL_DELETE, UPDATE, Batch, RowChange, Values
-from storage_consumer.decoding.wire import LineEncoder, encode_field
+from storage_consumer.decoding.lines import Lines
+from storage_consumer.decoding.wire import LineEncoder
 from storage_consumer.errors import NotReplicable
 from storage_consumer.folding import (
     Changes,
@@ -171,22 +172,24 @@ class Buffer:
         keys = joined_keys([part.keys for part in parts])
         chosen = np.sort(latest(ts, order, keys, timed=True)) if self._waits else np.arange(len(ts))
         self._waits = 2 * len(chosen) < len(ts)
-        lines: list[bytes] = []
+        taken: list[Places] = []
+        lines: list[Lines] = []
         start = 0
         for part in parts:
             end = start + len(part.order)
-            if len(places := chosen[slice(*np.searchsorted(chosen, (start, end)))]):
-                lines += self._lines_of(part.batch, places - start)
+            places = chosen[slice(*np.searchsorted(chosen, (start, end)))] - start
+            is_delete = part.batch.operations[places] == DELETE
+            for columns, some in ((self._written, places[~is_delete]), (self._places, places[is_delete])):
+                if len(some):
+                    taken.append(some + start)
+                    lines.append(part.batch.lines(columns, some))
             start = end
-        self._batches.append(Changes(ts=ts[chosen], order=order[chosen], keys=chosen_keys(keys, chosen), lines=lines))
-
-    def _lines_of(self, batch: Batch, chosen: Places) -> list[bytes]:
-        """The lines of some changes of a batch."""
-        lines = batch.lines(self._written, chosen)
-        deletes = np.flatnonzero(batch.operations[chosen] == DELETE)
-        for place, texts in zip(deletes.tolist(), self._key_texts(batch, chosen[deletes]), strict=True):
-            lines[place] = b"\t".join(map(encode_field, texts))
-        return lines
+        sequence = np.concatenate(taken)
+        self._batches.append(
+            Changes(
+                ts=ts[sequence], order=order[sequence], keys=chosen_keys(keys, sequence), lines=Lines.joined(lines)
+            )
+        )
 
     def _key_texts(self, batch: Batch, chosen: Places) -> list[tuple[str | None, ...]]:
         """The texts of the key's columns in the changes at these places."""
@@ -265,13 +268,13 @@ class Buffer:
         """Which changes count: the last one of each key, or every event of a keyless table in sequence."""
         return latest(ts, order, keys, timed=self._work.timed) if self._key else np.lexsort((order, ts))
 
-    def _lines(self, places: Sequence[int]) -> list[bytes]:
+    def _lines(self, places: Sequence[int]) -> Lines:
         """The lines of the changes at these places; none where the rows do not fit the target's table."""
         if self._row is None:
-            return []
+            return Lines.of([])
         rows, orders = self._held.rows, self._held.order
         whole, key_only = self._row.encode_line, (self._key_row or self._row).encode_line
-        return [whole(rows[place]) if is_upsert(orders[place]) else key_only(rows[place]) for place in places]
+        return Lines.of([whole(rows[place]) if is_upsert(orders[place]) else key_only(rows[place]) for place in places])
 
     def _buckets(self, keys: Keys, count: int) -> Integers:
         """The bucket of each change."""

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.ordering import Key, is_upsert, sequence_of
 
 Integers = NDArray[np.int64]
@@ -20,8 +21,6 @@ Unsigned = NDArray[np.uint64]
 Places = NDArray[np.intp]
 Keys = Integers | list[Key]
 """An array where all keys are integers that it can hold, else a list."""
-_LINE_END = b"\n"
-"""No line holds one; see `decoding.wire`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -34,7 +33,7 @@ class Changes:
     """What comes first at one commit ts; see `ordering.order_of`."""
     keys: Keys
     """Empty for a table without a key."""
-    lines: list[bytes]
+    lines: Lines
     """The written columns of an upsert, the key's columns of a delete; see `decoding.wire`."""
 
     def __len__(self) -> int:
@@ -47,28 +46,35 @@ class Changes:
 
     def chosen(self, places: Places) -> Changes:
         """Those at these places, in the same sequence."""
-        lines, numbers = self.lines, places.tolist()
         return Changes(
             ts=self.ts[places],
             order=self.order[places],
             keys=chosen_keys(self.keys, places) if len(self.keys) else [],
-            lines=[lines[number] for number in numbers],
+            lines=self.lines.chosen(places),
         )
 
     def packed(self) -> bytes:
         """As one piece, for the shuffle."""
         keys = self.keys.tobytes() if isinstance(self.keys, np.ndarray) else self.keys
-        return marshal.dumps((self.ts.tobytes(), self.order.tobytes(), keys, _LINE_END.join(self.lines)))
+        return marshal.dumps(
+            (
+                self.ts.tobytes(),
+                self.order.tobytes(),
+                keys,
+                bytes(self.lines),
+                self.lines.ends.astype(np.uint32).tobytes(),
+            )
+        )
 
 
 def unpacked(piece: bytes) -> Changes:
     """What `Changes.packed` made of at least one change."""
-    ts, order, keys, lines = marshal.loads(piece)  # noqa: S302 - made by the first half of this very job
+    ts, order, keys, lines, ends = marshal.loads(piece)  # noqa: S302 - made by the first half of this very job
     return Changes(
         ts=np.frombuffer(ts, np.uint64),
         order=np.frombuffer(order, np.int64),
         keys=np.frombuffer(keys, np.int64) if isinstance(keys, bytes) else keys,
-        lines=lines.split(_LINE_END),
+        lines=Lines(np.frombuffer(lines, np.uint8), np.frombuffer(ends, np.uint32).astype(np.int64)),
     )
 
 
@@ -80,7 +86,7 @@ def together(parts: Sequence[Changes]) -> Changes:
         ts=np.concatenate([part.ts for part in parts]),
         order=np.concatenate([part.order for part in parts]),
         keys=joined_keys([part.keys for part in parts]),
-        lines=list(chain.from_iterable(part.lines for part in parts)),
+        lines=Lines.joined([part.lines for part in parts]),
     )
 
 

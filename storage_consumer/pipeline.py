@@ -17,9 +17,10 @@ import numpy as np
 
 from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.folding import Changes, in_sequence, latest, listed_keys, together, unpacked
-from storage_consumer.ordering import delivered_once, image_function, long_runs, rank_of, row_of, sequence_of
+from storage_consumer.ordering import delivered_once, image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -81,18 +82,18 @@ class RowWriter(Protocol):
     `TransientError` or `LeaseLost` when nothing more may be written.
     """
 
-    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
+    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
         ...
 
-    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """Write the last states of several tables in one transaction, all or nothing; the number of rows of each.
 
         Each with its `deletes` and `upserts`, see `write_states`.
         """
         ...
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Write runs of upserts (True) and deletes (False) one after another."""
         ...
 
@@ -204,7 +205,7 @@ def write_bucket(
             yield found
             continue
         held.append(found)
-        rows, size = rows + len(found[1].lines), size + sum(map(len, found[1].lines))
+        rows, size = rows + len(found[1].lines), size + len(found[1].lines.content)
         if rows >= FEW_ROWS or size >= FEW_BYTES:
             yield from _write_together(held, writer)
             held, rows, size = [], 0, 0
@@ -235,7 +236,7 @@ def _written_or_folded(
         changes = together([unpacked(block) for _, block in blocks])
         states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
         del changes
-        few = len(states.lines) < FEW_ROWS and sum(map(len, states.lines)) < FEW_BYTES
+        few = len(states.lines) < FEW_ROWS and len(states.lines.content) < FEW_BYTES
         is_shared = few and work.mode is Mode.KEYED and not work.serial
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
@@ -280,20 +281,20 @@ def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
     return writer.write_states(work, *_deletes_and_upserts(states))
 
 
-def _deletes_and_upserts(states: Changes) -> tuple[list[bytes], list[bytes]]:
+def _deletes_and_upserts(states: Changes) -> tuple[Lines, Lines]:
     """The lines of both, neighbours in the target's index side by side."""
     keys = states.keys
     if isinstance(keys, list):  # an array is in sequence already
         by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers come last
         states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
-    deletes = [line for upsert, line in states.pairs() if not upsert]
-    return deletes, [line for upsert, line in states.pairs() if upsert]
+    upserts = is_upsert(states.order)
+    return states.lines.chosen(np.flatnonzero(~upserts)), states.lines.chosen(np.flatnonzero(upserts))
 
 
 def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
     """A keyless table's events, one group per commit ts, in order; blocks come sorted by their lowest commit ts."""
     for part in in_sequence((place[3], block) for place, block in blocks):
-        ts, orders, lines = part.ts.tolist(), part.order.tolist(), part.lines
+        ts, orders, lines = part.ts.tolist(), part.order.tolist(), list(part.lines)
         borders = [0, *(np.flatnonzero(part.ts[1:] != part.ts[:-1]) + 1).tolist(), len(part)]
         for start, end in pairwise(borders):
             yield ts[start], delivered_once(list(zip(orders[start:end], lines[start:end], strict=True)))

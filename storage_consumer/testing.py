@@ -130,15 +130,15 @@ class MemoryWriter:
         """The rows of a table, each with how often it is there."""
         return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
 
-    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
+    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """One table after another: nothing here refuses a row."""
         return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Runs one after another."""
         written = 0
         for upsert, lines in ordered:

@@ -21,15 +21,15 @@ class FencedWriter:
         self._records = records
         self._fence = (spec.epoch, spec.window_id)
 
-    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
+    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """One table after another: nothing here refuses a row."""
         return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
         rows, written = self._rows(work), 0
         names = tuple(part.column.name for part in work.key)

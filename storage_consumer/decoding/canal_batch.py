@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decoding.canal_message import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, Tally, apart
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.patterns import USUAL_INTEGER, repeated
 from storage_consumer.decoding.wire import escaped
 from storage_consumer.model import TableName, Window
@@ -55,10 +56,10 @@ class TextBatch:
         column = self.columns[place]
         return [*column] if len(chosen) == len(column) else [column[number] for number in chosen.tolist()]
 
-    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> list[bytes]:
+    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> Lines:
         """See `decoder.Batch`."""
         columns = [escaped(self.texts(place, chosen)) for place in written]
-        return "\n".join(map("\t".join, zip(*columns, strict=True))).encode().split(b"\n")
+        return Lines.of(list(map(str.encode, map("\t".join, zip(*columns, strict=True)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

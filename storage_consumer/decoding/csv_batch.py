@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from storage_consumer.decoding.columns import Offsets, Places
 from storage_consumer.decoding.csv_columns import CsvRows, RowForm, read_rows
 from storage_consumer.decoding.decoder import Tally, apart
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.wire import NULL
 from storage_consumer.model import Window
 
@@ -37,7 +38,7 @@ class CsvBatch:
         """See `decoder.Batch`."""
         return self.rows.texts(place, self.inside[chosen])
 
-    def lines(self, written: Sequence[int], chosen: Places) -> list[bytes]:
+    def lines(self, written: Sequence[int], chosen: Places) -> Lines:
         """See `decoder.Batch`."""
         numbers = chosen.tolist()
         converted = {place: [fields[number] for number in numbers] for place, fields in self.converted.items()}

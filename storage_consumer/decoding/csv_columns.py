@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decoding.byte_words import WORD, text_of
 from storage_consumer.decoding.columns import Flags, Offsets, Places, is_utf8
-from storage_consumer.decoding.csv_lines import Extra, write_lines
+from storage_consumer.decoding.csv_lines import Extra, Written, write_lines
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
     FLOAT_FIELD,
@@ -35,6 +35,7 @@ from storage_consumer.decoding.csv_machine import (
 from storage_consumer.decoding.csv_shape import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE
 from storage_consumer.decoding.digits import read_integers
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.values import (
     FLOAT,
     INTEGER,
@@ -176,7 +177,7 @@ class CsvRows:
         ends: Offsets = self.borders[rows, column + 1]
         return ends - 1 if self.form.bytes.marks.has_cr and column == len(self.form.columns) - 1 else ends
 
-    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> list[bytes]:
+    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
         """The lines of these rows. `converted`: per place in the layout the fields of a column of `RowForm.converted`."""
         extra = [converted[place] for place in written if place in converted]
         others = iter(range(-1, -1 - len(extra), -1))
@@ -188,7 +189,7 @@ class CsvRows:
         borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if len(rows) else ends
         from_rows = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum())
         room = from_rows + int(sizes.sum()) + len(rows) * len(fields) + WORD
-        out = np.empty(room, np.uint8)
+        out, found = np.empty(room, np.uint8), np.empty(len(rows), np.int64)
         end = write_lines(
             text_of(self.content),
             self.form.bytes,
@@ -196,9 +197,9 @@ class CsvRows:
             rows,
             np.array(fields, np.int64),
             Extra(text_of(b"".join(chain.from_iterable(extra))), borders),
-            text_of(out),
+            Written(text_of(out), found),
         )
-        return out[: max(end - 1, 0)].tobytes().split(b"\n") if len(rows) else []
+        return Lines(out[:end].copy(), found)
 
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:

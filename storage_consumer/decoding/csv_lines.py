@@ -23,6 +23,13 @@ class Extra(NamedTuple):
     """For each column where the field of each row begins, and where the last one ends."""
 
 
+class Written(NamedTuple):
+    """Room for lines: for all their bytes and one word more, and for the place of each one's LF."""
+
+    text: Text
+    ends: Offsets
+
+
 @inlined
 def _write_text(  # noqa: PLR0913, PLR0917 - Numba counts references of what a record holds
     content: Bytes, words: Words, start: int, end: int, quote: int, out: Bytes, out_words: Words, at: int
@@ -80,15 +87,21 @@ def _write_field(  # noqa: PLR0913, PLR0917 - as above
 
 @compiled
 def write_lines(  # noqa: PLR0913, PLR0917 - as above
-    text: Text, form: Form, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, out: Text
+    text: Text, form: Form, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
 ) -> int:
-    """Write the lines of these rows, each with LF behind it; where they end in `out`, which has room for a word more.
+    """Write the lines of these rows, each with LF behind it; how many bytes they are.
 
     `borders`: see `Found`. `fields`: for each column of a line which value of the row it is, or -1 minus which column of `extra`.
     """
-    content, words, line, line_words, quote = text.bytes, text.words, out.bytes, out.words, form.marks.quote
+    content, words, line, line_words, quote = (
+        text.bytes,
+        text.words,
+        lines.text.bytes,
+        lines.text.words,
+        form.marks.quote,
+    )
     others, other_words, other_borders = extra.text.bytes, extra.text.words, extra.borders
-    forms, at = form.values, 0
+    forms, line_ends, at = form.values, lines.ends, 0
     last = len(forms) - 1 if form.marks.has_cr else -1
     for number in range(len(rows)):
         row = rows[number]
@@ -102,4 +115,5 @@ def write_lines(  # noqa: PLR0913, PLR0917 - as above
             line[at] = _TAB
             at += 1
         line[at - 1] = _LF
+        line_ends[number] = at - 1
     return at

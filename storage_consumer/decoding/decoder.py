@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.model import TableColumn, TableName, Window
 
 PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2
@@ -110,7 +111,7 @@ class Batch(Protocol):
         """The wire texts of the layout's column at this place, of the changes at the chosen ones."""
         ...
 
-    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> list[bytes]:
+    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> Lines:
         """The lines that `wire.LineEncoder` makes of these columns, of the changes at the chosen places."""
         ...
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from typing import TypeVar
 
+from storage_consumer.decoding.lines import size_of
+
 _Item = TypeVar("_Item")
 
 
@@ -24,7 +26,7 @@ def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequen
     first = 0
     while first < len(rows):
         some = rows[first : first + most]
-        if sum(map(len, some)) > most_size:
+        if size_of(some) > most_size:
             some = some[: max(1, bisect_right([*accumulate(map(len, some))], most_size))]
         yield some
         first += len(some)

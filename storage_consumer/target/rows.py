@@ -7,6 +7,7 @@ from functools import partial
 
 import pymysql.err
 
+from storage_consumer.decoding.lines import in_one
 from storage_consumer.errors import RowRefused
 from storage_consumer.target.batches import batches
 from storage_consumer.target.connection import escape
@@ -93,8 +94,7 @@ class RowStatements(FencedConnection):
         connection = self.live()
         self.query("SAVEPOINT before_load")
         try:
-            feed = b"\n".join(rows) + b"\n"
-            _, warnings = connection.load(load_data(work, verb), feed, most=self._spec.max_packet // 2)
+            _, warnings = connection.load(load_data(work, verb), in_one(rows), most=self._spec.max_packet // 2)
         except pymysql.err.MySQLError as fault:
             if is_conflict(fault) or is_connection_loss(fault):
                 raise

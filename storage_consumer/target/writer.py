@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
+from storage_consumer.decoding.lines import size_of
 from storage_consumer.target.batches import batches
 from storage_consumer.target.keyless import Group, KeylessTable
 from storage_consumer.target.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
@@ -20,7 +21,7 @@ def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
     rows = size = 0
     for upsert, lines in ordered:
         for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
-            more = sum(map(len, batch))
+            more = size_of(batch)
             if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
                 yield held
                 held, rows, size = [], 0, 0
@@ -45,11 +46,11 @@ class TargetWriter:
         """Close the connection."""
         self._target.close()
 
-    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
+    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """Write last states of several tables whose writers do not queue, in one transaction, all or nothing."""
 
         def write() -> list[int]:
@@ -57,7 +58,7 @@ class TargetWriter:
 
         return self._target.transaction(states[0][0], write)
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, list[bytes]]]) -> int:
+    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Write runs of upserts and deletes in their order, many short ones in one transaction."""
         return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))
 

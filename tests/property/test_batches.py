@@ -83,9 +83,9 @@ def spread(
                 change.operations.tolist(),
                 zip(*texts, strict=True),
             )
-            lines = change.lines(written, np.arange(len(change.ts)))
+            lines = list(change.lines(written, np.arange(len(change.ts))))
             for step in (2, 3):
-                assert change.lines(written, np.arange(0, len(lines), step)) == lines[::step]
+                assert list(change.lines(written, np.arange(0, len(lines), step))) == lines[::step]
             rows += zip(*columns, lines, strict=True)
             at_once.update(change.numbers.tolist())
     except UndecodableRow as error:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_consumer.decoding.lines import Lines
 from storage_consumer.folding import Changes, Keys, compact_keys, in_sequence, latest, together, unpacked
 from storage_consumer.ordering import Key, order_of
 from tests.unit.halves import events
@@ -19,7 +20,10 @@ def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
     """Each row: commit ts, order, key, line."""
     ts, order, keys, lines = zip(*rows, strict=True)
     return Changes(
-        ts=np.array(ts, np.uint64), order=np.array(order, np.int64), keys=compact_keys(list(keys)), lines=list(lines)
+        ts=np.array(ts, np.uint64),
+        order=np.array(order, np.int64),
+        keys=compact_keys(list(keys)),
+        lines=Lines.of(lines),
     )
 
 
@@ -62,13 +66,13 @@ def test_latest_is_independent_of_arrival(key: Key) -> None:
     for arrived in permutations(given):
         found = changes(*arrived)
         places = latest(found.ts, found.order, found.keys, timed=True)
-        assert found.chosen(places).lines == [b"last"]
+        assert list(found.chosen(places).lines) == [b"last"]
 
 
 def test_latest_by_place() -> None:
     """Where commit ts are not told, the file and the row decide, whatever the change does."""
     given = changes((7, order_of(3, 1, upsert=True), 1, b"row"), (7, order_of(3, 2, upsert=False), 1, b"delete"))
-    assert given.chosen(latest(given.ts, given.order, given.keys, timed=False)).lines == [b"delete"]
+    assert list(given.chosen(latest(given.ts, given.order, given.keys, timed=False)).lines) == [b"delete"]
 
 
 def test_latest_of_many() -> None:
@@ -96,7 +100,7 @@ def test_in_sequence(pieces: list[list[int]]) -> None:
             ts=np.array(piece, np.uint64),
             order=np.arange(100 - number, 100 - number + len(piece)),
             keys=[],
-            lines=[b"%d" % (100 * number + place) for place in range(len(piece))],
+            lines=Lines.of([b"%d" % (100 * number + place) for place in range(len(piece))]),
         )
         for number, piece in enumerate(pieces)
     ]

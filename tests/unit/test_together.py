@@ -25,14 +25,14 @@ class Refusing(MemoryWriter):
         self.together: list[int] = []
         self.alone: list[int] = []
 
-    def write_together(self, states: Sequence[tuple[TableWork, list[bytes], list[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """All or nothing."""
         self.together.append(len(states))
         for work, _, upserts in states:
             self._look(work, upserts)
         return super().write_together(states)
 
-    def write_states(self, work: TableWork, deletes: list[bytes], upserts: list[bytes]) -> int:
+    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """One table."""
         self.alone.append(work.index)
         self._look(work, upserts)

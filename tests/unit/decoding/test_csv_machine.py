@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.decoding.byte_words import WORD, text_of
-from storage_consumer.decoding.csv_lines import Extra, write_lines
+from storage_consumer.decoding.csv_lines import Extra, Written, write_lines
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
     FREE_FIELD,
@@ -95,5 +95,6 @@ def _lines(field: bytes, kind: int) -> list[bytes]:
     rows = np.arange(find_rows(text, form, found))
     extra = Extra(text_of(b""), np.empty((0, 0), np.int64))
     out = np.empty(2 * len(text.bytes) + WORD, np.uint8)
-    end = write_lines(text, form, found.borders, rows, np.array([0]), extra, text_of(out))
+    written = Written(text_of(out), np.empty(1, np.int64))
+    end = write_lines(text, form, found.borders, rows, np.array([0]), extra, written)
     return out[:end].tobytes().split(b"\n")[: len(rows)]
