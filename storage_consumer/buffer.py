@@ -186,9 +186,7 @@ class Buffer:
             start = end
         sequence = np.concatenate(taken)
         self._batches.append(
-            Changes(
-                ts=ts[sequence], order=order[sequence], keys=chosen_keys(keys, sequence), lines=Lines.joined(lines)
-            )
+            Changes(ts=ts[sequence], order=order[sequence], keys=chosen_keys(keys, sequence), lines=Lines.joined(lines))
         )
 
     def _key_texts(self, batch: Batch, chosen: Places) -> list[tuple[str | None, ...]]:
