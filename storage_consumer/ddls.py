@@ -28,6 +28,8 @@ _log = Log("ddl")
 
 _TOLD_EVERY = 30.0
 """Seconds between two looks at whom a statement waits for."""
+_MOST_UNSTORED = 100
+"""Tables."""
 UNFINISHED = "the DDL of {} gives its table a name for a moment only, and no file of its version tells the last one"
 
 
@@ -50,6 +52,8 @@ class RoundDdls:
     """A job for rows has run since statements began last, and a task of it may still be about to write."""
     _groups: list[deque[DdlStep]] = field(default_factory=list)
     _begun: set[Identity] = field(default_factory=set)
+    _unstored: set[str] = field(default_factory=set)
+    """Tables that statements touched which have ended; what those stored of them is from when they began."""
 
     @property
     def is_running(self) -> bool:
@@ -118,8 +122,9 @@ class RoundDdls:
         ended = self.parts.lanes.collect(seconds)
         for outcome in ended:
             self._judge(outcome)
-        if ended:
-            self._store_as_they_are(outcome.step.origin for outcome in ended)
+        self._unstored.update(key for outcome in ended for key in self.parts.manager.touched(outcome.step.origin))
+        if len(self._unstored) >= _MOST_UNSTORED:
+            self.store()
         if self.parts.facts.flavor == "tidb":
             self._tell_who_blocks()
         return self._go_on() or bool(ended)
@@ -136,12 +141,12 @@ class RoundDdls:
                     blockers="; ".join(blockers),
                 )
 
-    def _store_as_they_are(self, steps: Iterable[DdlStep]) -> None:
-        """What the statements stored of their tables is from when they began."""
+    def store(self) -> None:
+        """Store the tables of statements that have ended as they are now; many at once, since each time is a transaction."""
         manager = self.parts.manager
-        keys = sorted({key for step in steps for key in manager.touched(step)})
-        tables = [progress_of(manager.tables[key], manager) for key in keys]
-        self.parts.state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
+        if tables := [progress_of(manager.tables[key], manager) for key in sorted(self._unstored)]:
+            self.parts.state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
+        self._unstored.clear()
 
     def _go_on(self) -> bool:
         """Begin the next statement of each group whose statement before it has ended."""

@@ -91,9 +91,11 @@ class Round:
             self.ddls.collect(0)
             wave = parts.manager.next_wave(self.storage_checkpoint, settled=settled)
             if wave.rows:
+                self.ddls.store()
                 self._write_rows(in_one_job(wave.rows))
             elif not self._run_ddls(wave.ddls):
                 break
+        self.ddls.store()
         checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
         if checkpoint > parts.manager.stored_checkpoint or self.streams:
             parts.state.save(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -47,8 +48,16 @@ class Token:
         return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
 
 
-def tokens(sql: str) -> list[Token]:
-    """The tokens of `sql`; comments (``/*T! ... */`` included) are left out."""
+def tokens(sql: str) -> tuple[Token, ...]:
+    """The tokens of `sql`; comments (``/*T! ... */`` included) are left out.
+
+    Before a statement runs it is looked at from many sides, so those of usual length are kept for a while.
+    """
+    return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
+
+
+def _scanned(sql: str) -> tuple[Token, ...]:
+    """As `tokens`."""
     found: list[Token] = []
     depth = 0
     for match in TOKEN.finditer(sql):
@@ -61,7 +70,12 @@ def tokens(sql: str) -> list[Token]:
         found.append(Token(kind, text, match.start(), match.end(), depth))
         if text == "(" and kind == "symbol":
             depth += 1
-    return found
+    return tuple(found)
+
+
+_kept = lru_cache(maxsize=64)(_scanned)
+_USUAL_LENGTH = 1 << 13
+"""Characters; what is kept of longer ones would be megabytes."""
 
 
 def heeds_comment(sql: str) -> bool:
@@ -96,9 +110,12 @@ def has_words(found: Sequence[Token], *words: str, depth: int | None = None) -> 
 
 def find_words(found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0) -> int:
     """Index of the first token of that sequence of bare words at or after `start`, or -1."""
-    for index in range(start, len(found) - len(words) + 1):
-        if (depth is None or found[index].depth == depth) and all(
-            found[index + offset].upper == word for offset, word in enumerate(words)
+    first, *others = words
+    for index in range(start, len(found) - len(others)):
+        if (
+            found[index].upper == first
+            and (depth is None or found[index].depth == depth)
+            and all(found[index + offset].upper == word for offset, word in enumerate(others, 1))
         ):
             return index
     return -1

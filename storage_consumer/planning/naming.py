@@ -6,7 +6,7 @@ without case), and a name without a database means the session's, which is not r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.model import TableDefinition, TableName, folded_name
@@ -55,14 +55,14 @@ def table_names(query: str) -> list[NameAt]:
     return [*named, *sorted(_selected(found, body), key=lambda name: name.start)] if body < len(found) else named
 
 
-def _view_body(found: list[Token], first: str) -> int:
+def _view_body(found: Sequence[Token], first: str) -> int:
     """Index of the first token of a view's SELECT; the number of tokens where there is none."""
     view = find_words(found, "VIEW", depth=0) if first == "CREATE" else -1
     body = find_words(found, "AS", depth=0, start=view) if view > 0 else -1
     return body + 1 if body > 0 else len(found)
 
 
-def _selected(found: list[Token], body: int) -> Iterator[NameAt]:
+def _selected(found: Sequence[Token], body: int) -> Iterator[NameAt]:
     """The tables that a view selects from, and where its columns name them with their database."""
     taken = set()
     for source in sources(found, body):
@@ -83,7 +83,7 @@ def _selected(found: list[Token], body: int) -> Iterator[NameAt]:
             yield NameAt(schema=one.name, table=two.name, start=one.start, end=two.end, reads=True, qualifies=True)
 
 
-def _database(found: list[Token], *, new: bool) -> Iterator[NameAt]:
+def _database(found: Sequence[Token], *, new: bool) -> Iterator[NameAt]:
     """The name in a database's statement, which ALTER may leave out."""
     at = _skip(found, 2)
     if at < len(found) and (found[at].kind == "quoted" or new or found[0].upper == "DROP" or at + 1 < len(found)):
@@ -92,7 +92,7 @@ def _database(found: list[Token], *, new: bool) -> Iterator[NameAt]:
             yield NameAt(schema=token.name, table="", start=token.start, end=token.end, new=new)
 
 
-def _tables(found: list[Token], first: str) -> Iterator[NameAt]:
+def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:
     creates = first == "CREATE" and find_words(found[:3], "OR", "REPLACE") < 0
     at = 0
     while at < len(found):
@@ -108,7 +108,7 @@ def _tables(found: list[Token], first: str) -> Iterator[NameAt]:
         at = index
 
 
-def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
+def _opens(found: Sequence[Token], at: int, first: str) -> tuple[bool, bool]:
     """Whether a name follows the token, and whether that name is one that the statement makes."""
     token, word = found[at], found[at].upper
     following = found[at + 1].upper if at + 1 < len(found) else ""
@@ -129,14 +129,14 @@ def _opens(found: list[Token], at: int, first: str) -> tuple[bool, bool]:
     return opens, False
 
 
-def _skip(found: list[Token], at: int) -> int:
+def _skip(found: Sequence[Token], at: int) -> int:
     """Past the words that may stand between a keyword and its name."""
     while at < len(found) and found[at].upper in _SKIPPED:
         at += 1
     return at
 
 
-def _name_at(found: list[Token], at: int) -> tuple[int, NameAt] | None:
+def _name_at(found: Sequence[Token], at: int) -> tuple[int, NameAt] | None:
     """The name at an index, and the index after it."""
     if at >= len(found) or found[at].kind not in _NAMES or found[at].upper in ("SELECT", "PARTITION"):
         return None

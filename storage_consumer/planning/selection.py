@@ -11,7 +11,7 @@ A statement of a table that is left out is not run. One that leads over the filt
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import Selecting
@@ -131,7 +131,7 @@ def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> 
     )
 
 
-def _source_defaults(found: list[Token]) -> bool:
+def _source_defaults(found: Sequence[Token]) -> bool:
     """Whether a CREATE DATABASE says no other character set or collation than the source's own default."""
     at = next((i for i in range(len(found)) if found[i].upper in ("CHARACTER", "CHARSET", "COLLATE")), len(found))
     words = {t.text.upper() for t in found[at:] if t.kind in ("word", "quoted")}

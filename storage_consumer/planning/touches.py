@@ -29,10 +29,10 @@ _MAY_NAME_OTHERS = (
 )
 
 
-def names_others(definition: TableDefinition) -> list[Token]:
+def names_others(definition: TableDefinition) -> Sequence[Token]:
     """The tokens of a statement that can touch other tables than its own; empty for all others."""
     found = tokens(definition.query)
-    return found if any(has_words(found, *words) for words in _MAY_NAME_OTHERS) else []
+    return found if any(has_words(found, *words) for words in _MAY_NAME_OTHERS) else ()
 
 
 def touched_names(definition: TableDefinition) -> set[TableName]:

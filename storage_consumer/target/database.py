@@ -59,6 +59,7 @@ class TargetDatabase:
         self._used = 0.0
         self._no_pad: frozenset[str] | None = None
         self._knows_zone: bool | None = None
+        self._flavor = ""
 
     def close(self) -> None:
         """Close the connection."""
@@ -107,6 +108,10 @@ class TargetDatabase:
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
         """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
         return existing(self._rows, wanted)
+
+    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:
+        """Which keys were noted of these tables."""
+        return standing.noted(self._rows, self._downstream.state_schema, names)
 
     def forget(self, names: Iterable[TableName]) -> None:
         """Take the notes of these tables' keys away; see `standing`."""
@@ -264,7 +269,8 @@ class TargetDatabase:
         return any(_text(text).strip() == statement.strip() for (text,) in rows)
 
     def _is_tidb(self) -> bool:
-        return self.facts().flavor == "tidb"
+        self._flavor = self._flavor or self.facts().flavor
+        return self._flavor == "tidb"
 
     def fence_ddl(self) -> bool:
         """Make this connection the only one of this state schema and lane that may begin a DDL; see `fence.fenced`."""
@@ -319,10 +325,7 @@ class TargetDatabase:
         """The first warnings about the last statement."""
         if not connection.warnings:
             return ()
-        with (
-            suppress(pymysql.err.MySQLError),
-            connection.cursor() as cursor,
-        ):  # the statement ran, whatever comes of this
+        with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:  # it ran, whatever comes of this
             cursor.execute("SHOW WARNINGS")
             found = cursor.fetchmany(_WARNINGS)
             return tuple(f"{_text(level).lower()} {number}: {_text(text)}" for level, number, text in found)

@@ -1,4 +1,6 @@
-"""DdlRunner: one statement, once. The journal says planned → started → done; what was interrupted is settled by looking.
+"""DdlRunner: one statement, once. The journal says started → done; what was interrupted is settled by looking.
+
+One that others kept from running is planned again: it did nothing.
 
 A statement that was started and never answered may still run: the server finishes it whether or not anybody listens. So it is
 waited for first. Then the structure of the tables that it names tells what became of it:
@@ -257,7 +259,6 @@ class DdlRunner:
         """Send the statement; what is to be noted of the answer."""
         step, action = started.step, started.action
         before = self._database.fingerprint(started.names)
-        self._state.journal(step, PLANNED, run=Sent(statement=action.statement, structure_before=before))
         unmade = self._why_unmade(step, started.context)
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         try:

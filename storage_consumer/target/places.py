@@ -41,8 +41,8 @@ def put_places(connection: Connection, tables: StateTables, progress: Sequence[T
         if table.target is not None
     ]
     for some in batched(placed, _CHUNK):
-        statement = insert(tables.targets).values(list(some))
+        statement = insert(tables.targets)
         new = statement.inserted
         connection.execute(
-            statement.on_duplicate_key_update(target_schema=new.target_schema, target_table=new.target_table)
+            statement.on_duplicate_key_update(target_schema=new.target_schema, target_table=new.target_table), some
         )

@@ -34,6 +34,10 @@ class Standing(Protocol):
         """The tables that exist, each with what somebody else added to its keys."""
         ...
 
+    def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
+        """The keys that were noted, by folded name, of those tables that have a note."""
+        ...
+
     def forget(self, names: Iterable[TableName]) -> None:
         """Take the notes of these tables away: a statement is about to change them."""
 
@@ -64,7 +68,8 @@ class Remembering:
 
     def _refuse_changes(self, step: DdlStep, names: Sequence[TableName]) -> None:
         try:
-            for table in self._standing.describe(names).values():
+            noted = self._standing.noted(names)  # a new table has none, and to look for it takes a while
+            for table in self._standing.describe(name for name in names if name.folded() in noted).values():
                 refuse_changes(table.name, table)
         except TableError as fault:
             self._ddl.refused(step, str(fault))
@@ -112,19 +117,24 @@ def by_hand(noted: Iterable[str], table: TargetTable) -> str:
     return "; ".join(new_keys + other)
 
 
-def compared(query: Query, schema: str, tables: Mapping[TableName, TargetTable]) -> dict[TableName, TargetTable]:
-    """The tables, by folded name, each with what it has more than is noted; `schema` is that of the state, if it is there."""
-    keys = {key_of(name): name for name in tables}
+def noted(query: Query, schema: str, names: Iterable[TableName]) -> dict[TableName, list[str]]:
+    """What `remember` noted of tables, by folded name; `schema` is that of the state, if it is there."""
+    keys = {key_of(name): name.folded() for name in names}
     there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
     if not keys or not query(there, (schema, TABLE)):
-        return dict(tables)
+        return {}
     places = ", ".join(["%s"] * len(keys))
-    noted = query(
+    rows = query(
         f"SELECT table_key, unique_keys FROM {quote(schema)}.{quote(TABLE)} WHERE table_key IN ({places})", list(keys)
     )
-    changed = {keys[str(key)]: str(lines).split("\n") for key, lines in noted if str(key) in keys}
+    return {keys[str(key)]: str(lines).split("\n") for key, lines in rows if str(key) in keys}
+
+
+def compared(query: Query, schema: str, tables: Mapping[TableName, TargetTable]) -> dict[TableName, TargetTable]:
+    """The tables, by folded name, each with what it has more than is noted."""
+    known = noted(query, schema, tables)
     return {
-        name: replace(table, by_hand=by_hand(changed[name], table)) if name in changed else table
+        name: replace(table, by_hand=by_hand(known[name], table)) if name in known else table
         for name, table in tables.items()
     }
 

@@ -107,11 +107,10 @@ class StateStore(HistoryState):
         with self._owned("storing the progress") as connection:
             self._put_tables(connection, tables)
             for some in batched(streams.items(), CHUNK):
-                statement = insert(self._tables.files).values(
-                    [{"stream": name, "done_upto": done.upto, "tag": done.tag} for name, done in some]
-                )
+                rows = [{"stream": name, "done_upto": done.upto, "tag": done.tag} for name, done in some]
+                statement = insert(self._tables.files)
                 new = statement.inserted
-                connection.execute(statement.on_duplicate_key_update(done_upto=new.done_upto, tag=new.tag))
+                connection.execute(statement.on_duplicate_key_update(done_upto=new.done_upto, tag=new.tag), rows)
             connection.execute(
                 update(feed).values(
                     checkpoint=larger(feed.c.checkpoint, checkpoint),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pymysql.err
-from sqlalchemy import Column, Select, create_engine, func, select, text, update
+from sqlalchemy import Column, Select, create_engine, func, literal_column, select, text, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
@@ -32,10 +32,12 @@ from storage_consumer.target.places import put_places
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION, StateTables
 
 CHUNK = 1_000
-"""Rows in one statement."""
+"""Rows in one statement. They go beside the statement's text, not into it, so that it is made once for all of them."""
 T = TypeVar("T")
 LOCK_WAIT = 10
 """Seconds for which the state waits for a lock before it looks who holds it."""
+_CONNECTIONS = 6
+"""Kept open once they were needed: of the round, the renewal of the lease, and four lanes. Opening one takes longer than a statement's journal."""
 _SAME_COLUMN = 1060
 
 
@@ -50,7 +52,9 @@ class OwnedState:
             "mysql+pymysql://",
             creator=lambda: self._connected(downstream, password),
             pool_pre_ping=True,
-            pool_size=2,
+            pool_size=_CONNECTIONS,
+            pool_use_lifo=True,
+            pool_reset_on_return=None,  # every transaction is a block that commits or rolls back at its end
         )
         self._ours: set[int] = set()
         """Ids of our connections."""
@@ -257,20 +261,23 @@ class OwnedState:
             }
             for table in stored
         ]
+        statement = insert(self._tables.tables)
+        new, old = statement.inserted, self._tables.tables.c
+        stopped = old.state.in_([literal_column(f"'{state}'") for state in (HALTED, LOST)])
+
+        def kept(name: str) -> ColumnElement[Any]:
+            return func.if_(stopped, old[name], new[name]) if as_they_were else new[name]
+
+        statement = statement.on_duplicate_key_update(
+            schema_name=new.schema_name,
+            table_name=new.table_name,
+            checkpoint=larger(old.checkpoint, new.checkpoint),
+            error=kept("error"),
+            follows=kept("follows"),
+            state=kept("state"),
+        )
         for some in batched(rows, CHUNK):
-            statement = insert(self._tables.tables).values(some)
-            new, old = statement.inserted, self._tables.tables.c
-            stopped = old.state.in_((HALTED, LOST)) & as_they_were
-            connection.execute(
-                statement.on_duplicate_key_update(
-                    schema_name=new.schema_name,
-                    table_name=new.table_name,
-                    checkpoint=larger(old.checkpoint, new.checkpoint),
-                    error=func.if_(stopped, old.error, new.error),
-                    follows=func.if_(stopped, old.follows, new.follows),
-                    state=func.if_(stopped, old.state, new.state),
-                )
-            )
+            connection.execute(statement, some)
 
     @contextmanager
     def _owned(self, doing: str) -> Iterator[Connection]:

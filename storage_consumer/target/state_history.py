@@ -37,9 +37,9 @@ class HistoryState(JournalState):
             known = self._kept
             new = [r for r in records if known.get(tuple(r[name] for name in identity)) != r["digest"]]
             for some in batched(new, _BATCH):
-                statement = insert(table).values(some)
+                statement = insert(table)
                 changed = {column.name: statement.inserted[column.name] for column in table.c}
-                connection.execute(statement.on_duplicate_key_update(**changed))
+                connection.execute(statement.on_duplicate_key_update(**changed), some)
         known.update({tuple(r[name] for name in identity): r["digest"] for r in new})
 
     def unsettled(self) -> list[tuple[str, int]]:

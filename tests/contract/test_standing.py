@@ -35,3 +35,14 @@ def test_what_a_statement_leaves_is_noted(rig: Rig) -> None:
     rig.run_elsewhere("ALTER TABLE a ADD UNIQUE mine (id, name)")
     runner.run(rig.step("DROP TABLE `a`", DROP), CONTEXT, [])
     assert rig.columns() == []
+
+
+@pytest.mark.parametrize("rig", KINDS, indirect=True)
+def test_only_what_was_noted_is_known(rig: Rig) -> None:
+    """A table that no statement left behind has no note, in whatever case it is asked for, and without a state there is none."""
+    other = TableName(schema="shop", table="Else")
+    assert rig.database.noted([A, other]) == {}
+    rig.database.remember([A])
+    assert rig.database.noted([TableName(schema="Shop", table="A"), other]) == {A: ["unique key over `id`"]}
+    rig.server.query("DROP DATABASE storage_consumer")
+    assert rig.database.noted([A, other]) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STAR
 from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
-from tests.servers import KINDS
+from tests.servers import KINDS, DatabaseServer
 
 LAST = (1 << 64) - 1
 """The highest TSO."""
@@ -281,3 +282,25 @@ def test_statements_of_one_version_are_apart(rig: Rig) -> None:
     state.journal(statement(), DONE)
     for other in (statement("shop/b"), statement(version=6), statement(checksum=8)):
         assert state.journal_entry(other) is None
+
+
+@pytest.mark.server
+def test_connections_are_kept(mariadb: DatabaseServer) -> None:
+    """What lanes and the round write side by side opens no connection a second time, and no transaction is left open."""
+    rig = real_rig(mariadb)
+    state = rig.owner()
+
+    def work(lane: int) -> None:
+        for version in range(20):
+            state.journal(statement(f"shop/t{lane}", version), DONE, tables=[progress(f"shop/t{lane}", version)])
+
+    def opened() -> int:
+        return int(mariadb.query("SHOW GLOBAL STATUS LIKE 'Connections'")[0][1])
+
+    with ThreadPoolExecutor(6) as lanes:
+        list(lanes.map(work, range(6)))
+        before = opened()
+        list(lanes.map(work, range(6)))
+    assert opened() == before + 1, "the one that asks"
+    assert mariadb.query("SELECT COUNT(*) FROM information_schema.innodb_trx") == ((0,),)
+    rig.close()

@@ -331,3 +331,18 @@ def test_a_halt_beside_a_running_statement_is_not_forgotten(world: World) -> Non
     world.stop.requested.clear()
     assert world.once().checkpoint == ts(9)
     assert numbers(world, "shop.a") == ["1", "2", "3", "4"]
+
+
+def test_many_statements_cost_few_transactions() -> None:
+    """Each is journalled before and after it; what they say of their tables besides is stored a hundred at a time, before any rows."""
+    world, names, calls = World(), [f"shop.t{number:03}" for number in range(250)], list[str]()
+    world.bucket.create(*names)
+    world.bucket.rows(names[0], 1, row(names[0], 2, "1", '"one"'))
+    world.bucket.metadata(ts(3))
+    world.tick = calls.append
+    assert world.once().checkpoint == ts(3)
+    begun = calls.index("before MemoryPipeline.run")
+    statements = [call for call in calls[:begun] if call in ("before MemoryState.journal", "before MemoryState.save")]
+    assert statements.count("before MemoryState.journal") == 2 * (len(names) + 1)
+    assert statements.count("before MemoryState.save") < len(names) / 50
+    assert {world.records.tables[f"`shop`.`{name[5:]}`"].checkpoint for name in names} == {ts(1), ts(3)}
