@@ -8,14 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decoding.columns import Bytes
-from storage_consumer.decoding.compiled import inlined
+from storage_consumer.decoding.compiled import compiled, inlined
 
 Words = NDArray[np.uint64]
 WORD = 8
 """Bytes."""
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _LOWS, _GATHER = ~_TOPS, np.uint64(0x0102040810204080)
-_ONE, _SEVEN, _TOP_BYTE = np.uint64(1), np.uint64(7), np.uint64(56)
+_NONE, _ONE, _SEVEN, _TOP_BYTE = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(56)
+_ASCII_END = 0x80
+_TWO, _THREE, _FOUR, _BEHIND_FOUR = 0xC2, 0xE0, 0xF0, 0xF5
+"""First bytes of characters of two, three and four bytes."""
+_KIND, _MORE, _MORE_BITS, _CODE_BITS = 0xC0, 0x80, 0x3F, 0x3F
+_LEAST = np.array([0, 0x80, 0x800, 0x10000])
+"""The first code point of characters that have so many more bytes than one."""
+_BEHIND_CODES, _SURROGATES = 0x110000, 0xD800 >> 11
 
 
 class Text(NamedTuple):
@@ -73,3 +80,44 @@ def copy(content: Bytes, words: Words, start: int, end: int, out: Bytes, out_wor
         out[at + place] = content[start + place]
         place += 1
     return at + size
+
+
+@inlined
+def begins(content: Bytes, at: int, text: Bytes) -> bool:
+    """Whether this text stands here."""
+    if at + len(text) > len(content):
+        return False
+    for place in range(len(text)):  # noqa: SIM110 - a loop is what compiles well
+        if content[at + place] != text[place]:
+            return False
+    return True
+
+
+@inlined
+def _character_end(content: Bytes, at: int) -> int:
+    """Where the character ends that begins here and is none of ASCII; -1 for none."""
+    first = int(content[at])
+    more = 1 if first < _THREE else 2 if first < _FOUR else 3
+    code = first & (_CODE_BITS >> more)
+    for place in range(at + 1, at + 1 + more):
+        if content[place] & _KIND != _MORE:
+            return -1
+        code = code << 6 | (content[place] & _MORE_BITS)
+    is_one = _TWO <= first < _BEHIND_FOUR and _LEAST[more] <= code < _BEHIND_CODES and code >> 11 != _SURROGATES
+    return at + 1 + more if is_one else -1
+
+
+@compiled
+def is_utf8(text: Text) -> bool:
+    """Whether all of it, which ends with LF, is UTF-8."""
+    at = 0
+    while at < len(text.bytes):
+        if at < len(text.words) and text.words[at] & _TOPS == _NONE:
+            at += WORD
+        elif text.bytes[at] < _ASCII_END:
+            at += 1
+        else:
+            at = _character_end(text.bytes, at)
+            if at < 0:
+                return False
+    return True

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
-from storage_consumer.decoding.canal_batch import OPERATIONS, UNREADABLE, Asked, read_batch
 from storage_consumer.decoding.canal_message import Shape, Texts, decode_any, has_gaps, shape_of
 from storage_consumer.decoding.decoder import (
     DELETE,
+    INSERT,
     PARTIAL_DELETE,
     UPDATE,
     Batch,
@@ -21,12 +22,18 @@ from storage_consumer.decoding.decoder import (
     Values,
 )
 from storage_consumer.decoding.faults import RowPlace
-from storage_consumer.decoding.framing import BadEnd, Frames
+from storage_consumer.decoding.framing import BadEnd, Frames, rows_of
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, Window
 
-AT_ONCE_ROWS = 32
-"""Of fewer there is nothing to be won."""
+if TYPE_CHECKING:
+    from storage_consumer.decoding.canal_columns import MessageForm
+
+AT_ONCE_BYTES = 32 << 10
+"""Rows are read at once where at least so many bytes are there: of fewer it takes longer than one by one."""
+_OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no message, or not one of the layout."""
 _NO_COMMIT_TS = (
     "it has no _tidb.commitTs: TiCDC must write with enable-tidb-extension=true in its sink URI, or "
     "--allow-missing-commit-ts must be given, which promises less"
@@ -54,34 +61,46 @@ class _Scan:
     """Of the current row."""
     many: bool = False
     """Whether rows are given in batches where they can be."""
+    form: MessageForm | None = None
+    """Of rows that are read at once."""
 
     def changes(self) -> Iterator[Any]:
         """The changes inside the window, `RowChange` or `Batch`. Raises `UndecodableRow`."""
         try:
-            for rows in self.frames.batches():
-                if self.many and self.shape.is_exact and len(rows) >= AT_ONCE_ROWS:
-                    yield from self.at_once(rows)
-                else:
-                    yield from self.changes_of(rows)
+            if self.frames.ends_lines:
+                for lines in self.frames.lines():
+                    yield from self.changes_in(lines)
+            else:
+                for rows in self.frames.messages():
+                    lines = b"\n".join([*rows, b""])
+                    is_one_each = lines.count(b"\n") == len(rows) > 0
+                    yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
         except BadEnd as fault:
             self.number = self.tally.rows = self.tally.rows + 1
             raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
 
-    def at_once(self, rows: list[bytes]) -> Iterator[RowChange | Batch]:
-        """The changes of these rows inside the window, those of which nothing is odd in one batch."""
-        first, gap = self.tally.rows + 1, self.frames.gap
-        asked = Asked(shape=self.shape, window=self.window, first=first)
-        batch, others = read_batch(asked, rows, self.tally)
-        self.tally.rows += len(rows)
-        if batch and len(batch.numbers):
+    def changes_in(self, lines: bytes) -> Iterator[RowChange | Batch]:
+        """The changes inside the window of the rows that these lines are, those of which nothing is odd in one batch."""
+        first, start, gap = self.tally.rows + 1, self.offset, self.frames.gap
+        found = self.found(lines) if self.many and len(lines) >= AT_ONCE_BYTES else None
+        if found is None:
+            yield from self.changes_of(rows_of(lines))
+            return
+        batch, others = found
+        if len(batch.numbers):
             yield batch
-        start, passed = self.offset, 0
-        for place in others:
-            self.offset += sum(map(len, rows[passed:place])) + gap * (place - passed)
-            self.number, passed = first + place, place
-            if change := self.change_inside(rows[place]):
+        for begin, line in others:
+            self.number, self.offset = first + line, start + begin + line * (gap - 1)
+            if change := self.change_inside(lines[begin : lines.index(b"\n", begin)]):
                 yield change
-        self.offset = start + sum(map(len, rows)) + gap * len(rows)
+        self.offset = start + len(lines) + (self.tally.rows + 1 - first) * (gap - 1)
+
+    def found(self, lines: bytes) -> tuple[Batch, list[tuple[int, int]]] | None:
+        """See `canal_columns.read_batch`; None too where the first row is odd."""
+        from storage_consumer.decoding.canal_columns import message_form, read_batch  # noqa: PLC0415 - late, see `compiled`
+
+        self.form = self.form or message_form(self.shape, lines[: lines.index(b"\n")])
+        return read_batch(self.form, lines, self.window, self.tally) if self.form else None
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
         """The changes of these rows inside the window."""
@@ -112,14 +131,14 @@ class _Scan:
         """A message."""
         try:
             return self.shape.decode(row)
-        except UNREADABLE:
+        except _UNREADABLE:
             return self.unshaped(row)
 
     def unshaped(self, row: bytes) -> Any:
         """A message that does not have the layout's columns: of another version, or a delete that says its key only."""
         try:
             return decode_any(row)
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             raise self.error(row, f"no canal-json row change that can be read: {error}") from error
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:
@@ -133,7 +152,7 @@ class _Scan:
 
     def change(self, message: Any, ts: int, row: bytes) -> RowChange:
         """The change of one message inside the window."""
-        operation = OPERATIONS.get(message.type)
+        operation = _OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
             raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is no row change", ts)
         if (message.database, message.table) != self.accepted:

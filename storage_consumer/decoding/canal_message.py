@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -14,8 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from storage_consumer.decoding.decoder import RowLayout, Values
 from storage_consumer.decoding.layout import is_hidden
-from storage_consumer.decoding.patterns import repeated
-from storage_consumer.decoding.values import Converter, convert_all, converter, grammar
+from storage_consumer.decoding.values import Converter, converter, grammar
 
 Image = dict[str, str | None]
 Texts = Sequence[Any]
@@ -59,29 +58,13 @@ class Shape:
     """A message whose images are structs of just these columns: `data` of all, `old` of those that count, of which each may be
     missing. It refuses a message with other columns (but in an `old` of which some count), so that values go by their place
     from here on; what it refuses is to be tried by `decode_any`."""
-    is_exact: bool
-    """Whether `decode` makes structs; where it can't, it is `decode_any`."""
     checked: tuple[int, ...]
     """The columns whose texts have a grammar."""
     pick: Callable[[Texts], tuple[str, ...]]
     """Their texts."""
     matches: Callable[[str], object]
     """Whether all of these texts, put together by LF, are of their grammars; no grammar takes an LF in."""
-    match_columns: tuple[Callable[[str], object], ...]
-    """For each of these columns whether many texts, each with an LF behind it, are all of its grammar."""
     conversions: tuple[tuple[int, Converter], ...]
-
-    def columns(self, images: Iterable[Texts]) -> list[Sequence[str | None]]:
-        """The wire texts of whole row images, column by column. Raises `ValueError` where one of them is odd."""
-        columns: list[Sequence[str | None]] = [*zip(*images, strict=True)] or [()] * len(self.names)
-        for place, matches in zip(self.checked, self.match_columns, strict=True):
-            texts = [text for text in columns[place] if text is not None]
-            joined = "\n".join([*texts, ""])
-            if joined.count("\n") != len(texts) or not matches(joined):
-                raise ValueError(self.names[place])
-        for place, convert in self.conversions:
-            columns[place] = convert_all(convert, columns[place])
-        return columns
 
     def values(self, texts: Texts) -> Values:
         """The wire texts of a whole row image. Raises `ValueError`, naming the column."""
@@ -166,12 +149,10 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
         layout=layout,
         names=names,
         key=key,
-        decode=(decode := _decode(names, key)),
-        is_exact=decode is not decode_any,
+        decode=_decode(names, key),
         checked=checked,
         pick=itemgetter(*checked) if len(checked) > 1 else lambda texts: tuple(texts[index] for index in checked),
         matches=re.compile("\n".join(form for form in grammars if form)).fullmatch,
-        match_columns=tuple(re.compile(repeated(f"{form}\n")).fullmatch for form in grammars if form),
         conversions=tuple((index, convert) for index, convert in conversions if convert is not None),
     )
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from numba import config, njit
 
@@ -18,23 +18,28 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
 def compiled(function: Loop) -> Loop:
-    """The same function, compiled; what it calls has to be `inlined`.
+    """The same function, compiled; what it calls has to be `inlined`. It can't make arrays, so that nothing counts references.
 
     The compiled code is kept for the next process, below NUMBA_CACHE_DIR or the user's cache folder. Where that cannot be written to,
     and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
     """
-    kept = njit(function)
+    kept = _njit(function)
     try:
         kept.enable_caching()
     except RuntimeError:
         return cast("Loop", kept)
     is_ours = _FOLDER is not None and Path(kept.stats.cache_path).is_relative_to(_FOLDER)
-    return cast("Loop", kept if is_ours else njit(function))
+    return cast("Loop", kept if is_ours else _njit(function))
 
 
 def inlined(function: Loop) -> Loop:
     """A function that becomes part of those that call it."""
-    return cast("Loop", njit(function, inline="always"))
+    return cast("Loop", _njit(function))
+
+
+def _njit(function: Loop) -> Any:
+    """The function, compiled without Numba's run time: to count the references of arrays takes longer than most loops."""
+    return njit(function, _nrt=False)  # type: ignore[call-overload] # Numba's types do not tell this option
 
 
 def _folder() -> Path | None:

@@ -11,22 +11,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.decoding.byte_words import WORD, text_of
-from storage_consumer.decoding.columns import Flags, Offsets, Places, is_utf8
-from storage_consumer.decoding.csv_lines import Extra, Written, write_lines
+from storage_consumer.decoding.byte_words import is_utf8, text_of
+from storage_consumer.decoding.columns import Flags, Offsets, Places
+from storage_consumer.decoding.csv_lines import write_lines
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
-    FLOAT_FIELD,
     FREE_FIELD,
-    INTEGER_FIELD,
     PLAIN_FIELD,
-    UNSIGNED_FIELD,
-    YEAR_FIELD,
     Form,
     Found,
     Marks,
@@ -34,7 +29,14 @@ from storage_consumer.decoding.csv_machine import (
 )
 from storage_consumer.decoding.csv_shape import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE
-from storage_consumer.decoding.digits import read_integers
+from storage_consumer.decoding.digits import (
+    FLOAT_FIELD,
+    INTEGER_FIELD,
+    UNSIGNED_FIELD,
+    YEAR_FIELD,
+    read_integers,
+)
+from storage_consumer.decoding.line_bytes import line_fields, room_for
 from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.values import (
     FLOAT,
@@ -179,32 +181,17 @@ class CsvRows:
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
         """The lines of these rows. `converted`: per place in the layout the fields of a column of `RowForm.converted`."""
-        extra = [converted[place] for place in written if place in converted]
-        others = iter(range(-1, -1 - len(extra), -1))
-        fields = [next(others) if place in converted else self.form.place_of[place] for place in written]
-        sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(
-            len(extra), len(rows)
-        )
-        ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
-        borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if len(rows) else ends
-        from_rows = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum())
-        room = from_rows + int(sizes.sum()) + len(rows) * len(fields) + WORD
-        out, found = np.empty(room, np.uint8), np.empty(len(rows), np.int64)
-        end = write_lines(
-            text_of(self.content),
-            self.form.bytes,
-            self.borders,
-            rows,
-            np.array(fields, np.int64),
-            Extra(text_of(b"".join(chain.from_iterable(extra))), borders),
-            Written(text_of(out), found),
-        )
-        return Lines(out[:end].copy(), found)
+        fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
+        size = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + len(extra.text.bytes)
+        lines = room_for(size, len(rows), len(fields))
+        end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
+        return Lines(lines.text.bytes[:end].copy(), lines.ends)
 
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     """The rows of this form that `content`, which ends with LF, begins with; None where it begins with none."""
-    if not is_utf8(content):
+    text = text_of(content)
+    if not is_utf8(text):
         return None
     most = content.count(b"\n")
     found = Found(
@@ -213,7 +200,7 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
         operations=np.empty(most, np.uint8),
         updates=np.zeros(most, np.bool_),
     )
-    count = find_rows(text_of(content), form.bytes, found)
+    count = find_rows(text, form.bytes, found)
     updates, ts = found.updates[:count], found.ts[:count]
     operations = _OPERATIONS[found.operations[:count]]
     if not (operations >= 0).all():

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from storage_consumer.decoding.byte_words import WORD, Text, Words, all_bytes, copy, first, matching
 from storage_consumer.decoding.columns import Bytes, Offsets, Places
 from storage_consumer.decoding.compiled import compiled, inlined
 from storage_consumer.decoding.csv_machine import BASE64_FIELD, DIGITS, Form
+from storage_consumer.decoding.line_bytes import ESCAPE, HEX, LF, TAB, Extra, Written, write_escaped
 
-_LF, _TAB, _ESCAPE, _SMALL_N, _SMALL_T, _PAD = b"\n\t\\nt="
-_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-
-
-class Extra(NamedTuple):
-    """Fields that do not come out of the content, by column and then by row."""
-
-    text: Text
-    borders: Offsets
-    """For each column where the field of each row begins, and where the last one ends."""
-
-
-class Written(NamedTuple):
-    """Room for lines: for all their bytes and one word more, and for the place of each one's LF."""
-
-    text: Text
-    ends: Offsets
+(_PAD,) = b"="
 
 
 @inlined
@@ -35,7 +16,7 @@ def _write_text(  # noqa: PLR0913, PLR0917 - Numba counts references of what a r
     content: Bytes, words: Words, start: int, end: int, quote: int, out: Bytes, out_words: Words, at: int
 ) -> int:
     """Write a text as a line has it, escaped, each doubled quote once; where it ends."""
-    quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(_ESCAPE), all_bytes(_TAB), all_bytes(_LF)
+    quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
     while start < end:
         if start < len(words):
             word = words[start]
@@ -49,12 +30,7 @@ def _write_text(  # noqa: PLR0913, PLR0917 - Numba counts references of what a r
         byte = content[start]
         if byte == quote:
             start += 1
-        if byte in (_ESCAPE, _TAB, _LF):
-            out[at] = _ESCAPE
-            at += 1
-            byte = _SMALL_T if byte == _TAB else _SMALL_N if byte == _LF else byte
-        out[at] = byte
-        at += 1
+        at = write_escaped(byte, out, at)
         start += 1
     return at
 
@@ -67,7 +43,7 @@ def _write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> 
         for step in range(4):
             held = held << 6 | (DIGITS[content[place + step]] & 63)
         for step in range(6):
-            out[at + step] = _HEX[held >> 20 - 4 * step & 15]
+            out[at + step] = HEX[held >> 20 - 4 * step & 15]
         at += 6
     pads = (content[end - 1] == _PAD) + (content[end - 2] == _PAD) if end > start else 0
     return at - 2 * pads
@@ -112,8 +88,8 @@ def write_lines(  # noqa: PLR0913, PLR0917 - as above
             else:
                 start, end = borders[row, field] + 1, borders[row, field + 1] - (field == last)
                 at = _write_field(content, words, start, end, quote, forms[field], line, line_words, at)
-            line[at] = _TAB
+            line[at] = TAB
             at += 1
-        line[at - 1] = _LF
+        line[at - 1] = LF
         line_ends[number] = at - 1
     return at

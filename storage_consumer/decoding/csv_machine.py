@@ -10,20 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.decoding.byte_words import WORD, Text, Words, all_bytes, bits, first, matching
+from storage_consumer.decoding.byte_words import WORD, Text, Words, all_bytes, begins, bits, first, matching
 from storage_consumer.decoding.columns import Bytes, Flags, Offsets
 from storage_consumer.decoding.compiled import compiled, inlined
-from storage_consumer.decoding.digits import MOST_DIGITS, digits_end, number_of
+from storage_consumer.decoding.digits import FLOAT_FIELD, digits_end, number_end, number_of
 
-INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, FLOAT_FIELD, PLAIN_FIELD, BASE64_FIELD, FREE_FIELD = range(7)
-"""Forms of a field that is not NULL: numbers without quotes; text in quotes without a quote, such of base64, and with doubled quotes."""
+PLAIN_FIELD, BASE64_FIELD, FREE_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
+"""Forms of a text in quotes: without a quote, such of base64, and with doubled quotes. Numbers stand without quotes."""
 NO_DIGIT = 255
 DIGITS = np.full(256, NO_DIGIT, np.uint8)
 """Byte → which digit of base64 it is."""
 DIGITS[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
-_LF, _CR, _MINUS, _PLUS, _POINT, _PAD, _ESCAPE, _NULL = b"\n\r-+.=\\N"
-_EXPONENT, _SMALL_EXPONENT = b"Ee"
-_YEAR_DIGITS, _MOST_PADS = 4, 2
+_LF, _CR, _PAD, _ESCAPE, _NULL = b"\n\r=\\N"
+_MOST_PADS = 2
 _TRUE, _FALSE = (np.frombuffer(text, np.uint8) for text in (b"true", b"false"))
 
 
@@ -75,34 +74,6 @@ class Found(NamedTuple):
     """The letter."""
     updates: Flags
     """Whether it says to be one of an update."""
-
-
-@inlined
-def _fraction_end(content: Bytes, at: int) -> int:
-    """Where the fraction and the exponent end that may begin here; -1 for one without digits."""
-    if content[at] == _POINT:
-        end = digits_end(content, at + 1)
-        if end == at + 1:
-            return -1
-        at = end
-    if content[at] == _EXPONENT or content[at] == _SMALL_EXPONENT:
-        at += 2 if content[at + 1] == _PLUS or content[at + 1] == _MINUS else 1
-        end = digits_end(content, at)
-        return -1 if end == at else end
-    return at
-
-
-@inlined
-def _number_end(content: Bytes, at: int, form: int) -> int:
-    """Where a number ends that begins here; -1 for none of this form."""
-    if content[at] == _MINUS and form not in (UNSIGNED_FIELD, YEAR_FIELD):
-        at += 1
-    end = digits_end(content, at)
-    if end == at:
-        return -1
-    if form == FLOAT_FIELD:
-        return _fraction_end(content, end)
-    return -1 if end - at > (_YEAR_DIGITS if form == YEAR_FIELD else MOST_DIGITS) else end
 
 
 @inlined
@@ -161,7 +132,7 @@ def _field_end(content: Bytes, words: Words, at: int, quote: int, form: int) -> 
     if content[at] == _ESCAPE:
         return at + 2 if content[at + 1] == _NULL else -1
     if form <= FLOAT_FIELD:
-        return _number_end(content, at, form)
+        return number_end(content, at, form)
     if content[at] != quote:
         return -1
     if form == BASE64_FIELD:
@@ -172,22 +143,11 @@ def _field_end(content: Bytes, words: Words, at: int, quote: int, form: int) -> 
 
 
 @inlined
-def _begins(content: Bytes, at: int, text: Bytes) -> bool:
-    """Whether this text stands here."""
-    if at + len(text) > len(content):
-        return False
-    for place in range(len(text)):  # noqa: SIM110 - a loop is what compiles well
-        if content[at + place] != text[place]:
-            return False
-    return True
-
-
-@inlined
 def _is_update(content: Bytes, at: int) -> int:
     """What the field says that begins here: 1 for true, 0 for false, -1 for anything else."""
-    if _begins(content, at, _TRUE):
+    if begins(content, at, _TRUE):
         return 1
-    return 0 if _begins(content, at, _FALSE) else -1
+    return 0 if begins(content, at, _FALSE) else -1
 
 
 @inlined
@@ -216,7 +176,7 @@ def find_rows(text: Text, form: Form, found: Found) -> int:
     borders, times, operations, updates = found.borders, found.ts, found.operations, found.updates
     at, size = 0, len(content)
     for row in range(len(times)):
-        if at + 2 >= size or content[at] != marks.quote or not _begins(content, at + 2, names):
+        if at + 2 >= size or content[at] != marks.quote or not begins(content, at + 2, names):
             return row
         operations[row] = content[at + 1]
         at += 2 + len(names)

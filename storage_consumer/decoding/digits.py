@@ -1,4 +1,4 @@
-"""Numbers out of bytes, in compiled loops. To be imported late, see `compiled`."""
+"""Numbers in bytes, for compiled loops: their forms, and what they are. To be imported late, see `compiled`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import numpy as np
 from storage_consumer.decoding.columns import Bytes, Offsets
 from storage_consumer.decoding.compiled import compiled, inlined
 
-_MINUS, _ZERO, _NINE = b"-09"
-MOST_DIGITS = 20
-"""Of an integer of 64 bits, the sign not counted."""
+INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, FLOAT_FIELD = range(4)
+"""Forms of numbers; both protocols have forms of other values beside them."""
+MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
+_MOST_DIGITS, _YEAR_DIGITS = 20, 4
+"""Of an integer of 64 bits, the sign not counted, and of a year."""
 _TIMES_TEN = np.uint64(10)
 _LARGEST = np.uint64(2**63 - 1)
 
@@ -17,19 +19,47 @@ _LARGEST = np.uint64(2**63 - 1)
 @inlined
 def digits_end(content: Bytes, at: int) -> int:
     """Where the digits end that begin here."""
-    while _ZERO <= content[at] <= _NINE:
+    while ZERO <= content[at] <= _NINE:
         at += 1
     return at
 
 
 @inlined
+def _fraction_end(content: Bytes, at: int) -> int:
+    """Where the fraction and the exponent end that may begin here; -1 for one without digits."""
+    if content[at] == POINT:
+        end = digits_end(content, at + 1)
+        if end == at + 1:
+            return -1
+        at = end
+    if content[at] == _EXPONENT or content[at] == _SMALL_EXPONENT:
+        at += 2 if content[at + 1] == _PLUS or content[at + 1] == MINUS else 1
+        end = digits_end(content, at)
+        return -1 if end == at else end
+    return at
+
+
+@inlined
+def number_end(content: Bytes, at: int, form: int) -> int:
+    """Where a number ends that begins here; -1 for none of this form."""
+    if content[at] == MINUS and form not in (UNSIGNED_FIELD, YEAR_FIELD):
+        at += 1
+    end = digits_end(content, at)
+    if end == at:
+        return -1
+    if form == FLOAT_FIELD:
+        return _fraction_end(content, end)
+    return -1 if end - at > (_YEAR_DIGITS if form == YEAR_FIELD else _MOST_DIGITS) else end
+
+
+@inlined
 def number_of(content: Bytes, start: int, end: int) -> int:
     """The number that these digits are; -1 for none, for one written as nobody does, and for one beyond 63 bits."""
-    if end == start or end - start >= MOST_DIGITS or (content[start] == _ZERO and end - start > 1):
+    if end == start or end - start >= _MOST_DIGITS or (content[start] == ZERO and end - start > 1):
         return -1
     number = np.uint64(0)
     for place in range(start, end):
-        digit = content[place] - _ZERO
+        digit = content[place] - ZERO
         if not 0 <= digit <= 9:  # noqa: PLR2004 - the highest digit
             return -1
         number = number * _TIMES_TEN + np.uint64(digit)
@@ -44,7 +74,7 @@ def read_integers(content: Bytes, starts: Offsets, ends: Offsets, numbers: Offse
     """
     for row in range(len(starts)):
         start = starts[row]
-        is_negative = start < ends[row] and content[start] == _MINUS
+        is_negative = start < ends[row] and content[start] == MINUS
         number = number_of(content, start + is_negative, ends[row])
         if number < 0 or (is_negative and number == 0):
             return False

@@ -45,37 +45,39 @@ class Frames:
     @property
     def gap(self) -> int:
         """Bytes between the end of a row and the beginning of the next."""
-        return 1 if self.terminator in _LINE_ENDS else len(self.terminator)
+        return 1 if self.ends_lines else len(self.terminator)
 
-    def batches(self) -> Iterator[list[bytes]]:
-        """The rows in order, by lists; a CR before LF is left on.
-
-        Raises `BadEnd` for what stands behind the last whole row, or never ends.
-        """
-        return self._lines() if self.terminator in _LINE_ENDS else self._messages()
+    @property
+    def ends_lines(self) -> bool:
+        """Whether each row ends with LF."""
+        return self.terminator in _LINE_ENDS
 
     def is_last(self, end: int) -> bool:
         """Whether nothing follows byte `end` of the file."""
         return end == self.read and not any(self.blocks)
 
-    def _lines(self) -> Iterator[list[bytes]]:
+    def lines(self) -> Iterator[bytes]:
+        """The rows in order, many at once, each with its LF, where that ends rows; a CR before it is left on.
+
+        Raises `BadEnd` for what stands behind the last whole row, or never ends.
+        """
         rest: list[bytes] = []
         size = 0
         for block in self.blocks:
+            self.read += len(block)
+            if end := block.rfind(b"\n") + 1:
+                yield b"".join([*rest, memoryview(block)[:end]])
+                rest, size = [block[end:]], len(block) - end
+                continue
             rest.append(block)
             size += len(block)
-            self.read += len(block)
-            if b"\n" in block:
-                lines = b"".join(rest).split(b"\n")
-                rest = [lines.pop()]
-                size = len(rest[0])
-                yield lines
-            elif size > MAX_ROW_BYTES:
+            if size > MAX_ROW_BYTES:
                 raise BadEnd(rest[0], f"the row is longer than {MAX_ROW_BYTES} bytes", torn=False)
         if size:
             raise BadEnd(b"".join(rest), "the file ends inside this row: no line end follows", torn=True)
 
-    def _messages(self) -> Iterator[list[bytes]]:
+    def messages(self) -> Iterator[list[bytes]]:
+        """The rows in order, by lists, whatever ends them. Raises as `lines` does."""
         pending = bytearray()
         enough = 0
         for block in self.blocks:
@@ -125,3 +127,8 @@ class Frames:
         except (msgspec.MsgspecError, RecursionError) as error:
             return BadEnd(pending, reason, torn=_TRUNCATED in str(error))
         return BadEnd(pending, self._no_row(), torn=False)
+
+
+def rows_of(lines: bytes) -> list[bytes]:
+    """The rows in what `Frames.lines` gives."""
+    return lines[:-1].split(b"\n")

@@ -53,7 +53,7 @@ FLOAT = r"-?[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][-+]?+[0-9]++)?)"
 """Go's shortest form with an exponent (CSV) and the plain form without (canal-json)."""
 
 
-def _year(text: str) -> str:
+def year(text: str) -> str:
     """Year zero in four digits: as the string ``0`` it would become 2000."""
     return "0000" if text == "0" else text
 
@@ -61,7 +61,7 @@ def _year(text: str) -> str:
 _LARGEST_SINGLE = 3.4028234663852886e38
 
 
-def _single(text: str) -> str:
+def single(text: str) -> str:
     """A FLOAT. The shortest text of the largest one, 3.4028235e+38, is a little more than it, which servers refuse."""
     if abs(float(text)) > _LARGEST_SINGLE:
         return f"{'-' if text.startswith('-') else ''}{_LARGEST_SINGLE!r}"
@@ -92,7 +92,7 @@ def _bytes_of_unknown(text: str) -> str:
     return text
 
 
-def _bytes_of_latin1(text: str) -> str:
+def bytes_of_latin1(text: str) -> str:
     """TiCDC writes each byte as the code point of the same number."""
     try:
         return text.encode("latin-1").hex().upper()
@@ -128,7 +128,7 @@ _BINARY = _Rule(
     csv_kind=WireKind.HEX,
     canal_kind=WireKind.HEX,
     csv=_bytes_of_base64,
-    canal=_bytes_of_latin1,
+    canal=bytes_of_latin1,
 )
 _FREE_TEXT = _Rule(form=CsvForm.FREE)
 _FORMATTED = _Rule(form=CsvForm.PLAIN)
@@ -150,8 +150,8 @@ _RULES: dict[str, _Rule] = {
         csv_kind=WireKind.UNSIGNED,
         canal_kind=WireKind.UNSIGNED,
     ),
-    "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=_year, canal=_year),
-    "FLOAT": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=_single, canal=_single),
+    "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year),
+    "FLOAT": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single),
     "DOUBLE": _FLOATS,
     "DECIMAL": _FORMATTED,
     "DATE": _FORMATTED,

@@ -12,7 +12,6 @@ from operator import itemgetter
 from storage_consumer.decoding.decoder import RowLayout, Values
 
 NULL = b"\\N"
-_NULL = NULL.decode()
 _CODING = ("utf-8", "surrogatepass")
 """What is no text is for the target to refuse."""
 _ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
@@ -59,23 +58,6 @@ def encode_field(value: str | None) -> bytes:
     if "\n" in value:
         value = value.replace("\n", "\\n")
     return value.encode(*_CODING)
-
-
-def escaped(column: Sequence[str | None]) -> Sequence[str]:
-    """The fields of many rows in one column, as texts."""
-    try:
-        return _escaped(column)  # type: ignore[arg-type]  # where there is a None, joining raises TypeError
-    except TypeError:
-        fields = _escaped(["" if value is None else value for value in column])
-        return [_NULL if value is None else field for value, field in zip(column, fields, strict=True)]
-
-
-def _escaped(fields: Sequence[str]) -> Sequence[str]:
-    content = "".join(fields)
-    for sign, escape in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n")):
-        if sign in content:
-            fields = [field.replace(sign, escape) for field in fields]
-    return fields
 
 
 def decode_line(line: bytes) -> list[str | None]:

@@ -152,7 +152,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
             patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
             patch.object(csv_scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
-            patch.object(canal_json, "AT_ONCE_ROWS", rng.choice((1, 10))),
+            patch.object(canal_json, "AT_ONCE_BYTES", rng.choice((1, 3000))),
         ):
             catch_up(table, cluster, end)
         assert cluster.writer.rows(NAME) == source.at(end)

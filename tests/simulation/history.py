@@ -250,7 +250,7 @@ def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  #
         patch.object(service_module, "Renewal", Beat),
         patch.object(service_module, "identity", str),
         patch.object(csv_scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
-        patch.object(canal_json, "AT_ONCE_ROWS", 1 if slow_lanes else 1 << 20),
+        patch.object(canal_json, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
     ):
         try:
             for number in numbers:

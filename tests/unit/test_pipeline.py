@@ -260,7 +260,7 @@ def test_vanished_file() -> None:
 def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NULL in a key column is told with file, row and commit ts, also where many rows are read at once."""
     monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", at_once)
-    monkeypatch.setattr(canal_json, "AT_ONCE_ROWS", at_once)
+    monkeypatch.setattr(canal_json, "AT_ONCE_BYTES", at_once)
     files = Files(table(), protocol=protocol)
     file = files.add(row("I", 3, "a"), row("I", 4, "b"), Row(operation="I", values=(None, "x"), ts=5), row("I", 6, "c"))
     (message,) = errors(files.apply())

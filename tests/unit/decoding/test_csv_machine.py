@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.decoding.byte_words import WORD, text_of
-from storage_consumer.decoding.csv_lines import Extra, Written, write_lines
+from storage_consumer.decoding.csv_lines import write_lines
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
     FREE_FIELD,
@@ -21,6 +21,7 @@ from storage_consumer.decoding.csv_machine import (
     find_rows,
 )
 from storage_consumer.decoding.digits import read_integers
+from storage_consumer.decoding.line_bytes import Extra, Written
 from storage_consumer.decoding.values import converter
 from storage_consumer.decoding.wire import encode_field
 from tests.unit.decoding.encoders import column
