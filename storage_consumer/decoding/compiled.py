@@ -38,8 +38,11 @@ def inlined(function: Loop) -> Loop:
 
 
 def _njit(function: Loop) -> Any:
-    """The function, compiled without Numba's run time: to count the references of arrays takes longer than most loops."""
-    return njit(function, _nrt=False)  # type: ignore[call-overload] # Numba's types do not tell this option
+    """The function, compiled without Numba's run time: to count the references of arrays takes longer than most loops.
+
+    Numba does not document the option; `pyproject.toml` allows the versions that have it.
+    """
+    return njit(function, _nrt=False)  # type: ignore[call-overload] # its types do not tell it either
 
 
 def _folder() -> Path | None:
