@@ -112,13 +112,19 @@ def _below(
     for changes, start in opened:
         end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
         if end > start:
-            due.append(changes.chosen(np.arange(start, end)))
+            due.append(changes if end - start == len(changes) else changes.chosen(np.arange(start, end)))
         if end < len(changes):
             rest.append((changes, end))
     if due:
         part = together(due)
-        yield part.chosen(np.lexsort((part.order, part.ts)))
+        yield part if _is_in_sequence(part) else part.chosen(np.lexsort((part.order, part.ts)))
     return rest
+
+
+def _is_in_sequence(part: Changes) -> bool:
+    """Whether its changes come by commit ts and order."""
+    ts, order = part.ts, part.order
+    return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
 
 
 def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:

@@ -12,8 +12,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,6 @@ One integer column gives integers, unless one is written in an unusual way.
 
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
-_RANKS = (_UPSERT - 1) >> _ROW_BITS << _ROW_BITS
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
 _USUAL_INTEGER = re.compile(USUAL_INTEGER)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
@@ -49,8 +46,8 @@ def is_upsert(order: Any) -> Any:
     return order >= _UPSERT
 
 
-def rank_of(order: int) -> int:
-    """The rank of the file that the change is in."""
+def rank_of(order: Any) -> Any:
+    """The rank of the file that the change with this order is in; of an array, of each."""
     return order >> _ROW_BITS & ((1 << _RANK_BITS) - 1)
 
 
@@ -178,19 +175,14 @@ def stripes(keys: NDArray[np.int64], partitions: int, bits: int) -> NDArray[np.i
 
 
 def one_bucket(table_index: int, partitions: int) -> int:
-    """The bucket of a table without a key."""
-    return zlib.crc32(str(table_index).encode()) % partitions
-
-
-def runs(changes: Iterable[tuple[bool, bytes]]) -> Iterator[tuple[bool, list[bytes]]]:
-    """Changes in sequence, each an upsert (True) or a delete and its line, cut into runs of one kind."""
-    for upsert, run in groupby(changes, key=itemgetter(0)):
-        yield upsert, [line for _, line in run]
+    """The bucket of a table without a key; as long as there are buckets, no two tables share one."""
+    return table_index % partitions
 
 
 def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> Iterator[tuple[bool, list[bytes]]]:
-    """As `runs`, in fewer ones: a delete goes before the upserts in front of it, unless one of them may be of the same row.
+    """Changes in sequence, each an upsert (True) or a delete and its line, in runs of one kind.
 
+    A delete goes before the upserts in front of it, unless one of them may be of the same row.
     `images`: of the changes' keys; see `image_function`.
     """
     deletes: list[bytes] = []
@@ -222,9 +214,6 @@ def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, byt
     `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files, so an equal event counts
     as often as it is in the pass that has it most often, not as often as it is in all of them together.
     """
-    changes = sorted(changes)
-    if len(changes) == 1 or len({order & _RANKS for order, _ in changes}) == 1:  # one file holds one pass
-        return [(order >= _UPSERT, row) for order, row in changes]
     most: Counter[tuple[bool, bytes]] = Counter()
     for delivered in _passes(changes):
         most |= delivered

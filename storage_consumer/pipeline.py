@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +19,9 @@ from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
 from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
 from storage_consumer.decoding.lines import Lines
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.folding import Changes, in_sequence, latest, listed_keys, together, unpacked
-from storage_consumer.ordering import delivered_once, image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
+from storage_consumer.events import Events, in_parts
+from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.ordering import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.work import FileWork, Mode, TableWork
 
 FLUSH_BYTES = 32 << 20
@@ -97,8 +98,8 @@ class RowWriter(Protocol):
         """Write runs of upserts (True) and deletes (False) one after another."""
         ...
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
-        """Write a keyless table's events by commit ts; the table's checkpoint is moved in the same transactions."""
+    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
+        """Write a keyless table's events, in parts that cut no commit ts; the table's checkpoint is moved in the same transactions."""
         ...
 
 
@@ -232,7 +233,10 @@ def _written_or_folded(
     """Write what one bucket has of one table; the last states alone where they are few and no writer of it queues."""
     try:
         if work.mode is Mode.KEYLESS:
-            return WriteReport(table=work.index, written=writer.write_events(work, _by_commit_ts(blocks)))
+            return WriteReport(
+                table=work.index,
+                written=writer.write_events(work, in_parts((place[3], block) for place, block in blocks)),
+            )
         changes = together([unpacked(block) for _, block in blocks])
         states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
         del changes
@@ -289,12 +293,3 @@ def _deletes_and_upserts(states: Changes) -> tuple[Lines, Lines]:
         states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
     upserts = is_upsert(states.order)
     return states.lines.chosen(np.flatnonzero(~upserts)), states.lines.chosen(np.flatnonzero(upserts))
-
-
-def _by_commit_ts(blocks: Iterator[tuple[Place, bytes]]) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
-    """A keyless table's events, one group per commit ts, in order; blocks come sorted by their lowest commit ts."""
-    for part in in_sequence((place[3], block) for place, block in blocks):
-        ts, orders, lines = part.ts.tolist(), part.order.tolist(), list(part.lines)
-        borders = [0, *(np.flatnonzero(part.ts[1:] != part.ts[:-1]) + 1).tolist(), len(part)]
-        for start, end in pairwise(borders):
-            yield ts[start], delivered_once(list(zip(orders[start:end], lines[start:end], strict=True)))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decoding import decoder_for
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
+from storage_consumer.events import Events
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.pipeline import READ_BLOCK, FileReport, RowWriter, WriteReport, read_files, write_bucket
 from storage_consumer.storage.paths import left_out
@@ -146,12 +148,11 @@ class MemoryWriter:
                 written += self._replace(work, line) if upsert else self._delete(work, line)
         return written
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
-        """Events by commit ts; those that were written before change nothing. A delete has to find its row."""
+    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
+        """Events in sequence; those that were written before change nothing. A delete has to find its row."""
         written = 0
-        for commit_ts, events in groups:
-            if commit_ts <= self.checkpoints.get(work.table_key, 0):
-                continue
+        stored = self.checkpoints.get(work.table_key, 0)
+        for commit_ts, events in chain.from_iterable(part.after(stored).by_commit_ts() for part in parts):
             for upsert, line in events:
                 row = self._row(work, line)
                 if upsert:

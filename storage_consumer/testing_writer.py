@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from storage_consumer.checkpoint import is_applied
 from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.events import Events
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing_state import Row, TargetRecords
 from storage_consumer.work import JobSpec, TableWork
@@ -42,7 +43,7 @@ class FencedWriter:
                 written += 1
         return written
 
-    def write_events(self, work: TableWork, groups: Iterable[tuple[int, list[tuple[bool, bytes]]]]) -> int:
+    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
         """Write events one by one; the stored checkpoint moves with them. A row replaces those with its unique keys, if there are."""
         rows, written = self._rows(work), 0
         unique = self._unique(work) if work.replaces else set()
@@ -50,9 +51,8 @@ class FencedWriter:
         table = stored or TableProgress(
             table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
         )
-        for commit_ts, events in groups:
-            if is_applied(commit_ts, table.checkpoint):
-                continue
+        due = chain.from_iterable(part.after(table.checkpoint).by_commit_ts() for part in parts)
+        for commit_ts, events in due:
             for upsert, line in events:
                 row = self._row(work, line)
                 if not upsert and row not in rows:

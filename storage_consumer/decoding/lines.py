@@ -91,4 +91,4 @@ def size_of(lines: Sequence[bytes]) -> int:
 
 def in_one(lines: Sequence[bytes]) -> bytes:
     """All lines, each with an LF behind it."""
-    return bytes(lines if isinstance(lines, Lines) else Lines.of(lines))
+    return bytes(lines) if isinstance(lines, Lines) else _LF.join(chain(lines, (b"",)))

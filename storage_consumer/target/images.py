@@ -29,19 +29,33 @@ _IMAGES = "storage_consumer_images"
 _NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")
 _CHECKSUM = "storage_consumer_checksum"
 _BEFORE = "before_images"
+_TRANSACTION_LIMITS = ("max_binlog_cache_size", "group_replication_transaction_size_limit", "wsrep_max_ws_size")
+"""Variables of servers, in bytes; 0 and its absence say that there is no limit."""
+_LONGER = 4
+"""So many times longer than a row's text it may be in what is replicated: a number of one digit has eight bytes there."""
 _ALIKE = 4
 """So many rows to delete may be compared with one row of the table."""
 
 
 def is_scanned(target: RowStatements, work: TableWork) -> bool:
-    """Whether the table has no index and no column that the rows do not tell: equal rows are the same then, and found by scans only."""
+    """Whether equal rows of the table are the same and found by passes over it only, and many can be deleted in one.
+
+    So where it has no index and no column that the rows do not tell. TiDB has no such temporary tables.
+    """
     place = f"table_schema = '{escape(work.name.schema)}' AND table_name = '{escape(work.name.table)}'"
     ours = "COALESCE(generation_expression, '') = ''"
     row = target.row(
         f"SELECT (SELECT COUNT(*) FROM information_schema.statistics WHERE {place}), "
-        f"(SELECT COUNT(*) FROM information_schema.columns WHERE {place} AND {ours})"
+        f"(SELECT COUNT(*) FROM information_schema.columns WHERE {place} AND {ours}), VERSION() LIKE '%TiDB%'"
     )
-    return row is not None and (int(row[0]), int(row[1])) == (0, len(work.written))
+    return row is not None and (int(row[0]), int(row[1]), int(row[2])) == (0, len(work.written), 0)
+
+
+def most_text(target: RowStatements) -> int:
+    """Bytes of row text that the server takes in one transaction, by its own limits for what is replicated."""
+    names = ", ".join(f"'{name}'" for name in _TRANSACTION_LIMITS)
+    limits = [int(value) for _, value in target.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")]
+    return min((limit for limit in limits if limit), default=1 << 62) // _LONGER
 
 
 def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:

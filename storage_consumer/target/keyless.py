@@ -1,64 +1,80 @@
-"""The events of tables without a key: what is left of many of them, written in one transaction with the table's checkpoint."""
+"""The events of a table without a key: what is left of many of them, written in one transaction with the table's checkpoint.
+
+Why each event takes effect exactly once, whenever the program is killed:
+
+* Events come in parts that cut no commit ts (`events.in_parts`), a transaction takes whole parts, and it moves the table's stored
+  checkpoint to the last commit ts of them. So at any instant the table holds the events up to its stored checkpoint and no other.
+* The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody else moves it: another attempt
+  of the task has to take the slot over first, and then the fence stops this one. Events at or below it are left out.
+* Each transaction reads it again. If it is there already, the answer to an earlier try's commit was lost; if it is anywhere else
+  that cannot be, nothing is written.
+* What a transaction writes is made before it begins and is not changed, so that a try after a conflict does the same.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 
 from storage_consumer.checkpoint import is_applied
-from storage_consumer.errors import RowRefused
-from storage_consumer.ordering import runs
+from storage_consumer.errors import RowRefused, TargetUnavailable
+from storage_consumer.events import Events, Net
 from storage_consumer.target.connection import escape
-from storage_consumer.target.images import delete_equal, is_scanned
+from storage_consumer.target.images import delete_equal, is_scanned, most_text
 from storage_consumer.target.refusals import StatementTooLarge
 from storage_consumer.target.rows import RowStatements
 from storage_consumer.target.statements import delete_images, json_equals
 from storage_consumer.work import TableWork
 
-Group = tuple[int, list[tuple[bool, bytes]]]
-"""A commit ts, and its events: whether each leaves a row behind, and the row's line; deletes first."""
-FEW_EVENTS, MANY_EVENTS = 10_000, 200_000
-"""Of one transaction: where deletes go one by one, and where they go together."""
-PORTION_SIZE = 48 << 20
-"""Bytes of row text of one transaction."""
+FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
+"""So many events, or bytes of memory for what is left of them, are enough for a transaction."""
+MANY_BYTES = 256 << 20
+"""So many are enough where deletes go together, in passes over the table: the more events are netted, the fewer passes."""
 FEW = 8
 """So many different rows are deleted one by one."""
 
 
-def portions(groups: Iterable[Group], most: Callable[[], int]) -> Iterator[list[Group]]:
-    """Groups for one transaction each; a group is never cut. `most`: how many events are enough for one, asked anew for each."""
-    held: list[Group] = []
-    events = size = 0
-    for group in groups:
-        if held and (events >= most() or size >= PORTION_SIZE):
-            yield held
-            held, events, size = [], 0, 0
-        held.append(group)
-        events += len(group[1])
-        for _, line in group[1]:
-            size += len(line)
-    if held:
-        yield held
+class Portion:
+    """The events of one transaction."""
 
+    def __init__(self, *, in_turn: bool) -> None:
+        """Of no events. `in_turn`: they are kept as they are, not netted."""
+        self.events = 0
+        """How many."""
+        self.first = self.last = 0
+        """Their commit ts, inclusive."""
+        self.in_turn: list[Events] = []
+        self.net = Net()
+        self.size = 0
+        """Bytes of memory that it takes, about."""
+        self._keeps = in_turn
 
-def netted(events: Iterable[tuple[bool, bytes]]) -> tuple[Counter[bytes], list[bytes]]:
-    """The rows to delete, by number, and then those to insert, which leave behind what all events in sequence do.
-
-    A delete takes back an equal insert before it: which of two equal rows goes makes no difference. An insert does not make up for
-    a delete before it, so that each delete that is left must find a row that is in the table now.
-    """
-    inserts: Counter[bytes] = Counter()
-    deletes: Counter[bytes] = Counter()
-    for upsert, line in events:
-        if upsert:
-            inserts[line] += 1
-        elif inserts.get(line):
-            inserts[line] -= 1
+    def add(self, events: Events) -> None:
+        """Some more events, at least one."""
+        self.first = self.first or int(events.ts[0])
+        self.last = int(events.ts[-1])
+        self.events += len(events)
+        if self._keeps:
+            self.in_turn.append(events)
+            self.size += sum(map(len, events.lines))
         else:
-            deletes[line] += 1
-    return deletes, list(inserts.elements())
+            self.net.add(events)
+            self.size = self.net.size
+
+
+def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
+    """Parts for one transaction each, whole ones. `is_enough`: asked after each part."""
+    portion = Portion(in_turn=in_turn)
+    for part in parts:
+        portion.add(part)
+        if is_enough(portion):
+            yield portion
+            portion = Portion(in_turn=in_turn)
+    if portion.events:
+        yield portion
 
 
 class KeylessTable:
@@ -69,50 +85,79 @@ class KeylessTable:
         self._target = target
         self._work = work
         self._json_equals = ""
+        self._most: int | None = None
+        """Bytes of one transaction; None: not asked yet."""
         self._scanned: bool | None = None
         """Whether every delete by itself takes a pass over the table; None: not asked yet."""
 
-    def write(self, groups: Iterable[Group]) -> int:
+    def write(self, parts: Iterable[Events]) -> int:
         """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
-        parts = portions(groups, lambda: MANY_EVENTS if self._scanned else FEW_EVENTS)
-        return sum(self._target.transaction(self._work, partial(self._write, portion)) for portion in parts)
+        stored = self._target.transaction(self._work, self._stored_checkpoint)
+        due = filter(len, (part.after(stored) for part in parts))
+        some = portions(due, self._is_enough, in_turn=self._work.replaces)
+        return sum(self._target.transaction(self._work, partial(self._write, portion)) for portion in some)
 
-    def _write(self, groups: Sequence[Group]) -> int:
+    def _is_enough(self, portion: Portion) -> bool:
+        """Whether a transaction should take no more."""
+        if portion.events < FEW_EVENTS and portion.size < FEW_BYTES:
+            return False
+        if self._most is None and portion.net.met:
+            self._most = self._target.transaction(self._work, self._most_bytes)
+        return portion.size >= (self._most or 0) or not portion.net.met
+
+    def _most_bytes(self) -> int:
+        """How many bytes of memory are enough for a transaction with deletes."""
+        return min(MANY_BYTES, most_text(self._target)) if self._is_scanned() else 0
+
+    def _write(self, portion: Portion) -> int:
         """What one transaction does; the number of events."""
-        stored = self._stored_checkpoint()  # an earlier try whose answer was lost, or another writer, was here
-        due = [group for group in groups if not is_applied(group[0], stored)]
+        stored = self._stored_checkpoint()
+        if is_applied(portion.last, stored):  # by an earlier try whose answer was lost
+            return portion.events
+        if is_applied(portion.first, stored):
+            raise TargetUnavailable(
+                f"{self._work.name}: somebody else has moved the table's stored checkpoint to {stored}"
+            )
         if self._work.replaces:
-            self._write_in_sequence(due)
+            self._write_in_turn(portion.in_turn)
         else:
-            self._write_net(due)
-        self._store_checkpoint(max(groups[-1][0], stored))
-        return sum(len(events) for _, events in due)
+            self._write_net(portion.net)
+        self._store_checkpoint(portion.last)
+        return portion.events
 
-    def _write_in_sequence(self, due: Sequence[Group]) -> None:
+    def _write_in_turn(self, parts: Iterable[Events]) -> None:
         """Each run of inserts and each delete in its turn, since a row may have taken the place of another one."""
-        for upsert, lines in runs(_events(due)):
+        events = chain.from_iterable(
+            zip(part.upserts.tolist(), part.lines, part.ts.tolist(), strict=True) for part in parts
+        )
+        for upsert, run in groupby(events, key=itemgetter(0)):
             if upsert:
-                self._target.replace(self._work, lines)
+                self._target.replace(self._work, [line for _, line, _ in run])
                 continue
-            for line in lines:
+            for _, line, ts in run:
                 if not self._delete_some(line, 1):
-                    raise _lost(self._work, line, due)
+                    raise self._lost(ts)
 
-    def _write_net(self, due: Sequence[Group]) -> None:
+    def _write_net(self, net: Net) -> None:
         """What is left of the events.
 
         A delete that finds no row may mean one that was just inserted, of which it tells a value in another form: so it is tried
         again at the end. Not so where the very same row was inserted after the delete.
         """
-        deletes, inserts = netted(_events(due))
-        found = self._delete(deletes)
-        surplus = chain.from_iterable([line] * (found[line] - count) for line, count in deletes.items())
-        self._target.insert(self._work, [*inserts, *surplus])
-        again = set(inserts)
-        for line, count in deletes.items():
+        found = self._delete(net.deletes)
+        surplus = chain.from_iterable([line] * (found[line] - count) for line, count in net.deletes.items())
+        self._target.insert(self._work, [*net.inserts.elements(), *surplus])
+        for line, count in net.deletes.items():
             lacking = count - found[line]
-            if lacking > 0 and (line in again or self._delete_some(line, lacking) < lacking):
-                raise _lost(self._work, line, due)
+            if lacking > 0 and (net.inserts[line] or self._delete_some(line, lacking) < lacking):
+                raise self._lost(net.deleted_at[line])
+
+    def _lost(self, commit_ts: int) -> RowRefused:
+        """The error for a delete without a row."""
+        return RowRefused(
+            f"{self._work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
+            "the table was changed by someone else, or its rows were not complete at the start"
+        )
 
     # deletes
 
@@ -122,7 +167,7 @@ class KeylessTable:
         if len(deletes) > FEW and self._is_scanned():
             together = delete_equal(self._target, self._work, list(deletes))
             if together is None:
-                self._scanned = False
+                self._scanned, self._most = False, 0
             found.update(together or {})
         for line, count in deletes.items():
             if found[line] < count:
@@ -168,16 +213,3 @@ class KeylessTable:
             "(table_key, schema_name, table_name, checkpoint, state, follows, error) "
             f"VALUES ({values}, {checkpoint}, 'running', 1, '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
         )
-
-
-def _events(groups: Iterable[Group]) -> Iterator[tuple[bool, bytes]]:
-    return chain.from_iterable(events for _, events in groups)
-
-
-def _lost(work: TableWork, line: bytes, groups: Iterable[Group]) -> RowRefused:
-    """The error for a delete without a row; the first of these groups that has this delete tells its commit ts."""
-    commit_ts = next(ts for ts, events in groups if (False, line) in events)
-    return RowRefused(
-        f"{work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
-        "the table was changed by someone else, or its rows were not complete at the start"
-    )

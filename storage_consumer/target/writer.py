@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from storage_consumer.decoding.lines import size_of
+from storage_consumer.events import Events
 from storage_consumer.target.batches import batches
-from storage_consumer.target.keyless import Group, KeylessTable
+from storage_consumer.target.keyless import KeylessTable
 from storage_consumer.target.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
 from storage_consumer.work import JobSpec, TableWork
 
@@ -66,6 +67,6 @@ class TargetWriter:
         """What one transaction does."""
         return sum((self._target.replace if upsert else self._target.delete)(work, rows) for upsert, rows in some)
 
-    def write_events(self, work: TableWork, groups: Iterable[Group]) -> int:
+    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
         """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""
-        return KeylessTable(self._target, work).write(groups)
+        return KeylessTable(self._target, work).write(parts)

@@ -27,7 +27,7 @@ from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, Mode, TableWork, TargetColumn, TargetTable, UniqueKey
 from tests.contract.state_rigs import BUCKET
 from tests.servers import KINDS, DatabaseServer
-from tests.unit.halves import NAME, table
+from tests.unit.halves import NAME, as_events, table
 
 Image = tuple[str | None, ...]
 KEYLESS = table(Mode.KEYLESS)
@@ -147,7 +147,7 @@ def test_events_once(make: Make) -> None:
         (6, [(False, b"a\t1"), (True, b"b\t\\N")]),
     ]
     for _ in range(2):
-        rig.writer().write_events(KEYLESS, events)
+        rig.writer().write_events(KEYLESS, as_events(*events))
         assert rig.rows() == Counter({("a", "1"): 1, ("b", None): 1})
     restart, _ = rig.state.load()
     assert restart.tables == {KEYLESS.table_key: 6}
@@ -175,13 +175,12 @@ class Cut(RowStatements):
 def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> None:
     """A delete and an insert of one commit ts are seen both or not at all, and done once, wherever the connection ends (O14)."""
     rig = real_rig(request.getfixturevalue(kind))
-    rig.writer().write_events(KEYLESS, [(1, [(True, b"a\t1")])])
+    rig.writer().write_events(KEYLESS, as_events((1, [(True, b"a\t1")])))
     seen: list[Counter[Image]] = []
     for number in range(2, 30):
         target = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
-        KeylessTable(target, KEYLESS).write(
-            [(number, [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())])]
-        )
+        moved = [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())]
+        KeylessTable(target, KEYLESS).write(as_events((number, moved)))
         target.close()
         assert rig.rows() == Counter({("a", str(number)): 1})
         if target.came < number:
@@ -205,9 +204,9 @@ def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytes
     writer = rig.writer()
     for _ in range(50 // CONFLICT_TRIES):
         with pytest.raises(TargetUnavailable, match="1213"):
-            writer.write_events(KEYLESS, [(5, [(True, b"a\t1"), (True, b"a\t1")])])
+            writer.write_events(KEYLESS, as_events((5, [(True, b"a\t1"), (True, b"a\t1")])))
         assert (rig.rows(), rig.state.load()[0].tables) == (Counter(), {})
-    writer.write_events(KEYLESS, [(5, [(True, b"a\t1"), (True, b"a\t1")])])
+    writer.write_events(KEYLESS, as_events((5, [(True, b"a\t1"), (True, b"a\t1")])))
     assert (rig.rows(), rig.state.load()[0].tables) == (Counter({("a", "1"): 2}), {KEYLESS.table_key: 5})
     rig.close()
 
@@ -215,9 +214,9 @@ def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytes
 def test_delete_has_to_find_its_row(make: Make) -> None:
     """A keyless table's delete that finds no row is refused; NULL finds NULL."""
     rig = make()
-    rig.writer().write_events(KEYLESS, [(5, [(True, b"b\t\\N")]), (6, [(False, b"b\t\\N")])])
+    rig.writer().write_events(KEYLESS, as_events((5, [(True, b"b\t\\N")]), (6, [(False, b"b\t\\N")])))
     with pytest.raises(RowRefused, match="commit ts 7"):
-        rig.writer().write_events(KEYLESS, [(7, [(False, b"b\t\\N")])])
+        rig.writer().write_events(KEYLESS, as_events((7, [(False, b"b\t\\N")])))
     assert rig.rows() == Counter()
 
 
@@ -225,7 +224,7 @@ def test_keyless_rows_replace_by_unique_keys(make: Make) -> None:
     """Where a keyless table has a unique key that may be NULL, a row takes the place of the one that shares it."""
     rig = make("c0")
     rows = [(True, b"a\t1"), (True, b"\\N\t1"), (True, b"\\N\t1")]
-    rig.writer().write_events(replace(KEYLESS, replaces=True), [(5, rows), (6, [(True, b"a\t2")])])
+    rig.writer().write_events(replace(KEYLESS, replaces=True), as_events((5, rows), (6, [(True, b"a\t2")])))
     assert rig.rows() == Counter({("a", "2"): 1, (None, "1"): 2})
 
 
@@ -239,7 +238,7 @@ def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     if other == "window":
         rig.state.open_window(0, 0)
     with pytest.raises(LeaseLost, match="is closed"):
-        late.write_states(work, [], [b"a\t1"]) if keyed else late.write_events(work, [(5, [(True, b"a\t1")])])
+        late.write_states(work, [], [b"a\t1"]) if keyed else late.write_events(work, as_events((5, [(True, b"a\t1")])))
     assert rig.rows() == Counter()
 
 
@@ -319,7 +318,9 @@ def test_large_bytes(large: LargeRows) -> None:
 def test_large_row_without_a_key(large: LargeRows) -> None:
     """A keyless table's row is deleted by all its values: one too large for that halts the table with the beginning of its values."""
     with pytest.raises(RowRefused, match=r"row with c0 = 'b', c1 = 'y{59}…: .*SET GLOBAL max_allowed_packet") as raised:
-        large.writer(1 << 20, load_data=False).write_events(KEYLESS, [(5, [(False, f"b\t{'y' * (2 << 20)}".encode())])])
+        large.writer(1 << 20, load_data=False).write_events(
+            KEYLESS, as_events((5, [(False, f"b\t{'y' * (2 << 20)}".encode())]))
+        )
     assert len(str(raised.value)) < 400
 
 

@@ -6,12 +6,15 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from storage_consumer.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.values import WireKind
+from storage_consumer.events import Events
 from storage_consumer.folding import Changes
 from storage_consumer.model import DataFile, TableName, Window
 from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
@@ -30,6 +33,15 @@ _BLOCK = 4_096
 def events(found: Changes) -> Iterator[tuple[int, int, bytes]]:
     """Of each change its commit ts, order and line."""
     return zip(found.ts.tolist(), found.order.tolist(), found.lines, strict=True)
+
+
+def as_events(*groups: tuple[int, list[tuple[bool, bytes]]]) -> list[Events]:
+    """The events of some commit ts, each whether it leaves a row behind and its line, as one part."""
+    told = [(ts, upsert, line) for ts, events in groups for upsert, line in events]
+    if not told:
+        return []
+    ts, upserts, lines = zip(*told, strict=True)
+    return [Events(ts=np.array(ts, np.uint64), upserts=np.array(upserts, np.bool_), lines=list(lines))]
 
 
 def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TableWork:

@@ -24,7 +24,6 @@ from storage_consumer.ordering import (
     order_of,
     rank_of,
     row_of,
-    runs,
     stripe,
     stripes,
 )
@@ -211,13 +210,6 @@ def test_loose_part_of_a_key() -> None:
 
 
 # runs
-
-
-def test_runs() -> None:
-    """Changes stay in sequence, cut where upserts and deletes alternate."""
-    changes = [(True, b"u1"), (False, b"d2"), (False, b"d3"), (True, b"u3"), (True, b"u4")]
-    assert list(runs(changes)) == [(True, [b"u1"]), (False, [b"d2", b"d3"]), (True, [b"u3", b"u4"])]
-    assert list(runs([])) == []
 
 
 def test_long_runs() -> None:

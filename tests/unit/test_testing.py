@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.errors import RowRefused
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Mode
-from tests.unit.halves import NAME, table
+from tests.unit.halves import NAME, as_events, table
 
 
 def test_replace_goes_by_all_unique_keys() -> None:
@@ -32,8 +32,8 @@ def test_key_texts_are_compared_as_asked() -> None:
 def test_events_once() -> None:
     """Events at or below the checkpoint change nothing; a delete that finds nothing is refused."""
     writer, work = MemoryWriter(), table(Mode.KEYLESS)
-    assert writer.write_events(work, [(5, [(True, b"a\t1"), (True, b"a\t1")]), (6, [(False, b"a\t1")])]) == 3
-    assert writer.write_events(work, [(6, [(False, b"a\t1")])]) == 0
+    assert writer.write_events(work, as_events((5, [(True, b"a\t1"), (True, b"a\t1")]), (6, [(False, b"a\t1")]))) == 3
+    assert writer.write_events(work, as_events((6, [(False, b"a\t1")]))) == 0
     assert writer.rows(NAME) == Counter({("a", "1"): 1})
     with pytest.raises(RowRefused, match="commit ts 7"):
-        writer.write_events(work, [(7, [(False, b"b\t1")])])
+        writer.write_events(work, as_events((7, [(False, b"b\t1")])))

@@ -1,43 +1,28 @@
-"""What is left of many events of a table without a key."""
+"""Which events of a table without a key share a transaction."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-
 import pytest
 
-from storage_consumer.target import keyless
-from storage_consumer.target.keyless import netted, portions
-
-CHANCE = random.Random(11)  # noqa: S311 - data, not a secret
+from storage_consumer.target.keyless import Portion, portions
+from tests.unit.halves import as_events
 
 
-def test_deletes_take_back_inserts() -> None:
-    """A delete takes back an equal insert before it, never one behind it: that delete has to find a row in the table."""
-    events = [(True, b"a"), (False, b"a"), (False, b"b"), (True, b"b"), (True, b"c"), (True, b"c"), (False, b"c")]
-    assert netted(events) == (Counter({b"b": 1}), [b"b", b"c"])
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_portions(in_turn: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+    """Parts share a transaction until it has enough, and no part is cut."""
+    sizes = ((1, 1, 2), (2, 1, 9), (3, 90, 1), (4, 1, 1))
+    parts = [part for ts, size, count in sizes for part in as_events((ts, [(True, b"x" * size)] * count))]
+    found = portions(parts, lambda portion: portion.events >= 3 or portion.size >= 80, in_turn=in_turn)
+    told = [(portion.first, portion.last, portion.events) for portion in found]
+    assert told == ([(1, 2, 11), (3, 3, 1), (4, 4, 1)] if in_turn else [(1, 1, 2), (2, 2, 9), (3, 3, 1), (4, 4, 1)])
+    assert list(portions([], lambda _: True, in_turn=in_turn)) == []
 
 
-def test_any_history() -> None:
-    """Whatever the history, deleting what is left and then inserting what is left gives the same rows as all events in turn."""
-    for _ in range(300):
-        rows = before = Counter(CHANCE.choices([b"a", b"b", b"c"], k=4))
-        rows = before.copy()
-        events = []
-        for _ in range(CHANCE.randrange(20)):
-            line = CHANCE.choice([b"a", b"b", b"c"])
-            upsert = not rows[line] or CHANCE.random() < 0.5
-            rows[line] += 1 if upsert else -1
-            events.append((upsert, line))
-        deletes, inserts = netted(events)
-        assert all(before[line] >= count for line, count in deletes.items())
-        assert +(before - deletes + Counter(inserts)) == +rows
-
-
-def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups share a transaction up to a number of events and of bytes, and no group is cut."""
-    groups = [(ts, [(True, b"x" * size)] * count) for ts, size, count in ((1, 1, 2), (2, 1, 9), (3, 90, 1), (4, 1, 1))]
-    monkeypatch.setattr(keyless, "PORTION_SIZE", 80)
-    assert [[ts for ts, _ in portion] for portion in portions(groups, lambda: 3)] == [[1, 2], [3], [4]]
-    assert list(portions([], lambda: 3)) == []
+def test_size() -> None:
+    """What is taken back takes no memory; what is left does, by its text and more."""
+    portion = Portion(in_turn=False)
+    events = [(True, b"a" * 1_000), (False, b"a" * 1_000), (False, b"b" * 100), (True, b"c" * 10)]
+    for part in as_events(*((ts, [event]) for ts, event in enumerate(events, 1))):
+        portion.add(part)
+    assert 110 < portion.size < 1_000
