@@ -38,6 +38,7 @@ from storage_consumer.errors import (
 from storage_consumer.pipeline import READ_BLOCK, FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.spark.session import open_session
 from storage_consumer.spark.shipping import at_executor, misfit, opened, ship, travelling
+from storage_consumer.spark.sorting import in_order
 from storage_consumer.spark.turns import is_one_process, let_end, turns
 from storage_consumer.summary import Progress
 from storage_consumer.target.writer import TargetWriter
@@ -197,14 +198,14 @@ class SparkPipeline:
         def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
             spec = shared.value
             with at_executor(spec.secrets_file, told) as secrets:
-                yield from _write(spec, secrets, partition, items)
+                yield from _write(spec, secrets, partition, in_order(items))
 
         groups = in_groups(files, self.cores)
         try:
             written = (
                 self._context.parallelize(groups, len(groups))
                 .mapPartitions(read)
-                .repartitionAndSortWithinPartitions(spec.partitions, lambda place: place[0])
+                .partitionBy(spec.partitions, lambda place: place[0])
                 .mapPartitionsWithIndex(write)
             )
             return self._in_turns(written, spec.partitions)  # the first turn reads for all

@@ -31,7 +31,7 @@ from storage_consumer.work import TableWork
 
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
 """So many events, or bytes of memory for what is left of them, are enough for a transaction."""
-MANY_BYTES = 256 << 20
+MANY_BYTES = 192 << 20
 """So many are enough where deletes go together, in passes over the table: the more events are netted, the fewer passes."""
 FEW = 8
 """So many different rows are deleted one by one."""
@@ -94,8 +94,11 @@ class KeylessTable:
         """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
         stored = self._target.transaction(self._work, self._stored_checkpoint)
         due = filter(len, (part.after(stored) for part in parts))
-        some = portions(due, self._is_enough, in_turn=self._work.replaces)
-        return sum(self._target.transaction(self._work, partial(self._write, portion)) for portion in some)
+        written = 0
+        for portion in portions(due, self._is_enough, in_turn=self._work.replaces):
+            written += self._target.transaction(self._work, partial(self._write, portion))
+            del portion  # before the next one is made: there is room in memory for one
+        return written
 
     def _is_enough(self, portion: Portion) -> bool:
         """Whether a transaction should take no more."""
