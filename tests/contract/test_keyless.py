@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 
 import pytest
 
@@ -17,7 +20,7 @@ from storage_consumer.target.fenced import FencedConnection
 from storage_consumer.target.images import delete_equal, is_scanned, most_text
 from storage_consumer.target.keyless import FEW, MANY_BYTES, KeylessTable
 from storage_consumer.target.rows import RowStatements
-from storage_consumer.work import Mode, TableWork, WireColumn
+from storage_consumer.work import JobSpec, Mode, TableWork, WireColumn
 from tests.contract.test_writer import Rig, real_rig
 from tests.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_events, table
@@ -51,6 +54,7 @@ LINES = [
 ]
 """Some of which a collation finds equal."""
 Told = list[tuple[bool, bytes]]
+Group = tuple[int, Told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,20 @@ class Log:
         self.open.append(made := RowStatements(spec, "", 0))
         return made
 
+    def next_window(self) -> RowStatements:
+        """A task's connection in a new window."""
+        spec = replace(self.rig.spec, window_id=self.rig.state.open_window(1, 0))
+        self.open.append(made := RowStatements(spec, "", 0))
+        return made
+
     def write(self, commit_ts: int, *events: tuple[bool, bytes], target: RowStatements | None = None) -> int:
         """Write the events of one commit ts."""
         return KeylessTable(target or self.target(), WORK).write(as_events((commit_ts, list(events))))
+
+    def checkpoint(self) -> int:
+        """The table's stored checkpoint, 0 if there is none."""
+        found = self.server.query(f"SELECT checkpoint FROM {self.rig.downstream.state_schema}.table_progress")
+        return int(found[0][0]) if found else 0
 
     def rows(self) -> Counter[tuple[object, ...]]:
         """All rows, by what they hold to the last byte."""
@@ -231,6 +246,55 @@ def test_limit_of_a_transaction(log: Log) -> None:
     assert most_text(log.target()) > MANY_BYTES
 
 
+def long_history() -> list[Group]:
+    """Inserts and deletes of a few rows over many commit ts, in which each delete finds its row."""
+    chance, there = random.Random(3), Counter(LINES)  # noqa: S311 - data, not a secret
+    groups: list[Group] = [(1, inserts(LINES))]
+    for ts in range(2, 800):
+        gone = chance.sample(list(there.elements()), min(there.total(), chance.randrange(4)))
+        come = chance.choices(LINES, k=chance.randrange(4))
+        there = there - Counter(gone) + Counter(come)
+        groups.append((ts, [*deletes(gone), *inserts(come)]))
+    return groups
+
+
+def left_of(groups: list[Group]) -> Counter[bytes]:
+    """The rows that events leave behind in an empty table."""
+    left = Counter(line for _, events in groups for upsert, line in events if upsert)
+    left.subtract(line for _, events in groups for upsert, line in events if not upsert)
+    return left
+
+
+def write_in_small_portions(spec: JobSpec, groups: list[Group]) -> None:
+    """What a task does."""
+    target = RowStatements(spec, "", 0)
+    keyless.FEW_EVENTS, keyless.MANY_BYTES = 5, 4_000
+    KeylessTable(target, WORK).write([part for group in groups for part in as_events(group)])
+    target.finish()
+    target.close()
+
+
+def test_killed_at_any_instant(log: Log) -> None:
+    """Whenever tasks that write the same events are killed, the last one leaves behind what the events do, once."""
+    groups, started = long_history(), get_context("spawn")
+    for _ in range(6):
+        before = log.checkpoint()
+        task = started.Process(target=write_in_small_portions, args=(log.rig.spec, groups))
+        task.start()
+        while log.checkpoint() == before and task.is_alive():
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.1))  # noqa: S311 - for a test
+        task.kill()
+        task.join()
+    task = started.Process(target=write_in_small_portions, args=(log.rig.spec, groups))
+    task.start()
+    task.join()
+    found = log.rows()
+    log.server.query("TRUNCATE TABLE shop.log")
+    log.write(999, *inserts(list(left_of(groups).elements())), target=log.next_window())
+    assert log.rows() == found
+
+
 @pytest.mark.parametrize("most", [1, 1_000, 1 << 20])
 def test_any_portions(log: Log, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """However many transactions the events take, and if a writer begins with what another has written, the rows are the same."""
@@ -241,10 +305,9 @@ def test_any_portions(log: Log, monkeypatch: pytest.MonkeyPatch, most: int) -> N
     parts = [part for group in groups for part in as_events(group)]
     KeylessTable(log.target(), WORK).write(parts[:23])
     KeylessTable(log.target(), WORK).write(parts)
-    found, left = log.rows(), Counter(line for _, events in groups for upsert, line in events if upsert)
-    left.subtract(line for _, events in groups for upsert, line in events if not upsert)
+    found = log.rows()
     log.server.query("TRUNCATE TABLE shop.log")
-    log.write(99, *inserts(list(left.elements())))
+    log.write(99, *inserts(list(left_of(groups).elements())))
     assert log.rows() == found
 
 
