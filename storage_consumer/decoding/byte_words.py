@@ -16,13 +16,13 @@ WORD = 8
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _LOWS, _GATHER = ~_TOPS, np.uint64(0x0102040810204080)
 _NONE, _ONE, _SEVEN, _TOP_BYTE = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(56)
-_ASCII_END = 0x80
+_ASCII_END, _KIND, _INSIDE = 0x80, 0xC0, 0x80
 _TWO, _THREE, _FOUR, _BEHIND_FOUR = 0xC2, 0xE0, 0xF0, 0xF5
 """First bytes of characters of two, three and four bytes."""
-_KIND, _MORE, _MORE_BITS, _CODE_BITS = 0xC0, 0x80, 0x3F, 0x3F
-_LEAST = np.array([0, 0x80, 0x800, 0x10000])
-"""The first code point of characters that have so many more bytes than one."""
-_BEHIND_CODES, _SURROGATES = 0x110000, 0xD800 >> 11
+_LEAST_OF_THREE, _LEAST_OF_FOUR = 0xA0, 0x90
+"""Second bytes behind the lowest first ones: lower ones would make a character that is written shorter."""
+_SURROGATE, _HALVES, _LAST, _BEHIND_LAST = 0xED, 0xA0, 0xF4, 0x90
+"""First and second bytes of the halves of pairs, which are no characters, and of what is behind the last code point."""
 
 
 class Text(NamedTuple):
@@ -94,17 +94,26 @@ def begins(content: Bytes, at: int, text: Bytes) -> bool:
 
 
 @inlined
+def _goes_on(content: Bytes, at: int) -> bool:
+    """Whether the byte here is one inside a character."""
+    return bool(content[at] & _KIND == _INSIDE)
+
+
+@inlined
 def _character_end(content: Bytes, at: int) -> int:
     """Where the character ends that begins here and is none of ASCII; -1 for none."""
-    first = int(content[at])
-    more = 1 if first < _THREE else 2 if first < _FOUR else 3
-    code = first & (_CODE_BITS >> more)
-    for place in range(at + 1, at + 1 + more):
-        if content[place] & _KIND != _MORE:
-            return -1
-        code = code << 6 | (content[place] & _MORE_BITS)
-    is_one = _TWO <= first < _BEHIND_FOUR and _LEAST[more] <= code < _BEHIND_CODES and code >> 11 != _SURROGATES
-    return at + 1 + more if is_one else -1
+    first, second = content[at], content[at + 1]
+    if not (_TWO <= first < _BEHIND_FOUR and _goes_on(content, at + 1)):
+        return -1
+    if first < _THREE:
+        return at + 2
+    if not _goes_on(content, at + 2):
+        return -1
+    if first < _FOUR:
+        is_other = (first == _THREE and second < _LEAST_OF_THREE) or (first == _SURROGATE and second >= _HALVES)
+        return -1 if is_other else at + 3
+    is_other = (first == _FOUR and second < _LEAST_OF_FOUR) or (first == _LAST and second >= _BEHIND_LAST)
+    return at + 4 if _goes_on(content, at + 3) and not is_other else -1
 
 
 @compiled

@@ -50,6 +50,8 @@ _CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, b
 """The forms whose values the loops convert, or which need no converter any more."""
 _HEAD = ["id", "database", "table", "pkNames"]
 _BEHIND_HEAD = b',"isDdl":false,"type":"'
+_LEAST_BYTES = 100
+"""That a message has besides its head and the names in its data."""
 _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 
 
@@ -202,13 +204,14 @@ def _read_lines(form: MessageForm, content: bytes) -> tuple[MessageRows, list[tu
     text = text_of(content)
     if not is_utf8(text):
         return None
-    most = len(content) // len(form.bytes.head) + 1
+    head, names = len(form.bytes.head), len(form.bytes.names)
+    most = 2 * (len(content) // (head + names + _LEAST_BYTES) + 1)
     found = Found(
-        borders=np.empty((2 * most, 2 * len(form.converters)), np.int64),
-        ts=np.empty(2 * most, np.int64),
-        operations=np.empty(2 * most, np.int8),
-        numbers=np.empty(2 * most, np.int64),
-        odd=np.empty((most, 2), np.int64),
+        borders=np.empty((most, 2 * len(form.converters)), np.int64),
+        ts=np.empty(most, np.int64),
+        operations=np.empty(most, np.int8),
+        numbers=np.empty(most, np.int64),
+        odd=np.empty((len(content) // head + 1, 2), np.int64),
     )
     count, odd, lines = find_messages(text, form.bytes, found)
     if lines < 0:

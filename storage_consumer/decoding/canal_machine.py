@@ -125,11 +125,24 @@ def _name_end(content: Bytes, at: int, form: Form, place: int) -> int:
 
 
 @inlined
-def _image_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
-    """Find the values of an image that begins here; where it ends, -1 for another form, or where `at` is negative.
+def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
+    """Find the values of an image of all columns that begins here; where it ends, -1 for another form, or where `at` is negative."""
+    at = _past(content, at, _BEGIN_IMAGE) - 1
+    last = len(form.values) - 1
+    for place in range(last + 1):
+        start = _name_end(content, at + 1, form, place)
+        at = _value_end(content, start, form.values[place]) if start >= 0 else -1
+        if at < 0 or (place < last and content[at] != _COMMA):
+            return -1
+        borders[2 * place], borders[2 * place + 1] = start, at
+    return _past(content, at, _END_IMAGE)
 
-    Columns may be missing; their `borders` stay.
-    """
+
+@inlined
+def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
+    """Find the values of an image of some columns that begins here, with -1 for the others; where it ends, -1 for another form."""
+    for border in range(len(borders)):
+        borders[border] = -1
     at = _past(content, at, _BEGIN_IMAGE)
     if at < 0 or content[at] == _CLOSE:
         return _past(content, at, _END_IMAGE)
@@ -246,9 +259,6 @@ def _make_rows(content: Bytes, form: Form, found: Found, row: int, told: bool) -
 
     Its old image, if it is `told`, was read as this row and its data as the next one, else its data as this row.
     """
-    for border in found.borders[row + told]:
-        if border < 0:
-            return 0
     if not told:
         return 1
     old, new = found.borders[row], found.borders[row + 1]
@@ -273,11 +283,10 @@ def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
         if row + 2 > len(found.ts) or odd == len(found.odd):
             return row, odd, -1
         start = at
-        found.borders[row : row + 2] = -1
         at = _head_end(content, at, form, found, row)
         told = at >= 0 and content[at] != _SMALL_N
-        at = _image_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
-        at = _image_end(content, _past(content, at, _DATA), form, found.borders[row + told])
+        at = _old_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
+        at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + told])
         at = _tail_end(content, at, found, row)
         rows = _make_rows(content, form, found, row, told) if at >= 0 else 0
         found.numbers[row : row + rows] = line
