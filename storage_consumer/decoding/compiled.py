@@ -23,26 +23,27 @@ def compiled(function: Loop) -> Loop:
     The compiled code is kept for the next process, below NUMBA_CACHE_DIR or the user's cache folder. Where that cannot be written to,
     and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
     """
-    kept = _njit(function)
+    kept = _njit(function, callable_by_python=True)
     try:
         kept.enable_caching()
     except RuntimeError:
         return cast("Loop", kept)
     is_ours = _FOLDER is not None and Path(kept.stats.cache_path).is_relative_to(_FOLDER)
-    return cast("Loop", kept if is_ours else _njit(function))
+    return cast("Loop", kept if is_ours else _njit(function, callable_by_python=True))
 
 
 def inlined(function: Loop) -> Loop:
     """A function that becomes part of those that call it."""
-    return cast("Loop", _njit(function))
+    return cast("Loop", _njit(function, callable_by_python=False))
 
 
-def _njit(function: Loop) -> Any:
+def _njit(function: Loop, *, callable_by_python: bool) -> Any:
     """The function, compiled without Numba's run time: to count the references of arrays takes longer than most loops.
 
-    Numba does not document the option; `pyproject.toml` allows the versions that have it.
+    Numba does not document the options; `pyproject.toml` allows the versions that have them.
     """
-    return njit(function, _nrt=False)  # type: ignore[call-overload] # its types do not tell it either
+    options = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": not callable_by_python}
+    return njit(function, **options)  # type: ignore[call-overload] # its types do not tell them either
 
 
 def _folder() -> Path | None:
