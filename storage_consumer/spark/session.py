@@ -29,6 +29,8 @@ _LOCAL = _EVERYWHERE | {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
     "spark.python.worker.reuse": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.memory": "256m",
@@ -43,7 +45,8 @@ _LOCAL = _EVERYWHERE | {
 
 Workers are spoken to through sockets in the file system (pyspark 4.1 or newer): over TCP each task stands still for 40 ms, since
 one side waits for more to send and the other for more to confirm.
-The JVM hands bytes on and computes nothing, so that it is not worth its while to compile twice or to collect in parallel.
+The JVM hands bytes on and computes nothing, so that it is not worth its while to compile twice or to collect in parallel, nor to
+compress what lies in a file for the seconds between a job's two halves. Its checksums would only explain a failure, not cause one.
 """
 
 
