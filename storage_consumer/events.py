@@ -45,6 +45,19 @@ class Events:
         """Those from place `start` (inclusive) to `end` (exclusive)."""
         return Events(ts=self.ts[start:end], upserts=self.upserts[start:end], lines=self.lines[start:end])
 
+    def pieces(self, most: int) -> Iterator[Events]:
+        """The same in parts that cut no commit ts, of at most so many events where no commit ts has more."""
+        start = 0
+        while len(self) - start > most:
+            following = self.ts[start + most]
+            end = int(np.searchsorted(self.ts, following))
+            if end <= start:  # one commit ts has more
+                end = int(np.searchsorted(self.ts, following, side="right"))
+            yield self.part(start, end)
+            start = end
+        if start < len(self):
+            yield self.part(start, len(self))
+
     def after(self, checkpoint: int) -> Events:
         """Those that are not in the target at this checkpoint."""
         due = bisect(self.ts, False, key=lambda ts: not is_applied(int(ts), checkpoint))  # noqa: FBT003 - what `key` tells of the others

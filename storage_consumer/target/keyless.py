@@ -93,7 +93,7 @@ class KeylessTable:
     def write(self, parts: Iterable[Events]) -> int:
         """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
         stored = self._target.transaction(self._work, self._stored_checkpoint)
-        due = filter(len, (part.after(stored) for part in parts))
+        due = chain.from_iterable(part.after(stored).pieces(FEW_EVENTS) for part in parts)
         written = 0
         for portion in portions(due, self._is_enough, in_turn=self._work.replaces):
             written += self._target.transaction(self._work, partial(self._write, portion))

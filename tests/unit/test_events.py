@@ -82,3 +82,14 @@ def test_in_parts(files: list[list[tuple[int, bool, bytes]]], checkpoint: int) -
     for ts, events in found:
         assert Counter(events) == Counter(delivered_once(by_ts[ts]))
         assert [upsert for upsert, _ in events] == sorted(upsert for upsert, _ in events)
+
+
+@given(st.lists(st.integers(1, 9)).map(sorted), st.integers(1, 5))
+def test_pieces(ts: list[int], most: int) -> None:
+    """All events are in some piece, in sequence; no commit ts is in two, and none but one of a single commit ts has more than asked."""
+    parts = as_events(*((at, [(True, b"%d" % place)]) for place, at in enumerate(ts)))
+    pieces = [piece for part in parts for piece in part.pieces(most)]
+    assert [line for piece in pieces for line in piece.lines] == [b"%d" % place for place in range(len(ts))]
+    told = [set(piece.ts.tolist()) for piece in pieces]
+    assert all(len(piece) <= most or len(of) == 1 for piece, of in zip(pieces, told, strict=True))
+    assert sum(map(len, told)) == len(set(ts))
