@@ -115,7 +115,7 @@ class KeylessTable:
     def _write(self, portion: Portion) -> int:
         """What one transaction does; the number of events."""
         stored = self._stored_checkpoint()
-        if is_applied(portion.last, stored):  # by an earlier try whose answer was lost
+        if portion.last == stored:  # by an earlier try whose answer was lost
             return portion.events
         if is_applied(portion.first, stored):
             raise TargetUnavailable(
