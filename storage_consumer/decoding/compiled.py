@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import config, njit
+from numba.core.caching import FunctionCache
+
+config.DISABLE_JIT = 0  # type: ignore[attr-defined] # Numba fills this module; uncompiled, NumPy's numbers of one byte would overflow in the loops
 
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
@@ -24,17 +28,39 @@ def compiled(function: Loop) -> Loop:
     and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
     """
     kept = _njit(function, callable_by_python=True)
-    try:
-        kept.enable_caching()
-    except RuntimeError:
-        return cast("Loop", kept)
-    is_ours = _FOLDER is not None and Path(kept.stats.cache_path).is_relative_to(_FOLDER)
-    return cast("Loop", kept if is_ours else _njit(function, callable_by_python=True))
+    with suppress(RuntimeError):  # no folder can be written to
+        cache = _Cache(function)  # type: ignore[no-untyped-call] # Numba's
+        if _FOLDER and Path(cache.cache_path).is_relative_to(_FOLDER):
+            kept._cache = cache  # noqa: SLF001 - as `enable_caching` does
+    return cast("Loop", kept)
 
 
 def inlined(function: Loop) -> Loop:
     """A function that becomes part of those that call it."""
     return cast("Loop", _njit(function, callable_by_python=False))
+
+
+class _Cache(FunctionCache):
+    """Compiled code in files. Where one can't be read or written, or holds something else, the function is compiled anew."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The code for these types of arguments.
+
+        Processes that compile for different types at the same time may give their files one name: what it was compiled for is
+        looked at, since it would read and write beyond its arrays.
+        """
+        try:
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call] # Numba's
+        except Exception:  # noqa: BLE001 - whatever damaged bytes lead to
+            with suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call] # Numba's
+            return None
+        return found if found and found.signature.args == sig else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code for these types of arguments."""
+        with suppress(OSError):  # a disk that is full
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call] # Numba's
 
 
 def _njit(function: Loop, *, callable_by_python: bool) -> Any:
@@ -55,8 +81,11 @@ def _folder() -> Path | None:
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:
         digest.update(path.read_bytes())
-    told = config.CACHE_DIR  # type: ignore[attr-defined] # Numba fills this module when it is imported
-    parent = told or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    told = config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME")  # type: ignore[attr-defined] # as above
+    try:
+        parent = told or Path("~/.cache").expanduser()
+    except RuntimeError:  # this user has no home
+        return None
     return Path(parent) / "storage-consumer" / "compiled" / digest.hexdigest()[:16] if sources else None
 
 

@@ -190,10 +190,11 @@ class CsvRows:
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     """The rows of this form that `content`, which ends with LF, begins with; None where it begins with none."""
+    least = len(form.bytes.names) + 2 * len(form.columns)
+    most = min(content.count(b"\n"), len(content) // least)  # a text may be full of LF
     text = text_of(content)
-    if not is_utf8(text):
+    if not most or not is_utf8(text):
         return None
-    most = content.count(b"\n")
     found = Found(
         borders=np.empty((most, len(form.columns) + 1), np.int64),
         ts=np.empty(most, np.int64),

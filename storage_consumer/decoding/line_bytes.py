@@ -49,7 +49,10 @@ def line_fields(
     sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(len(extra), rows)
     ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
     borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends
-    return np.array(fields, np.int64), Extra(text_of(b"".join(chain.from_iterable(extra))), borders)
+    content = b"".join(
+        chain(*extra, (bytes(2 * WORD),))
+    )  # even without a field as long as one of many: the same types for the compiler
+    return np.array(fields, np.int64), Extra(text_of(content), borders)
 
 
 @inlined

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 import storage_consumer
 from storage_consumer.spark.shipping import zipped
@@ -19,10 +22,10 @@ print(done, *numbers, sum(read_integers.stats.cache_hits.values()))
 """
 
 
-def _run(code: str, cache: Path, path: Path) -> str:
+def _run(code: str, cache: Path, path: Path, **variables: str) -> str:
     """What a new process prints that finds the package at `path` and the user's cache folder at `cache`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    environment = kept | {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(path)}
+    environment = kept | {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(path)} | variables
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=cache.parent, capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -64,6 +67,62 @@ def test_nowhere_to_keep_it(tmp_path: Path) -> None:
     assert _run(_READS, nowhere, _home()) == "True 17 0"
     assert [_run(_READS, tmp_path / "cache", archive) for _ in range(2)] == ["True 17 0"] * 2
     assert not (tmp_path / "cache").exists()
+
+
+def _halved(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def _overwritten(path: Path) -> None:
+    path.write_bytes(b"\x80\x04K garbage")
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [_halved, _emptied, _overwritten])
+def test_damaged_files(tmp_path: Path, suffix: str, damage: Callable[[Path], None]) -> None:
+    """A file of the cache that can't be read is made anew, and stops nothing."""
+    _run(_READS, tmp_path, _home())
+    (found,) = tmp_path.rglob(f"*.{suffix}")
+    damage(found)
+    assert [_run(_READS, tmp_path, _home()) for _ in range(2)] == ["True 17 0", "True 17 1"]
+
+
+def test_code_of_other_types(tmp_path: Path) -> None:
+    """Code for other types of arguments, under the name of what was asked for, is not run.
+
+    So it may come when two processes compile one function for different types at the same time: both give it the first free name.
+    """
+    spread = _READS.replace('b",17,", np.uint8)', 'b",x1x7x,x", np.uint8)[::2]')
+    assert [_run(code, tmp_path, _home()) for code in (_READS, spread)] == ["True 17 0"] * 2
+    first, second = sorted(tmp_path.rglob("*.nbc"))
+    code = first.read_bytes(), second.read_bytes()
+    second.write_bytes(code[0])
+    first.write_bytes(code[1])
+    assert [_run(code, tmp_path, _home()) for code in (_READS, spread) * 2] == ["True 17 0"] * 2 + ["True 17 1"] * 2
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """Where files can be made but not be written, each process compiles for itself."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))" + _READS
+    assert [_run(limited, tmp_path, _home()) for _ in range(2)] == ["True 17 0"] * 2
+
+
+def test_user_without_home(tmp_path: Path) -> None:
+    """Where the user has no home, as in a container with a number for its user, each process compiles for itself."""
+    nobody = "import os; os.environ.pop('XDG_CACHE_HOME'); os.environ.pop('HOME', None)" + _READS
+    archive = tmp_path / "run.py"
+    archive.write_text(nobody)
+    alone = f"import subprocess, sys; subprocess.run(['unshare', '--user', '--map-user=54321', sys.executable, {str(archive)!r}], check=True)"
+    assert _run(alone, tmp_path, _home()) == "True 17 0"
+
+
+def test_compiled_whatever_the_environment_says(tmp_path: Path) -> None:
+    """Numba's switch that lets loops run uncompiled, where numbers of one byte would overflow, is not heeded."""
+    assert _run(_READS, tmp_path, _home(), NUMBA_DISABLE_JIT="1") == "True 17 0"
 
 
 def test_not_imported_early(tmp_path: Path) -> None:

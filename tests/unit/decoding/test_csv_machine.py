@@ -5,12 +5,15 @@ from __future__ import annotations
 from base64 import b64encode
 from contextlib import suppress
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.decoding.byte_words import WORD, text_of
+from storage_consumer.decoding.csv import CsvDecoder
+from storage_consumer.decoding.csv_columns import CsvRows
 from storage_consumer.decoding.csv_lines import write_lines
 from storage_consumer.decoding.csv_machine import (
     BASE64_FIELD,
@@ -20,11 +23,13 @@ from storage_consumer.decoding.csv_machine import (
     Marks,
     find_rows,
 )
+from storage_consumer.decoding.decoder import Tally
 from storage_consumer.decoding.digits import read_integers
-from storage_consumer.decoding.line_bytes import Extra, Written
+from storage_consumer.decoding.line_bytes import Extra, Written, line_fields
+from storage_consumer.decoding.rows_batch import RowsBatch
 from storage_consumer.decoding.values import converter
 from storage_consumer.decoding.wire import encode_field
-from tests.unit.decoding.encoders import column
+from tests.unit.decoding.encoders import EVERYTHING, OPTIONS, SOURCE, Row, column, csv_change, layout
 
 
 @pytest.mark.parametrize(
@@ -99,3 +104,22 @@ def _lines(field: bytes, kind: int) -> list[bytes]:
     written = Written(text_of(out), np.empty(1, np.int64))
     end = write_lines(text, form, found.borders, rows, np.array([0]), extra, written)
     return out[:end].tobytes().split(b"\n")[: len(rows)]
+
+
+def test_texts_full_of_line_ends() -> None:
+    """The room for what is found goes by how many rows the bytes can be, and not by their line ends alone."""
+    kinds = ("VARCHAR",) * 500
+    content = csv_change(kinds, Row(operation="I", values=("\n" * 50_000, *("",) * 499))).encode()
+    (batch,) = CsvDecoder(OPTIONS).changes([content], layout(*kinds), EVERYTHING, Tally(), SOURCE, (0,))
+    assert isinstance(batch, RowsBatch)
+    assert isinstance(batch.rows, CsvRows)
+    room = batch.rows.borders.base
+    assert room is not None
+    assert room.nbytes < 10 * len(content)
+
+
+def test_same_types_for_all() -> None:
+    """With fields that do not come out of the content and without the loops are compiled for the same types."""
+    others = [line_fields([0], converted, [0], 2)[1] for converted in ({}, {0: [b"2000", b"2001"]})]
+    types = {numba.typeof(extra) for extra in others}  # type: ignore[no-untyped-call] # Numba's
+    assert len(types) == 1
