@@ -68,16 +68,16 @@ def bits(word: np.uint64, wanted: np.uint64) -> int:
 
 
 @inlined
-def copy(content: Bytes, words: Words, start: int, end: int, out: Bytes, out_words: Words, at: int) -> int:  # noqa: PLR0913, PLR0917 - Numba counts references of what a record holds
+def copy(text: Text, start: int, end: int, out: Text, at: int) -> int:
     """Write bytes as they are; where they end. Behind that there has to be room for a word, whose bytes may change."""
     size = end - start
     place = 0
-    if end < len(words):
+    if end < len(text.words):
         while place < size:
-            out_words[at + place] = words[start + place]
+            out.words[at + place] = text.words[start + place]
             place += WORD
     while place < size:
-        out[at + place] = content[start + place]
+        out.bytes[at + place] = text.bytes[start + place]
         place += 1
     return at + size
 

@@ -318,7 +318,7 @@ def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int
         for _ in range(3):
             line[at] = ZERO
             at += 1
-    return copy(text.bytes, text.words, start, end, line, out.words, at)
+    return copy(text, start, end, out, at)
 
 
 @compiled
@@ -335,7 +335,7 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
         for field in fields:
             if field < 0:
                 start, end = extra.borders[-1 - field, number], extra.borders[-1 - field, number + 1]
-                at = copy(others.bytes, others.words, start, end, line, out.words, at)
+                at = copy(others, start, end, out, at)
             else:
                 start, end = borders[row, 2 * field], borders[row, 2 * field + 1]
                 at = _write_value(text, start, end, form.values[field], out, at)

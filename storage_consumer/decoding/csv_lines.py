@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage_consumer.decoding.byte_words import WORD, Text, Words, all_bytes, copy, first, matching
+from storage_consumer.decoding.byte_words import WORD, Text, all_bytes, copy, first, matching
 from storage_consumer.decoding.columns import Bytes, Offsets, Places
 from storage_consumer.decoding.compiled import compiled, inlined
 from storage_consumer.decoding.csv_machine import BASE64_FIELD, DIGITS, Form
@@ -12,25 +12,23 @@ from storage_consumer.decoding.line_bytes import ESCAPE, HEX, LF, TAB, Extra, Wr
 
 
 @inlined
-def _write_text(  # noqa: PLR0913, PLR0917 - Numba counts references of what a record holds
-    content: Bytes, words: Words, start: int, end: int, quote: int, out: Bytes, out_words: Words, at: int
-) -> int:
+def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int) -> int:
     """Write a text as a line has it, escaped, each doubled quote once; where it ends."""
     quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
     while start < end:
-        if start < len(words):
-            word = words[start]
+        if start < len(text.words):
+            word = text.words[start]
             marked = matching(word, quotes) | matching(word, escapes) | matching(word, tabs) | matching(word, ends)
             count = min(first(marked) if marked else WORD, end - start)
-            out_words[at] = word
+            out.words[at] = word
             start += count
             at += count
             if not marked or start == end:
                 continue
-        byte = content[start]
+        byte = text.bytes[start]
         if byte == quote:
             start += 1
-        at = write_escaped(byte, out, at)
+        at = write_escaped(byte, out.bytes, at)
         start += 1
     return at
 
@@ -50,46 +48,36 @@ def _write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> 
 
 
 @inlined
-def _write_field(  # noqa: PLR0913, PLR0917 - as above
-    content: Bytes, words: Words, start: int, end: int, quote: int, form: int, out: Bytes, out_words: Words, at: int
-) -> int:
-    """Write a field as a line has it; where it ends."""
-    if content[start] != quote:  # a number or NULL
-        return copy(content, words, start, end, out, out_words, at)
-    if form == BASE64_FIELD:
-        return _write_base64(content, start + 1, end - 1, out, at)
-    return _write_text(content, words, start + 1, end - 1, quote, out, out_words, at)
+def _write_value(text: Text, form: Form, borders: Offsets, field: int, out: Text, at: int) -> int:
+    """Write a value of a row as a line has it; where it ends. `borders`: of the row, see `Found`."""
+    quote, is_last = form.marks.quote, field == len(form.values) - 1
+    start, end = borders[field] + 1, borders[field + 1] - (form.marks.has_cr and is_last)
+    if text.bytes[start] != quote:  # a number or NULL
+        return copy(text, start, end, out, at)
+    if form.values[field] == BASE64_FIELD:
+        return _write_base64(text.bytes, start + 1, end - 1, out.bytes, at)
+    return _write_text(text, start + 1, end - 1, quote, out, at)
 
 
 @compiled
-def write_lines(  # noqa: PLR0913, PLR0917 - as above
+def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
     text: Text, form: Form, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
 ) -> int:
     """Write the lines of these rows, each with LF behind it; how many bytes they are.
 
     `borders`: see `Found`. `fields`: for each column of a line which value of the row it is, or -1 minus which column of `extra`.
     """
-    content, words, line, line_words, quote = (
-        text.bytes,
-        text.words,
-        lines.text.bytes,
-        lines.text.words,
-        form.marks.quote,
-    )
-    others, other_words, other_borders = extra.text.bytes, extra.text.words, extra.borders
-    forms, line_ends, at = form.values, lines.ends, 0
-    last = len(forms) - 1 if form.marks.has_cr else -1
+    out, at = lines.text, 0
     for number in range(len(rows)):
-        row = rows[number]
+        row = borders[rows[number]]
         for field in fields:
             if field < 0:
-                start, end = other_borders[-1 - field, number], other_borders[-1 - field, number + 1]
-                at = copy(others, other_words, start, end, line, line_words, at)
+                ends = extra.borders[-1 - field]
+                at = copy(extra.text, ends[number], ends[number + 1], out, at)
             else:
-                start, end = borders[row, field] + 1, borders[row, field + 1] - (field == last)
-                at = _write_field(content, words, start, end, quote, forms[field], line, line_words, at)
-            line[at] = TAB
+                at = _write_value(text, form, row, field, out, at)
+            out.bytes[at] = TAB
             at += 1
-        line[at - 1] = LF
-        line_ends[number] = at - 1
+        out.bytes[at - 1] = LF
+        lines.ends[number] = at - 1
     return at

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.decoding.byte_words import WORD, Text, Words, all_bytes, begins, bits, first, matching
+from storage_consumer.decoding.byte_words import WORD, Text, all_bytes, begins, bits, first, matching
 from storage_consumer.decoding.columns import Bytes, Flags, Offsets
 from storage_consumer.decoding.compiled import compiled, inlined
 from storage_consumer.decoding.digits import FLOAT_FIELD, digits_end, number_end, number_of
@@ -77,40 +77,40 @@ class Found(NamedTuple):
 
 
 @inlined
-def _next(content: Bytes, words: Words, at: int, byte: int) -> int:
-    """Where this byte comes next, from here on; where the content ends if it does not."""
+def _next(text: Text, at: int, byte: int) -> int:
+    """Where this byte comes next, from here on; where the text ends if it does not."""
     wanted = all_bytes(byte)
-    while at < len(words):
-        marked = matching(words[at], wanted)
+    while at < len(text.words):
+        marked = matching(text.words[at], wanted)
         if marked:
             return at + first(marked)
         at += WORD
-    while at < len(content) and content[at] != byte:
+    while at < len(text.bytes) and text.bytes[at] != byte:
         at += 1
     return at
 
 
 @inlined
-def _free_end(content: Bytes, words: Words, at: int, quote: int) -> int:
+def _free_end(text: Text, at: int, quote: int) -> int:
     """As `_text_end`, of a text in which two quotes are one that belongs to it."""
-    wanted, odd, size = all_bytes(quote), 0, len(content)
-    while at < len(words):
-        step: int = _STEPS[odd, bits(words[at], wanted)]
+    wanted, odd = all_bytes(quote), 0
+    while at < len(text.words):
+        step: int = _STEPS[odd, bits(text.words[at], wanted)]
         if step >= 0:
             return at + step
         odd = step + 2
         at += WORD
-    while at < size and (content[at] == quote or not odd):
-        odd ^= content[at] == quote
+    while at < len(text.bytes) and (text.bytes[at] == quote or not odd):
+        odd ^= text.bytes[at] == quote
         at += 1
     return at if odd else -1
 
 
 @inlined
-def _text_end(content: Bytes, words: Words, at: int, quote: int) -> int:
+def _text_end(text: Text, at: int, quote: int) -> int:
     """Where a text ends that begins behind a quote here, its closing quote included; -1 where it does not end."""
-    at = _next(content, words, at, quote)
-    return at + 1 if at < len(content) else -1
+    at = _next(text, at, quote)
+    return at + 1 if at < len(text.bytes) else -1
 
 
 @inlined
@@ -127,8 +127,9 @@ def _base64_end(content: Bytes, at: int, quote: int) -> int:
 
 
 @inlined
-def _field_end(content: Bytes, words: Words, at: int, quote: int, form: int) -> int:
+def _field_end(text: Text, at: int, quote: int, form: int) -> int:
     """Where a field ends that begins here; -1 for none of this form and no NULL."""
+    content = text.bytes
     if content[at] == _ESCAPE:
         return at + 2 if content[at + 1] == _NULL else -1
     if form <= FLOAT_FIELD:
@@ -137,9 +138,7 @@ def _field_end(content: Bytes, words: Words, at: int, quote: int, form: int) -> 
         return -1
     if form == BASE64_FIELD:
         return _base64_end(content, at + 1, quote)
-    if form == FREE_FIELD:
-        return _free_end(content, words, at + 1, quote)
-    return _text_end(content, words, at + 1, quote)
+    return _free_end(text, at + 1, quote) if form == FREE_FIELD else _text_end(text, at + 1, quote)
 
 
 @inlined
@@ -151,47 +150,54 @@ def _is_update(content: Bytes, at: int) -> int:
 
 
 @inlined
-def _values_end(content: Bytes, words: Words, at: int, marks: Marks, values: Bytes, borders: Offsets, row: int) -> int:  # noqa: PLR0913, PLR0917 - Numba counts references of what a record holds
+def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
+    """Read what stands before the values of a row that begins here; where the delimiter before them is, -1 for another form."""
+    quote, delimiter, _, paired = form.marks
+    if at + 2 >= len(content) or content[at] != quote or not begins(content, at + 2, form.names):
+        return -1
+    found.operations[row] = content[at + 1]
+    at += 2 + len(form.names)
+    end = digits_end(content, at)
+    found.ts[row] = number_of(content, at, end)
+    if found.ts[row] < 0 or content[end] != delimiter:
+        return -1
+    if paired:
+        said = _is_update(content, end + 1)
+        if said < 0:
+            return -1
+        found.updates[row] = said == 1
+        end += 6 - said
+    return end if content[end] == delimiter else -1
+
+
+@inlined
+def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
     """Find the values of a row behind the delimiter here; where its LF is, -1 for another form."""
-    size, last = len(content), len(values) - 1
-    borders[row, 0] = at
+    size, last = len(text.bytes), len(form.values) - 1
+    borders[0] = at
     for value in range(last + 1):
-        at = _field_end(content, words, at + 1, marks.quote, values[value])
+        at = _field_end(text, at + 1, form.marks.quote, form.values[value])
         if at < 0 or at >= size:
             return -1
-        if value == last and marks.has_cr:
-            if content[at] != _CR:
+        if value == last and form.marks.has_cr:
+            if text.bytes[at] != _CR:
                 return -1
             at += 1
-        if content[at] != (_LF if value == last else marks.delimiter):
+        if text.bytes[at] != (_LF if value == last else form.marks.delimiter):
             return -1
-        borders[row, value + 1] = at
+        borders[value + 1] = at
     return at
 
 
 @compiled
 def find_rows(text: Text, form: Form, found: Found) -> int:
     """Find the rows of this form that a text begins with; how many, no more than `found` has room for."""
-    content, words, marks, names, values = text.bytes, text.words, form.marks, form.names, form.values
-    borders, times, operations, updates = found.borders, found.ts, found.operations, found.updates
-    at, size = 0, len(content)
-    for row in range(len(times)):
-        if at + 2 >= size or content[at] != marks.quote or not begins(content, at + 2, names):
+    at = 0
+    for row in range(len(found.ts)):
+        at = _head_end(text.bytes, at, form, found, row)
+        if at >= 0:
+            at = _values_end(text, at, form, found.borders[row])
+        if at < 0:
             return row
-        operations[row] = content[at + 1]
-        at += 2 + len(names)
-        end = digits_end(content, at)
-        ts = number_of(content, at, end)
-        if ts < 0 or content[end] != marks.delimiter:
-            return row
-        times[row] = ts
-        if marks.paired:
-            said = _is_update(content, end + 1)
-            end += 6 - said
-            if said < 0 or content[end] != marks.delimiter:
-                return row
-            updates[row] = said == 1
-        at = _values_end(content, words, end, marks, values, borders, row) + 1
-        if not at:
-            return row
-    return len(times)
+        at += 1
+    return len(found.ts)

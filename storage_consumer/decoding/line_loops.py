@@ -22,8 +22,6 @@ def gather(content: Bytes, ends: Offsets, places: Places) -> tuple[Bytes, Offset
 @compiled
 def _gather(source: Text, starts: Offsets, sizes: Offsets, out: Text) -> None:
     """Write pieces one behind the other."""
-    content, words, line, line_words = source.bytes, source.words, out.bytes, out.words
     at = 0
     for number in range(len(starts)):
-        start = starts[number]
-        at = copy(content, words, start, start + sizes[number], line, line_words, at)
+        at = copy(source, starts[number], starts[number] + sizes[number], out, at)
