@@ -91,3 +91,8 @@ def _check_null(options: CsvOptions) -> None:
     for name, text in (("delimiter", options.delimiter), ("terminator", options.terminator)):
         if text and (null + text).find(text) != len(null):
             raise ConfigError(f"{given} followed by the {name} {text!r} can be read in two ways")
+    terminator, nulls = options.terminator, options.delimiter + null
+    if terminator and terminator in nulls * (len(terminator) + 1):
+        raise ConfigError(
+            f"{given} between delimiters {options.delimiter!r}: the terminator {terminator!r} may stand in a row"
+        )

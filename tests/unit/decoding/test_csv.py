@@ -239,6 +239,8 @@ def test_row_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"null": "a,b"}, "null"),
         ({"null": "a\r\n"}, "null"),
         ({"null": "|", "delimiter": "||"}, "two ways"),
+        ({"null": "", "delimiter": "|", "terminator": "||"}, "may stand in a row"),
+        ({"null": "NULL", "delimiter": "|", "terminator": "|NULL|"}, "may stand in a row"),
     ],
 )
 def test_refused_options(changed: dict[str, object], option: str) -> None:
