@@ -259,7 +259,7 @@ class Buffer:
         )
         if not self._batches:
             return changes
-        changes = together([*self._batches, changes])
+        changes = together([*self._batches, changes] if len(changes) else self._batches)
         return changes.chosen(self._kept(changes.ts, changes.order, changes.keys))
 
     def _kept(self, ts: Unsigned, order: Integers, keys: Keys) -> Places:

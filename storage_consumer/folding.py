@@ -55,16 +55,9 @@ class Changes:
 
     def packed(self) -> bytes:
         """As one piece, for the shuffle."""
-        keys = self.keys.tobytes() if isinstance(self.keys, np.ndarray) else self.keys
-        return marshal.dumps(
-            (
-                self.ts.tobytes(),
-                self.order.tobytes(),
-                keys,
-                bytes(self.lines),
-                self.lines.ends.astype(np.uint32).tobytes(),
-            )
-        )
+        keys = self.keys.data if isinstance(self.keys, np.ndarray) else self.keys
+        ends = self.lines.ends.astype(np.uint32)
+        return marshal.dumps((self.ts.data, self.order.data, keys, self.lines.content.data, ends.data))
 
 
 def unpacked(piece: bytes) -> Changes:

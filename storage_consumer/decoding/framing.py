@@ -66,8 +66,9 @@ class Frames:
         for block in self.blocks:
             self.read += len(block)
             if end := block.rfind(b"\n") + 1:
-                yield b"".join([*rest, memoryview(block)[:end]])
-                rest, size = [block[end:]], len(block) - end
+                whole = b"".join([*rest, memoryview(block)[:end]])
+                rest, size = [block[end:]], len(block) - end  # before the rows are read: a long one is there once then
+                yield whole
                 continue
             rest.append(block)
             size += len(block)
