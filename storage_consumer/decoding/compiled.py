@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import config, njit
+from numba import __version__, config, njit
 from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
 
 config.DISABLE_JIT = 0  # type: ignore[attr-defined] # Numba fills this module; uncompiled, NumPy's numbers of one byte would overflow in the loops
 
@@ -75,9 +76,10 @@ def _njit(function: Loop, *, callable_by_python: bool) -> Any:
 def _folder() -> Path | None:
     """Where code is kept that was compiled of these very sources; None where they are no files.
 
-    Numba alone would see a change of the module that a function is in, but not one of what it calls.
+    Numba alone would see a change of the module that a function is in, but not one of what it calls. Nor does it keep what two
+    kinds of processors compile at the same time apart (see `_Cache`), which may share a folder.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr((__version__, cpu_target.target_context.codegen().magic_tuple())).encode())
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:
         digest.update(path.read_bytes())

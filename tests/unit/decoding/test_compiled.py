@@ -105,6 +105,12 @@ def test_code_of_other_types(tmp_path: Path) -> None:
     assert [_run(code, tmp_path, _home()) for code in (_READS, spread) * 2] == ["True 17 0"] * 2 + ["True 17 1"] * 2
 
 
+def test_other_processor(tmp_path: Path) -> None:
+    """What is compiled for another kind of processor lies in a folder of its own."""
+    assert [_run(_READS, tmp_path, _home(), NUMBA_CPU_NAME=name) for name in ("", "generic")] == ["True 17 0"] * 2
+    assert len([*tmp_path.glob("storage-consumer/compiled/*")]) == 2
+
+
 def test_full_disk(tmp_path: Path) -> None:
     """Where files can be made but not be written, each process compiles for itself."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))" + _READS
