@@ -44,6 +44,18 @@ class Image:
         """Without any package."""
         return self.folder / "bare" / "bin" / "python"
 
+    def python_without(self, package: str) -> Path:
+        """With all packages but one."""
+        home = self.folder / f"without-{package}"
+        shutil.copytree(
+            self.folder / "environment",
+            home,
+            symlinks=True,
+            ignore=shutil.ignore_patterns(package),
+            copy_function=os.link,
+        )
+        return home / "bin" / "python"
+
     @property
     def spark(self) -> Path:
         """Spark's home; there inside `within` only."""

@@ -37,7 +37,7 @@ from storage_consumer.errors import (
 )
 from storage_consumer.pipeline import READ_BLOCK, FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.spark.session import open_session
-from storage_consumer.spark.shipping import at_executor, misfit, opened, ship, travelling
+from storage_consumer.spark.shipping import at_executor, misfit, opened, see_packages, ship, travelling
 from storage_consumer.spark.sorting import in_order
 from storage_consumer.spark.turns import is_one_process, let_end, turns
 from storage_consumer.summary import Progress
@@ -108,6 +108,7 @@ class SparkPipeline:
         told = self._secrets_told = names_of(secrets_from(secrets_file))
 
         def look(_: Iterable[int]) -> Iterator[str]:
+            see_packages()
             with at_executor(secrets_file, told) as secrets:
                 opened(upstream, secrets).check()
             return iter([socket.gethostname()])

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from pyspark import SparkContext, SparkFiles
@@ -97,6 +98,12 @@ def _check_password(told: Sequence[str], secrets: Secrets) -> None:
     """Not left to the target, to which no password is one too."""
     if "password" in told and not secrets.password:
         raise ConfigError("there is no password for the target")
+
+
+def see_packages() -> None:
+    """Raise `ModuleNotFoundError` where a package is missing that is imported only when there is much to read."""
+    if find_spec("numba") is None:
+        raise ModuleNotFoundError("No module named 'numba'")
 
 
 def opened(upstream: Upstream, secrets: Secrets) -> Storage:

@@ -193,18 +193,20 @@ def test_shipped_environment(site: Site, target: DatabaseServer, tmp_path: Path)
     assert [line for line in told if PASSWORD in line or site.s3.reader.secret_access_key in line] == []
 
 
-def test_nothing_shipped(site: Site, target: DatabaseServer, tmp_path: Path) -> None:
-    """Executors whose Python lacks the packages: the error says so and what to do, before anything is replicated."""
+@pytest.mark.parametrize(("lacks", "named"), [("*", "msgspec|numpy|pymysql"), ("numba", "numba")])
+def test_packages_missing(site: Site, target: DatabaseServer, tmp_path: Path, lacks: str, named: str) -> None:
+    """Executors whose Python lacks packages, be it one that few rows do not need: the error says so before anything is replicated."""
+    python = site.image.bare_python if lacks == "*" else site.image.python_without(lacks)
     small = SmallBucket(root=tmp_path / "bucket")
     small.create("d.a")
     small.rows("d.a", 1, row("d.a", 5, "1", '"x"'))
     small.metadata(ts(9))
     arguments = site.arguments(site.upload(small.root), target.port, "--once", "--spark-master", site.cluster.master)
     arguments += site.told(CSV)
-    with program(arguments, tmp_path / "log", environment=site.environment(str(site.image.bare_python))) as running:
+    with program(arguments, tmp_path / "log", environment=site.environment(str(python))) as running:
         assert running.end(LONG) == 2, running.text()
     said = running.text()
-    assert re.search("executors lack the Python module (msgspec|numpy|pymysql)", said)
+    assert re.search(f"executors lack the Python module ({named})", said)
     assert "PYSPARK_PYTHON" in said
     assert "\tat " not in said
     assert "d" not in target.databases()
