@@ -56,8 +56,8 @@ class Changes:
     def packed(self) -> bytes:
         """As one piece, for the shuffle."""
         keys = self.keys.data if isinstance(self.keys, np.ndarray) else self.keys
-        ends = self.lines.ends.astype(np.uint32)
-        return marshal.dumps((self.ts.data, self.order.data, keys, self.lines.content.data, ends.data))
+        lines, ends = self.lines.packed()
+        return marshal.dumps((self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data))
 
 
 def unpacked(piece: bytes) -> Changes:
@@ -67,7 +67,7 @@ def unpacked(piece: bytes) -> Changes:
         ts=np.frombuffer(ts, np.uint64),
         order=np.frombuffer(order, np.int64),
         keys=np.frombuffer(keys, np.int64) if isinstance(keys, bytes) else keys,
-        lines=Lines(np.frombuffer(lines, np.uint8), np.frombuffer(ends, np.uint32).astype(np.int64)),
+        lines=Lines.side_by_side(np.frombuffer(lines, np.uint8), np.frombuffer(ends, np.uint32).astype(np.int64)),
     )
 
 

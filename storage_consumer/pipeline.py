@@ -206,7 +206,7 @@ def write_bucket(
             yield found
             continue
         held.append(found)
-        rows, size = rows + len(found[1].lines), size + len(found[1].lines.content)
+        rows, size = rows + len(found[1].lines), size + found[1].lines.size
         if rows >= FEW_ROWS or size >= FEW_BYTES:
             yield from _write_together(held, writer)
             held, rows, size = [], 0, 0
@@ -240,7 +240,7 @@ def _written_or_folded(
         changes = together([unpacked(block) for _, block in blocks])
         states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
         del changes
-        few = len(states.lines) < FEW_ROWS and len(states.lines.content) < FEW_BYTES
+        few = len(states.lines) < FEW_ROWS and states.lines.size < FEW_BYTES
         is_shared = few and work.mode is Mode.KEYED and not work.serial
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:

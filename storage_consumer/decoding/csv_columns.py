@@ -185,7 +185,7 @@ class CsvRows:
         size = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + len(extra.text.bytes)
         lines = room_for(size, len(rows), len(fields))
         end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
-        return Lines(lines.text.bytes[:end].copy(), lines.ends)
+        return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
 
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:

@@ -16,44 +16,66 @@ FEW = 500
 
 
 class Lines(Sequence[bytes]):
-    """Some lines in sequence; each is `bytes` without its LF."""
+    """Some lines in sequence; each is `bytes` without its LF. Those of a piece that are chosen are not copied before they are packed."""
 
-    __slots__ = ("content", "ends")
+    __slots__ = ("_content", "_ends", "_starts")
 
-    def __init__(self, content: Bytes, ends: Offsets) -> None:
-        """`content`: the lines, each with an LF behind it. `ends`: the places of these LF."""
-        self.content = content
-        self.ends = ends
+    def __init__(self, content: Bytes, starts: Offsets, ends: Offsets) -> None:
+        """Each line begins at one of `starts` of `content`, and its LF is at one of `ends`."""
+        self._content = content
+        self._starts = starts
+        self._ends = ends
+
+    @classmethod
+    def side_by_side(cls, content: Bytes, ends: Offsets) -> Lines:
+        """`content` is the lines, each with an LF behind it, and `ends` are the places of these LF."""
+        return cls(content, np.append(0, ends[:-1] + 1)[: len(ends)], ends)
 
     @classmethod
     def of(cls, lines: Sequence[bytes]) -> Lines:
         """These lines; none of them holds an LF."""
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
         content = _LF.join(chain(lines, (b"",)))
-        return cls(np.frombuffer(content, np.uint8), np.cumsum(sizes + 1) - 1)
+        return cls.side_by_side(np.frombuffer(content, np.uint8), np.cumsum(sizes + 1) - 1)
 
     @classmethod
     def joined(cls, parts: Sequence[Lines]) -> Lines:
         """The lines of all parts, of which there is at least one."""
         if len(parts) == 1:
             return parts[0]
-        starts = np.cumsum([0, *(len(part.content) for part in parts[:-1])])
-        ends = [part.ends + start for part, start in zip(parts, starts.tolist(), strict=True)]
-        return cls(np.concatenate([part.content for part in parts]), np.concatenate(ends))
+        packed = [part.packed() for part in parts]
+        starts = np.cumsum([0, *(len(content) for content, _ in packed[:-1])]).tolist()
+        ends = [ends + start for (_, ends), start in zip(packed, starts, strict=True)]
+        return cls.side_by_side(np.concatenate([content for content, _ in packed]), np.concatenate(ends))
 
     def chosen(self, places: Places) -> Lines:
         """Those at these places, in their sequence."""
-        if len(places) == len(self) and (places == np.arange(len(self))).all():
-            return self
-        if len(places) < FEW:
-            return Lines.of([self[place] for place in places.tolist()])
+        return Lines(self._content, self._starts[places], self._ends[places])
+
+    def packed(self) -> tuple[Bytes, Offsets]:
+        """All of them side by side, each with an LF behind it, and the places of these LF."""
+        starts, ends = self._starts, self._ends
+        if not len(self) or (starts[1:] == ends[:-1] + 1).all():
+            first = int(starts[0]) if len(self) else 0
+            return self._content[first : first + self.size], ends - first
+        found = np.cumsum(ends + 1 - starts) - 1
+        if len(self) < FEW:
+            content = b"".join(
+                [self._content[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=True)]
+            )
+            return np.frombuffer(content, np.uint8), found
         from storage_consumer.decoding.line_loops import gather  # noqa: PLC0415 - late, see `compiled`
 
-        return Lines(*gather(self.content, self.ends, places))
+        return gather(self._content, starts, ends), found
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines, each with its LF."""
+        return int((self._ends - self._starts).sum()) + len(self)
 
     def __len__(self) -> int:
         """How many."""
-        return len(self.ends)
+        return len(self._ends)
 
     @overload
     def __getitem__(self, place: int) -> bytes: ...
@@ -61,15 +83,10 @@ class Lines(Sequence[bytes]):
     def __getitem__(self, place: slice) -> Lines: ...
 
     def __getitem__(self, place: int | slice) -> bytes | Lines:
-        """One line; or some that stand one behind the other, of the same bytes."""
-        if isinstance(place, int):
-            start = self._start(range(len(self))[place])
-            return self.content[start : self.ends[place]].tobytes()
-        first, end, step = place.indices(len(self))
-        if step != 1:
-            raise ValueError("lines of a slice stand one behind the other")
-        start, ends = self._start(first), self.ends[first:end]
-        return Lines(self.content[start : int(ends[-1]) + 1 if len(ends) else start], ends - start)
+        """One line, or some."""
+        if isinstance(place, slice):
+            return Lines(self._content, self._starts[place], self._ends[place])
+        return self._content[self._starts[place] : self._ends[place]].tobytes()
 
     def __iter__(self) -> Iterator[bytes]:
         """One line after another."""
@@ -77,16 +94,12 @@ class Lines(Sequence[bytes]):
 
     def __bytes__(self) -> bytes:
         """All of them, each with an LF behind it."""
-        return self.content.tobytes()
-
-    def _start(self, place: int) -> int:
-        """Where a line begins; behind the last one, where they end."""
-        return int(self.ends[place - 1]) + 1 if place else 0
+        return self.packed()[0].tobytes()
 
 
 def size_of(lines: Sequence[bytes]) -> int:
     """Bytes of all lines."""
-    return len(lines.content) if isinstance(lines, Lines) else sum(map(len, lines))
+    return lines.size if isinstance(lines, Lines) else sum(map(len, lines))
 
 
 def in_one(lines: Sequence[bytes]) -> bytes:
