@@ -68,6 +68,8 @@ class Dialect:
         """A row's fields before the handle key and the values. Groups: table and schema as written, commit ts."""
         self.rest = re.compile(repeated(self._unread()) + self.terminator) if options.terminator else None
         """What is left of a row of any form; None without terminator, where only a row's own form says its end."""
+        self.next_row = re.compile(self.terminator + head) if options.terminator and options.quote else None
+        """Where another row may begin; not within one, where quotes of texts are doubled."""
         bare = f"(?>(?:(?!{self._stop()}|{self.quote})(?s:.)){{0,{_LONGEST_BARE}}})"
         self._field = re.compile(f"{self.text}|{bare}" if options.quote else self.text)
 

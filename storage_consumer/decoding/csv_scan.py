@@ -243,6 +243,11 @@ class Scan:
             raise self.row_error(start, rest.end(), self.shape.mismatch(rest.string[start : rest.end()]), ts)
         if ts < _EARLIEST_TS:
             raise self.row_error(start, rest.end(), f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
+        starts = dialect.next_row.finditer(self.text, head.end(), rest.end()) if dialect.next_row else ()
+        if any(self.text.startswith(head[1], found.end()) for found in starts):
+            raise self.row_error(
+                start, rest.end(), f"another row begins within it: a quote is lost; {CHECK_OPTIONS}", ts
+            )
         self.pass_over(ts)
         self.position = rest.end()
         return True

@@ -55,6 +55,16 @@ def test_everything_inside_quotes_is_data(text: str, size: int) -> None:
     assert [values[1] for _, _, _, values, _ in from_csv(data, *KINDS, size=size)] == [text] * 3
 
 
+def test_rows_within_a_row_to_pass_over() -> None:
+    """Where quotes are lost, a row outside the window does not take those with it that follow up to the next lost quote."""
+    before, torn = f'"I","orders","shop",{TS - 9},7,"old","1.50"\r\n', f'"I","orders","shop",{TS - 8},7,"old,"1.50"\r\n'
+    window = Window(low=TS - 1, high=TS + 9)
+    for data in (torn + GOOD + torn, before + torn + GOOD + UPDATED + torn + GOOD):
+        rows = CsvDecoder(OPTIONS).rows([data.encode()], layout(*KINDS), window, Tally(), SOURCE)
+        with pytest.raises(UndecodableRow, match="another row begins"):
+            list(rows)
+
+
 def test_other_dialect() -> None:
     """Delimiter, quote, null marker, terminator and binary encoding are those of the options."""
     options = CsvOptions(
