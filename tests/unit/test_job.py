@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from storage_consumer.errors import (
@@ -11,7 +13,7 @@ from storage_consumer.errors import (
     StorageUnavailable,
     TargetUnavailable,
 )
-from storage_consumer.spark.job import _ours
+from storage_consumer.spark.job import _ours, shorten_collection
 
 JAVA = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: {}
@@ -65,3 +67,20 @@ def test_lost_process(account: str) -> None:
     assert type(found) is SparkUnavailable
     assert account in str(found)
     assert "memory" in str(found)
+
+
+def test_modules_are_not_searched_for_cycles() -> None:
+    """What was loaded before a task is searched no more, what was loaded since the last one included; and nothing else is kept out."""
+    shorten_collection.cache_clear()
+    before = gc.get_freeze_count()
+    try:
+        shorten_collection(7)
+        first = gc.get_freeze_count()
+        loaded: list[list[int]] = [[] for _ in range(1000)]
+        shorten_collection(7)
+        assert before < first == gc.get_freeze_count()
+        shorten_collection(8)
+        assert gc.get_freeze_count() >= first + len(loaded)
+    finally:
+        gc.unfreeze()
+        shorten_collection.cache_clear()
