@@ -123,10 +123,8 @@ def is_utf8(text: Text) -> bool:
     while at < len(text.bytes):
         if at < len(text.words) and text.words[at] & _TOPS == _NONE:
             at += WORD
-        elif text.bytes[at] < _ASCII_END:
-            at += 1
-        else:
-            at = _character_end(text.bytes, at)
-            if at < 0:
-                return False
+            continue
+        at = at + 1 if text.bytes[at] < _ASCII_END else _character_end(text.bytes, at)
+        if at < 0:
+            return False
     return True

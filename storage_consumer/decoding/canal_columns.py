@@ -24,18 +24,14 @@ from storage_consumer.decoding.canal_machine import (
     find_messages,
     write_lines,
 )
-from storage_consumer.decoding.canal_message import Shape
+from storage_consumer.decoding.canal_message import UNREADABLE, Shape
 from storage_consumer.decoding.columns import Bytes, Offsets, Places
-from storage_consumer.decoding.decoder import Tally, apart
-from storage_consumer.decoding.digits import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, read_integers
+from storage_consumer.decoding.decoder import Tally
+from storage_consumer.decoding.digits import NUMBER_FIELDS, YEAR_FIELD, read_integers
 from storage_consumer.decoding.line_bytes import line_fields, room_for
 from storage_consumer.decoding.lines import Lines
-from storage_consumer.decoding.rows_batch import RowsBatch, converted_fields
+from storage_consumer.decoding.rows_batch import RowsBatch, inside
 from storage_consumer.decoding.values import (
-    FLOAT,
-    INTEGER,
-    UNSIGNED_INTEGER,
-    YEAR,
     Converter,
     bytes_of_latin1,
     convert_all,
@@ -45,7 +41,6 @@ from storage_consumer.decoding.values import (
 )
 from storage_consumer.model import TableColumn, TableName, Window
 
-_NUMBERS = {INTEGER: INTEGER_FIELD, UNSIGNED_INTEGER: UNSIGNED_FIELD, YEAR: YEAR_FIELD, FLOAT: FLOAT_FIELD}
 _CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, bytes_of_latin1: BINARY_FIELD}
 """The forms whose values the loops convert, or which need no converter any more."""
 _HEAD = ["id", "database", "table", "pkNames"]
@@ -74,7 +69,7 @@ def message_form(shape: Shape, row: bytes) -> MessageForm | None:
     end = row.find(_BEHIND_HEAD)
     try:  # what is a JSON object with a brace behind it has only whole members
         head = msgspec.json.decode(row[: max(end, 0)] + b"}")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     if not shape.names or not isinstance(head, dict) or list(head) != _HEAD:
         return None
@@ -122,7 +117,7 @@ def _field(column: TableColumn, convert: Converter | None) -> int:
     if convert and convert in _CONVERTED:
         return _CONVERTED[convert]
     form = grammar(column, "canal-json")
-    return _NUMBERS[form] if form else TEXT_FIELD
+    return NUMBER_FIELDS[form] if form else TEXT_FIELD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,23 +170,13 @@ def read_batch(
     if found is None:
         return None
     rows, others, lines = found
-    within, later = apart(rows.ts, window)
-    inside = np.flatnonzero(within)
     try:
-        converted = converted_fields(rows, form.converted, inside)
+        batch, within, later = inside(window, rows, rows.numbers + (tally.rows + 1), form.converted)
     except ValueError:
         return None
     firsts = np.ones(len(rows.ts), np.bool_)
     firsts[1:] = rows.numbers[1:] != rows.numbers[:-1]
     tally.add(rows.ts[firsts], within[firsts], later[firsts])
-    batch = RowsBatch(
-        rows=rows,
-        inside=inside,
-        numbers=rows.numbers[inside] + (tally.rows + 1),
-        ts=rows.ts[inside].view(np.uint64),
-        operations=rows.operations[inside],
-        converted=converted,
-    )
     tally.rows += lines
     return batch, others
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import UNSET
 
-from storage_consumer.decoding.canal_message import Shape, Texts, decode_any, has_gaps, shape_of
+from storage_consumer.decoding.canal_message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
 from storage_consumer.decoding.decoder import (
     DELETE,
     INSERT,
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 AT_ONCE_BYTES = 32 << 10
 """Rows are read at once where at least so many bytes are there: of fewer it takes longer than one by one."""
 _OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no message, or not one of the layout."""
 _NO_COMMIT_TS = (
     "it has no _tidb.commitTs: TiCDC must write with enable-tidb-extension=true in its sink URI, or "
     "--allow-missing-commit-ts must be given, which promises less"
@@ -131,14 +128,14 @@ class _Scan:
         """A message."""
         try:
             return self.shape.decode(row)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self.unshaped(row)
 
     def unshaped(self, row: bytes) -> Any:
         """A message that does not have the layout's columns: of another version, or a delete that says its key only."""
         try:
             return decode_any(row)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise self.error(row, f"no canal-json row change that can be read: {error}") from error
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:

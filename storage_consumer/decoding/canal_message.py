@@ -16,6 +16,8 @@ from storage_consumer.decoding.decoder import RowLayout, Values
 from storage_consumer.decoding.layout import is_hidden
 from storage_consumer.decoding.values import Converter, converter, grammar
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no message, or not one of the layout."""
 Image = dict[str, str | None]
 Texts = Sequence[Any]
 """A row image in layout order: texts, None for NULL, and ``UNSET`` for what the message leaves out."""

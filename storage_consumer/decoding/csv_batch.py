@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from storage_consumer.decoding.csv_columns import RowForm, read_rows
-from storage_consumer.decoding.decoder import Tally, apart
-from storage_consumer.decoding.rows_batch import RowsBatch, converted_fields
+from storage_consumer.decoding.decoder import Tally
+from storage_consumer.decoding.rows_batch import RowsBatch, inside
 from storage_consumer.model import Window
 
 
@@ -18,21 +18,11 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     rows = read_rows(form, content)
     if rows is None:
         return None
-    within, later = apart(rows.ts, window)
-    inside = np.flatnonzero(within)
+    numbers = np.arange(len(rows)) - rows.seconds + (tally.rows + 1)
     try:
-        converted = converted_fields(rows, form.converted, inside)
+        batch, within, later = inside(window, rows, numbers, form.converted)
     except ValueError:
         return None
-    numbers = inside - rows.seconds[inside] + (tally.rows + 1)
     tally.rows += len(rows)
     tally.add(rows.ts, within, later)
-    batch = RowsBatch(
-        rows=rows,
-        inside=inside,
-        numbers=numbers,
-        ts=rows.ts[inside].view(np.uint64),
-        operations=rows.operations[inside],
-        converted=converted,
-    )
     return batch, rows.end

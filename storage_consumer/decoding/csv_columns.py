@@ -30,19 +30,12 @@ from storage_consumer.decoding.csv_machine import (
 from storage_consumer.decoding.csv_shape import Shape
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE
 from storage_consumer.decoding.digits import (
-    FLOAT_FIELD,
-    INTEGER_FIELD,
-    UNSIGNED_FIELD,
-    YEAR_FIELD,
+    NUMBER_FIELDS,
     read_integers,
 )
 from storage_consumer.decoding.line_bytes import line_fields, room_for
 from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.values import (
-    FLOAT,
-    INTEGER,
-    UNSIGNED_INTEGER,
-    YEAR,
     Converter,
     CsvForm,
     convert_all,
@@ -53,7 +46,6 @@ from storage_consumer.decoding.values import (
 from storage_consumer.decoding.wire import NULL
 from storage_consumer.model import TableColumn
 
-_BARE = {INTEGER: INTEGER_FIELD, UNSIGNED_INTEGER: UNSIGNED_FIELD, YEAR: YEAR_FIELD, FLOAT: FLOAT_FIELD}
 _OPERATIONS = np.full(256, -1, np.int8)
 _OPERATIONS[list(b"IUD")] = INSERT, UPDATE, DELETE
 
@@ -121,7 +113,7 @@ def _field(column: TableColumn, converter: Converter | None) -> int:
     """The form of a column's field."""
     form = csv_form(column)
     if form is CsvForm.BARE:
-        return _BARE[grammar(column, "csv")]
+        return NUMBER_FIELDS[grammar(column, "csv")]
     if form is CsvForm.FREE:
         return FREE_FIELD
     return BASE64_FIELD if is_base64(converter) else PLAIN_FIELD

@@ -6,9 +6,12 @@ import numpy as np
 
 from storage_consumer.decoding.columns import Bytes, Offsets
 from storage_consumer.decoding.compiled import compiled, inlined
+from storage_consumer.decoding.values import FLOAT, INTEGER, UNSIGNED_INTEGER, YEAR
 
 INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, FLOAT_FIELD = range(4)
 """Forms of numbers; both protocols have forms of other values beside them."""
+NUMBER_FIELDS = {INTEGER: INTEGER_FIELD, UNSIGNED_INTEGER: UNSIGNED_FIELD, YEAR: YEAR_FIELD, FLOAT: FLOAT_FIELD}
+"""By what `values.grammar` says of a column."""
 MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
 _MOST_DIGITS, _YEAR_DIGITS = 20, 4
 """Of an integer of 64 bits, the sign not counted, and of a year."""

@@ -9,13 +9,25 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.decoding.columns import Offsets, Places
+from storage_consumer.decoding.columns import Flags, Offsets, Places
+from storage_consumer.decoding.decoder import apart
 from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.wire import encode_field
+from storage_consumer.model import Window
 
 
 class Rows(Protocol):
     """Rows that lie one behind the other in some bytes; a column is told by its place in the layout."""
+
+    @property
+    def ts(self) -> Offsets:
+        """Commit ts."""
+        ...
+
+    @property
+    def operations(self) -> NDArray[np.int8]:
+        """INSERT, UPDATE or DELETE."""
+        ...
 
     def integers(self, place: int, rows: Places) -> Offsets | None:
         """A column's values in these rows, None where they can't be such an array."""
@@ -59,6 +71,20 @@ class RowsBatch:
         return self.rows.lines(written, self.inside[chosen], converted)
 
 
-def converted_fields(rows: Rows, places: Sequence[int], inside: Places) -> dict[int, list[bytes]]:
-    """The fields of these columns. Raises `ValueError` where a text is no value of its column's type."""
-    return {place: [encode_field(text) for text in rows.texts(place, inside)] for place in places}
+def inside(window: Window, rows: Rows, numbers: Offsets, converted: Sequence[int]) -> tuple[RowsBatch, Flags, Flags]:
+    """The rows inside the window as a batch, which of all rows they are, and which are later.
+
+    `numbers`: of each row, in the file. `converted`: the columns whose fields are not written as the bytes have them. Raises
+    `ValueError` where a text of these is no value of its column's type.
+    """
+    within, later = apart(rows.ts, window)
+    places = np.flatnonzero(within)
+    batch = RowsBatch(
+        rows=rows,
+        inside=places,
+        numbers=numbers[places],
+        ts=rows.ts[places].view(np.uint64),
+        operations=rows.operations[places],
+        converted={place: [encode_field(text) for text in rows.texts(place, places)] for place in converted},
+    )
+    return batch, within, later
