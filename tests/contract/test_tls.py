@@ -165,6 +165,7 @@ def test_client_certificate(tls: Secured, tmp_path: Path) -> None:
 
 def test_ca_that_has_travelled(tls: Secured, tmp_path: Path) -> None:
     """On a machine that lacks the CA's file its content, which the driver sent, verifies the server as the file does."""
+    tls.served(tls.authority.sign("server"))
     for authority, right in ((tls.authority, True), (Authority(tmp_path, "another"), False)):
         uri = f"mysql://root@localhost:{tls.server.port}/"
         downstream, secrets, _ = load_target({"downstream_uri": uri, "ssl_ca": str(authority.file)}, {})
