@@ -66,7 +66,13 @@ class Lines(Sequence[bytes]):
             return np.frombuffer(content, np.uint8), found
         from storage_consumer.decoding.line_loops import gather  # noqa: PLC0415 - late, see `compiled`
 
-        return gather(self._content, starts, ends), found
+        return gather(*self.places()), found
+
+    def places(self) -> tuple[Bytes, Offsets, Offsets]:
+        """Bytes that hold all of them, where in these each begins, and where its LF is; not to be written to."""
+        content = self._content.view()
+        content.flags.writeable = False  # also the same type for compiled loops, whatever the bytes come from
+        return content, self._starts, self._ends
 
     @property
     def size(self) -> int:

@@ -1,6 +1,6 @@
 """One connection to the target, with the session that every statement of ours relies on.
 
-The driver is PyMySQL. LOAD DATA LOCAL is fed from memory: the server's request is answered with the buffer that this very
+The driver is PyMySQL; it has no bulk statements of MariaDB's, which are added here. LOAD DATA LOCAL is fed from memory: the server's request is answered with the buffer that this very
 statement is sending, whatever file name the server asks for; without such a buffer it gets nothing. So a hostile server
 can read no file.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pymysql
 from pymysql.connections import Connection as _PlainConnection
 from pymysql.connections import MySQLResult
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, COMMAND
 from pymysql.converters import escape_string
 from pymysql.cursors import Cursor
 
@@ -57,12 +58,17 @@ _OPTIONAL = (
 _CHUNK = 1 << 20
 _SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Milliseconds that sent data may stay unanswered; seconds without a word, and between questions whether anyone is there, and how many."""
+_BULK_EXECUTE = 0xFA
+_TYPES_FOLLOW = 128
+_KNOWS_BULK = struct.pack("<I", 1 << 2)
+_RESERVED = slice(9, 32)
+"""Where a client's first packet is empty, and has at the end what a client of MariaDB can do beyond MySQL's."""
 _CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
 """Ways to log in that send the password as it is."""
 
 
 class Connection(_Connection):
-    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory and nothing else."""
+    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory and nothing else, and run MariaDB's bulk statements."""
 
     feed: bytes = b""
     """What the running LOAD DATA LOCAL statement sends."""
@@ -70,6 +76,9 @@ class Connection(_Connection):
     """How many bytes of it are sent at a time."""
     warnings: int = 0
     """How many warnings the last statement raised."""
+    has_bulk: bool = False
+    """The server takes bulk statements: it is a MariaDB of version 10.2 or newer."""
+    _logging_in: bool = False
     _unverified: ClassVar[ssl.SSLContext | None] = None
 
     def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
@@ -94,6 +103,47 @@ class Connection(_Connection):
                 "verifies it: mysql+ssl:// in --downstream-uri, --ssl-ca"
             )
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
+
+    def _request_authentication(self) -> None:
+        """As PyMySQL does. A MariaDB that leaves out the first capability tells, and is told, what MySQL does not have."""
+        newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
+        self.has_bulk = newer and "mariadb" in str(self.server_version).lower()  # type: ignore[attr-defined] # likewise
+        if self.has_bulk:
+            self.client_flag &= ~CLIENT.LONG_PASSWORD
+        self._logging_in = True
+        try:
+            super()._request_authentication()  # type: ignore[misc] # likewise
+        finally:
+            self._logging_in = False
+
+    def write_packet(self, payload: bytes) -> None:
+        """As PyMySQL does, but for what the first packets say of bulk statements."""
+        if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
+            payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
+        super().write_packet(payload)
+
+    def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
+        """Run one statement for all rows of `values`, see `bulk`; (affected rows, warnings). Only where `has_bulk`."""
+        statement = self._prepare(sql)
+        try:
+            head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
+            self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
+            affected = self._read_query_result()
+        finally:
+            if self.open:
+                self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
+        return affected, self.warnings
+
+    def _prepare(self, sql: str) -> bytes:
+        """Prepare a statement; the number that the server gave it, as it is sent."""
+        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
+        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
+        for count in struct.unpack_from("<HH", answer, 5):
+            for _ in range(
+                count + 1 if count else 0
+            ):  # one packet for each column and parameter, and one behind the last
+                self._read_packet()  # type: ignore[no-untyped-call] # likewise
+        return answer[1:5]
 
     def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
         """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; (affected rows, warnings)."""

@@ -1,15 +1,16 @@
-"""Statements for many rows: LOAD DATA where it may be, else literals; the row that the target refuses is named."""
+"""Statements for many rows: bulk statements or LOAD DATA where they may be, else literals; the row that the target refuses is named."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pymysql.err
 
-from storage_consumer.decoding.lines import in_one
+from storage_consumer.decoding.lines import FEW, Lines, in_one
 from storage_consumer.errors import RowRefused
 from storage_consumer.target.batches import batches
+from storage_consumer.target.bulk import bulk_statement, bulk_types, bulk_values
 from storage_consumer.target.connection import escape
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal
 from storage_consumer.target.fenced import FencedConnection
@@ -21,6 +22,10 @@ TRANSACTION_ROWS = 10_000
 TRANSACTION_SIZE = 8 << 20
 """Bytes of row text."""
 STATEMENT_ROWS = 1_000
+BULK_ROWS = FEW
+"""Fewer rows are not worth what is sent before a bulk statement, and the compiler that makes its values."""
+_BULK_HEAD = 1 << 10
+"""Bytes in front of the values, but for the types."""
 
 
 class RowStatements(FencedConnection):
@@ -48,11 +53,10 @@ class RowStatements(FencedConnection):
         return sum(self._put("INSERT", work, batch) for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE))
 
     def _put(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> int:
-        """Write rows, by LOAD DATA where that may be and raised no warning, else by literals."""
-        if self._load_data and self._load(verb, work, rows):
-            return len(rows)
-        for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
-            self._write(work, batch, partial(write_rows, verb, work, escape=escape))
+        """Write rows, by a bulk statement or by LOAD DATA where that may be and raised no warning, else by literals."""
+        if not self._bulk(verb, work, rows) and not self._load(verb, work, rows):
+            for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
+                self._write(work, batch, partial(write_rows, verb, work, escape=escape))
         return len(rows)
 
     def _write(self, work: TableWork, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
@@ -85,20 +89,35 @@ class RowStatements(FencedConnection):
             raise fault
         return self.query(sql)
 
+    def _bulk(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> bool:
+        """One bulk statement; False where there is none for these rows, or nothing of it is left."""
+        connection = self.live()
+        if not connection.has_bulk or len(rows) < BULK_ROWS:
+            return False
+        types = bulk_types(work)
+        values = bulk_values(work, rows if isinstance(rows, Lines) else Lines.of(rows))
+        if values is None or _BULK_HEAD + len(types) + len(values) >= self._spec.max_packet:
+            return False
+        return self._taken(lambda: connection.bulk(bulk_statement(work, verb), types, values))
+
     def _load(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> bool:
-        """LOAD DATA LOCAL from memory; False if the server changed or refused a value, and nothing of it is left.
+        """LOAD DATA LOCAL from memory; False where it may not be, or nothing of it is left."""
+        most = self._spec.max_packet // 2
+        return self._load_data and self._taken(lambda: self.live().load(load_data(work, verb), in_one(rows), most=most))
+
+    def _taken(self, run: Callable[[], tuple[int, int]]) -> bool:
+        """Run a statement that gives (affected rows, warnings); False if the server changed or refused a value, and nothing of it is left.
 
         Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning takes the rows back; the same rows
         as literals then either go in as they are or raise the error that names the row and the column.
         """
-        connection = self.live()
-        self.query("SAVEPOINT before_load")
+        self.query("SAVEPOINT before_rows")
         try:
-            _, warnings = connection.load(load_data(work, verb), in_one(rows), most=self._spec.max_packet // 2)
+            _, warnings = run()
         except pymysql.err.MySQLError as fault:
             if is_conflict(fault) or is_connection_loss(fault):
                 raise
             warnings = 1
         if warnings:
-            self.query("ROLLBACK TO SAVEPOINT before_load")
+            self.query("ROLLBACK TO SAVEPOINT before_rows")
         return not warnings

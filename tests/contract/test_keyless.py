@@ -21,7 +21,7 @@ from storage_consumer.target.images import delete_equal, is_scanned, most_text
 from storage_consumer.target.keyless import FEW, MANY_BYTES, KeylessTable
 from storage_consumer.target.rows import RowStatements
 from storage_consumer.work import JobSpec, Mode, TableWork, WireColumn
-from tests.contract.test_writer import Rig, real_rig
+from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
 from tests.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_events, table
 
@@ -92,10 +92,10 @@ class Log:
         return Counter(self.server.query(f"SELECT {columns} FROM shop.log"))
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in KINDS])
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in (*KINDS, IN_BULK)])
 def log(request: pytest.FixtureRequest) -> Iterator[Log]:
     """On each server."""
-    server: DatabaseServer = request.getfixturevalue(request.param)
+    server = server_of(request.param, request)
     made = Log(server, real_rig(server))
     columns = ", ".join(f"{name} {sql}" for name, (_, _, sql) in COLUMNS.items())
     server.query(f"CREATE TABLE shop.log ({columns})")

@@ -16,6 +16,7 @@ from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.pipeline import RowWriter
+from storage_consumer.target import rows as rows_module
 from storage_consumer.target.fenced import CONFLICT_TRIES
 from storage_consumer.target.keyless import KeylessTable
 from storage_consumer.target.rows import RowStatements
@@ -104,7 +105,19 @@ Make = Callable[..., Rig]
 """Makes a rig whose table has unique keys over the columns of these names, one each."""
 
 
-@pytest.fixture(params=["memory", *(pytest.param(kind, marks=pytest.mark.server) for kind in KINDS)])
+IN_BULK = "mariadb, few rows in bulk too"
+"""As `mariadb`, where bulk statements are used for any number of rows."""
+
+
+def server_of(kind: str, request: pytest.FixtureRequest) -> DatabaseServer:
+    """The server of one of `KINDS`, or `IN_BULK`."""
+    if kind == IN_BULK:
+        request.getfixturevalue("monkeypatch").setattr(rows_module, "BULK_ROWS", 1)
+    found: DatabaseServer = request.getfixturevalue("mariadb" if kind == IN_BULK else kind)
+    return found
+
+
+@pytest.fixture(params=["memory", *(pytest.param(kind, marks=pytest.mark.server) for kind in (*KINDS, IN_BULK))])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     """What makes each rig."""
     made: list[Rig] = []
@@ -113,7 +126,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
         if request.param == "memory":
             made.append(memory_rig(*unique))
         else:
-            made.append(real_rig(request.getfixturevalue(request.param), *unique))
+            made.append(real_rig(server_of(request.param, request), *unique))
         return made[-1]
 
     yield new
@@ -171,10 +184,10 @@ class Cut(RowStatements):
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, IN_BULK])
 def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> None:
     """A delete and an insert of one commit ts are seen both or not at all, and done once, wherever the connection ends (O14)."""
-    rig = real_rig(request.getfixturevalue(kind))
+    rig = real_rig(server_of(kind, request))
     rig.writer().write_events(KEYLESS, as_events((1, [(True, b"a\t1")])))
     seen: list[Counter[Image]] = []
     for number in range(2, 30):
@@ -191,10 +204,10 @@ def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> No
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tidb"])
+@pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind != "tidb"), IN_BULK])
 def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fifty deadlocks in a row each is tried again; where a try gives up, neither rows nor checkpoint are there (O13)."""
-    server: DatabaseServer = request.getfixturevalue(kind)
+    server = server_of(kind, request)
     rig = real_rig(server)
     server.query(
         "CREATE TRIGGER shop.busy BEFORE INSERT ON shop.orders FOR EACH ROW IF COALESCE(@tries, 0) < 50 THEN "
@@ -265,10 +278,10 @@ class LargeRows:
         return dict(self.server.query("SELECT c0, LENGTH(c1) FROM shop.orders"))
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in ("mariadb", "mysql")])
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.server) for kind in ("mariadb", "mysql", IN_BULK)])
 def large(request: pytest.FixtureRequest) -> Iterator[LargeRows]:
     """Servers with such a limit that can be set, in turn."""
-    server: DatabaseServer = request.getfixturevalue(request.param)
+    server = server_of(request.param, request)
     ((before,),) = server.query("SELECT @@GLOBAL.max_allowed_packet")
     rig = real_rig(server, "c0")
     server.query("ALTER TABLE shop.orders MODIFY c1 LONGTEXT")
