@@ -7,9 +7,11 @@ Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
-from storage_consumer.decoding.lines import Lines
+from storage_consumer.decoding.lines import FEW, Lines
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.sql_text import quote
 from storage_consumer.target.statements import qualified
@@ -17,6 +19,14 @@ from storage_consumer.work import TableWork
 
 _TYPES = {WireKind.TEXT: (253, 0), WireKind.HEX: (252, 0), WireKind.UNSIGNED: (8, 128)}
 """A text in the character set of the connection, bytes, a whole number of eight bytes without a sign."""
+
+_MANY = 100
+"""Fewer rows are not worth what is sent before a bulk statement."""
+
+
+def is_many(rows: int) -> bool:
+    """Whether bulk statements are worth it for so many rows: more of them where this process has yet to import the compiler."""
+    return rows >= (_MANY if "numba" in sys.modules else FEW)
 
 
 def bulk_statement(work: TableWork, verb: str) -> str:

@@ -7,10 +7,10 @@ from functools import partial
 
 import pymysql.err
 
-from storage_consumer.decoding.lines import FEW, Lines, in_one
+from storage_consumer.decoding.lines import Lines, in_one
 from storage_consumer.errors import RowRefused
 from storage_consumer.target.batches import batches
-from storage_consumer.target.bulk import bulk_statement, bulk_types, bulk_values
+from storage_consumer.target.bulk import bulk_statement, bulk_types, bulk_values, is_many
 from storage_consumer.target.connection import escape
 from storage_consumer.target.faults import described, is_conflict, is_connection_loss, is_refusal
 from storage_consumer.target.fenced import FencedConnection
@@ -22,8 +22,6 @@ TRANSACTION_ROWS = 10_000
 TRANSACTION_SIZE = 8 << 20
 """Bytes of row text."""
 STATEMENT_ROWS = 1_000
-BULK_ROWS = FEW
-"""Fewer rows are not worth what is sent before a bulk statement, and the compiler that makes its values."""
 _BULK_HEAD = 1 << 10
 """Bytes in front of the values, but for the types."""
 
@@ -92,7 +90,7 @@ class RowStatements(FencedConnection):
     def _bulk(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> bool:
         """One bulk statement; False where there is none for these rows, or nothing of it is left."""
         connection = self.live()
-        if not connection.has_bulk or len(rows) < BULK_ROWS:
+        if not connection.has_bulk or not is_many(len(rows)):
             return False
         types = bulk_types(work)
         values = bulk_values(work, rows if isinstance(rows, Lines) else Lines.of(rows))

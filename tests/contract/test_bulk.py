@@ -67,7 +67,7 @@ class Ways(RowStatements):
 @pytest.fixture
 def rig(mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     """``shop.orders`` with a key, on a server that has them, for any number of rows."""
-    monkeypatch.setattr(rows_module, "BULK_ROWS", 1)
+    monkeypatch.setattr(rows_module, "is_many", bool)
     with closing(real_rig(mariadb, "c0")) as made:
         yield made
 
@@ -106,8 +106,8 @@ def test_every_type(rig: Rig, mariadb: DatabaseServer, monkeypatch: pytest.Monke
     )
     work = replace(table(), written=written)
     found = []
-    for way, (least, load_data) in {"bulk": (1, False), "load": (10**9, True), "literals": (10**9, False)}.items():
-        monkeypatch.setattr(rows_module, "BULK_ROWS", least)
+    for way, (least, load_data) in {"bulk": (0, False), "load": (10**9, True), "literals": (10**9, False)}.items():
+        monkeypatch.setattr(rows_module, "is_many", least.__lt__)
         mariadb.query("DROP TABLE shop.orders")
         mariadb.query(
             f"CREATE TABLE shop.orders ({', '.join(f'`{name}` {sql}' for name, sql in columns)}, "

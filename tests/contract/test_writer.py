@@ -112,7 +112,7 @@ IN_BULK = "mariadb, few rows in bulk too"
 def server_of(kind: str, request: pytest.FixtureRequest) -> DatabaseServer:
     """The server of one of `KINDS`, or `IN_BULK`."""
     if kind == IN_BULK:
-        request.getfixturevalue("monkeypatch").setattr(rows_module, "BULK_ROWS", 1)
+        request.getfixturevalue("monkeypatch").setattr(rows_module, "is_many", bool)
     found: DatabaseServer = request.getfixturevalue("mariadb" if kind == IN_BULK else kind)
     return found
 
