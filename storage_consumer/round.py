@@ -10,6 +10,7 @@ from storage_consumer.checkpoint import may_have_expired
 from storage_consumer.consumers.table import HALTED
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.ddls import RoundDdls
+from storage_consumer.decoding import decoder_for
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.fitting import table_work, unread_work
 from storage_consumer.intake import taken_in
@@ -20,12 +21,12 @@ from storage_consumer.planning.steps import DdlStep, RowStep, in_one_job
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import TableProgress
 from storage_consumer.preparing import described
-from storage_consumer.reports import file_works, told
+from storage_consumer.reports import by_path, file_works, told
 from storage_consumer.storage.reader import Poll
 from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.tasks import shape
 from storage_consumer.telemetry import Log, tso_time
-from storage_consumer.work import JobSpec, TableWork, TargetTable
+from storage_consumer.work import WHOLE, JobSpec, TableWork, TargetTable
 
 _log = Log("round")
 _LOOK_UP = 0.5
@@ -62,6 +63,8 @@ class Round:
     skipped: Counter[str] = field(default_factory=Counter)
     counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
     streams: dict[str, Finished] = field(default_factory=dict)
+    undivided: set[str] = field(default_factory=set)
+    """Paths of files that turned out to be others than were listed while they were read in parts."""
     known: dict[TableName, TargetTable] = field(default_factory=dict)
     ddls: RoundDdls = field(init=False)
     storage_checkpoint: int = 0
@@ -174,8 +177,13 @@ class Round:
         if not works:
             return
         parts = self.parts
-        files = [file for step, work in works for file in file_works(step, work.index)]
         upstream = parts.config.upstream
+        divisible = decoder_for(upstream).mark is not None
+        files = [
+            file
+            for step, work in works
+            for file in file_works(step, work.index, lambda path: divisible and path not in self.undivided)
+        ]
         cut = shape(files, upstream.protocol, parts.pipeline.cores, parts.config.tuning.partitions)
         spec = JobSpec(
             upstream=upstream,
@@ -226,17 +234,21 @@ class Round:
 
     def _acknowledge(self, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
         """Move one table on, or stop it; what is to be stored of it."""
-        files = {r.path: r for r in reports if isinstance(r, FileReport)}
+        files = by_path(reports)
+        if changed := {r.path for r in reports if isinstance(r, FileReport) and r.gone and r.span != WHOLE}:
+            # Nothing of the table was written; the next wave of this round reads these files whole, as they are then.
+            self.undivided |= changed
+            return None
         counts, table = self.counts[step.table_key], self.parts.manager.tables[step.table_key]
         self.written += sum(r.written for r in reports if isinstance(r, WriteReport))
         counts.files += len(files)
         for file in files.values():
             self.skipped["row: repeated delivery"] += file.duplicates
             self.skipped["row: beyond the storage checkpoint"] += file.later
-        errors = [told(r, step) for r in reports if r.error]
+        errors = [told(r, step, reports) for r in reports if r.error]
         if errors:
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
-                seen = (errors[0], *(r.tag for r in reports if isinstance(r, FileReport)))
+                seen = (errors[0], *sorted(file.stored.tag for file in step.files))
                 if self.parts.manager.wait(step.table_key, seen, self.parts.clock.monotonic()):
                     self._halt(step.table_key, f"{errors[0]}. The file has not changed for a while", save=False)
                     return progress_of(table, self.parts.manager)
@@ -245,7 +257,11 @@ class Round:
                 return None
             self._halt(step.table_key, errors[0], save=False)
             return progress_of(table, self.parts.manager)
-        unread = [file.stored.path for file in step.files if file.stored.path not in files]
+        unread = [
+            file.stored.path
+            for file in step.files
+            if not (file.stored.path in files and files[file.stored.path].span == WHOLE)
+        ]
         if unread:
             message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
             raise RuntimeError(message)

@@ -8,10 +8,10 @@ shuffle to tasks that write a bucket of keys each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.work import FileWork
+from storage_consumer.work import FileWork, Span
 
 BUCKET_BYTES: dict[Protocol, int] = {"csv": 24 << 20, "canal-json": 96 << 20}
 """File bytes that go through one bucket: about the same rows, since a canal-json message repeats all names."""
@@ -41,7 +41,7 @@ def shape(files: Iterable[FileWork], protocol: Protocol, cores: int, wish: int =
     size = 0
     for work in files:
         by_table[work.table] = by_table.get(work.table, 0) + _cost(work)
-        size += work.file.stored.size
+        size += work.size
     if max(by_table.values(), default=0) <= SMALLEST_GROUP:
         total = sum(by_table.values())
         tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
@@ -55,26 +55,42 @@ def shape(files: Iterable[FileWork], protocol: Protocol, cores: int, wish: int =
 
 
 def _cost(work: FileWork) -> int:
-    """What a file takes to read, in bytes."""
-    return max(FILE_COST, work.file.stored.size)
+    """What a file or a part of one takes to read, in bytes."""
+    return max(FILE_COST, work.size)
 
 
 def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
     """Files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
 
+    A large file that may be read in parts fills up a group and goes on in the next one, where both parts are worth a task.
     The most costly group comes first: tasks begin in this order, and what begins last keeps the other cores waiting.
     """
     total = sum(map(_cost, files))
-    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, total // (3 * cores)))
+    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
     groups: list[list[FileWork]] = [[]]
     size = 0
-    for work in sorted(files, key=lambda w: (w.table, w.rank)):
-        if groups[-1] and size + _cost(work) > goal:
+    waiting = sorted(files, key=lambda w: (w.table, w.rank), reverse=True)
+    while waiting:
+        work = waiting.pop()
+        room = goal - size
+        if work.divisible and min(room, work.size - room) >= SMALLEST_GROUP:
+            work, rest = _cut(work, room)
+            waiting.append(rest)
+        elif groups[-1] and _cost(work) > room:
             groups.append([])
             size = 0
+            waiting.append(work)
+            continue
         groups[-1].append(work)
         size += _cost(work)
     return sorted(groups, key=lambda group: -sum(map(_cost, group)))
+
+
+def _cut(work: FileWork, size: int) -> tuple[FileWork, FileWork]:
+    """The first part of a file or part, of so many bytes, and the rest."""
+    span = work.span
+    border = span.start + size
+    return replace(work, span=Span(span.start, border)), replace(work, span=Span(border, span.end))
 
 
 def by_tables(files: Sequence[FileWork], tasks: int) -> list[list[FileWork]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from storage_consumer.config.settings import Upstream
@@ -13,7 +14,7 @@ from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
 from storage_consumer.events import Events
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.pipeline import READ_BLOCK, FileReport, RowWriter, WriteReport, read_files, write_bucket
+from storage_consumer.pipeline import FileReport, RowWriter, WriteReport, file_blocks, read_files, write_bucket
 from storage_consumer.storage.paths import left_out
 from storage_consumer.storage.reader import Storage
 from storage_consumer.summary import Progress
@@ -96,11 +97,13 @@ class MemoryStorage:
             raise FileNotFoundError(f"{path} does not exist")
         return self._objects[path][0]
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of an object in pieces of `size` bytes."""
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """The content of an object in pieces of `size` bytes; see `Storage.blocks`."""
         content = self.read(path)
-        for start in range(0, len(content), size):
-            yield content[start : start + size]
+        if tag not in {"", self._objects[path][1]}:
+            raise FileNotFoundError(f"{path} is not what was listed")
+        for place in range(start, len(content), size):
+            yield content[place : place + size]
 
     def _answer(self) -> None:
         self.requests += 1
@@ -212,7 +215,7 @@ class MemoryPipeline:
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket after bucket."""
         tables = {table.index: table for table in spec.tables}
-        read = read_files(files, tables, spec.partitions, lambda p: self._storage.blocks(p, READ_BLOCK), self._decoder)
+        read = read_files(files, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)
         items = sorted(read, key=lambda item: item[0])
         writer = self._writer(spec)
         reports: list[FileReport | WriteReport] = []

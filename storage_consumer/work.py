@@ -161,9 +161,25 @@ class TableWork:
     target's index in sequence."""
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which rows of a file one task reads, by the bytes at which they begin; see `decoding.cutting`.
+
+    The rows of a part are numbered from `start` + 1 on: so numbers of later parts are higher, however many rows are before them.
+    """
+
+    start: int = 0
+    """Inclusive."""
+    end: int | None = None
+    """Exclusive; None: to the end of the file."""
+
+
+WHOLE = Span()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileWork:
-    """One file to read."""
+    """One file to read, or a part of it."""
 
     table: int
     """`TableWork.index`."""
@@ -172,6 +188,14 @@ class FileWork:
     """Place in the sequence order of its table's files in this job."""
     newest: bool
     """No file follows it in its stream, so its last row may still be in writing."""
+    divisible: bool = False
+    """It may be read in parts."""
+    span: Span = WHOLE
+
+    @property
+    def size(self) -> int:
+        """Bytes to read, by the listing."""
+        return (self.file.stored.size if self.span.end is None else self.span.end) - self.span.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """A private emulator of Google Cloud Storage, which knows no users; as a program it is the emulator itself.
 
 The emulator shows a bucket on one page, whatever is asked. Pages and where they begin are added here, as Google describes
-them: names in the order of their bytes, ``startOffset`` included, ``maxResults`` per page, objects and folders together.
+them: names in the order of their bytes, ``startOffset`` included, ``maxResults`` per page, objects and folders together. So is the
+generation of what is downloaded.
 """
 
 from __future__ import annotations
@@ -110,11 +111,22 @@ def _list_in_pages(request: Any, response: Any, storage: Any, *_: Any) -> None:
     response.json(answer)
 
 
+def _download(request: Any, response: Any, storage: Any, *_: Any) -> None:
+    """The emulator's download, with the generation that Google tells of what it gives."""
+    from gcp_storage_emulator.handlers import objects  # noqa: PLC0415 - of the program only
+
+    objects.whole_download(request, response, storage)
+    if response.status in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
+        found = storage.get_file_obj(request.params["bucket_name"], request.params["object_id"])
+        response["X-Goog-Generation"] = str(found["generation"])
+
+
 def main(port: int) -> None:
     """Run the emulator until the process is ended."""
     from gcp_storage_emulator import server  # noqa: PLC0415 - of the program only
     from gcp_storage_emulator.handlers import objects  # noqa: PLC0415 - likewise
 
+    objects.whole_download, objects.download = objects.download, _download
     for _, methods in server.HANDLERS:
         if methods.get("GET") is objects.ls:
             methods["GET"] = _list_in_pages

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from storage_consumer.decoding.canal_message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
+from storage_consumer.decoding.cutting import canal_mark
 from storage_consumer.decoding.decoder import (
     DELETE,
     INSERT,
@@ -205,6 +206,7 @@ class CanalJsonDecoder:
     def __init__(self, terminator: str = "\r\n", *, allow_missing_commit_ts: bool = False) -> None:
         """`terminator`: TiCDC's ``[sink] terminator``, any text, or none."""
         self.terminator = terminator
+        self.mark = canal_mark(terminator.encode())
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
     def changes(

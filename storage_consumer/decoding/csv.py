@@ -27,6 +27,7 @@ from storage_consumer.decoding.csv_dialect import dialect_of
 from storage_consumer.decoding.csv_options import check_options
 from storage_consumer.decoding.csv_scan import Scan
 from storage_consumer.decoding.csv_shape import Form, Shape, shape
+from storage_consumer.decoding.cutting import csv_mark
 from storage_consumer.decoding.decoder import Batch, RowChange, RowLayout, Tally
 from storage_consumer.model import Window
 
@@ -38,6 +39,7 @@ class CsvDecoder:
         """Raises `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
         check_options(options)
         self.options = options
+        self.mark = csv_mark(options)
         self._latest: tuple[RowLayout, Shape] | None = None
 
     def changes(

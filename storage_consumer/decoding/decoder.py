@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.decoding.cutting import Mark
 from storage_consumer.decoding.lines import Lines
 from storage_consumer.model import TableColumn, TableName, Window
 
@@ -118,6 +119,11 @@ class Batch(Protocol):
 
 class Decoder(Protocol):
     """Decodes one protocol."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """Where a row begins in any file, None where that cannot be told without all that stands before."""
+        ...
 
     def changes(
         self,

@@ -10,7 +10,8 @@ import msgspec
 
 from storage_consumer.decoding.faults import MAX_ROW_BYTES
 
-_LINE_ENDS = (b"\r\n", b"\n")
+LINE_ENDS = (b"\r\n", b"\n")
+"""Terminators that no JSON text holds."""
 _NO_BRACE = rb'[^"{}]++|"(?>(?:[^"\\]++|\\.)*)"'
 _MESSAGE = re.compile(rb"\{(?>(?:%b|\{(?>(?:%b)*)\})*)\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
 """A JSON object whose members hold objects that hold none: such are all of TiCDC's messages."""
@@ -50,7 +51,7 @@ class Frames:
     @property
     def ends_lines(self) -> bool:
         """Whether each row ends with LF."""
-        return self.terminator in _LINE_ENDS
+        return self.terminator in LINE_ENDS
 
     def is_last(self, end: int) -> bool:
         """Whether nothing follows byte `end` of the file."""

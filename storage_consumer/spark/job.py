@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -37,7 +37,7 @@ from storage_consumer.errors import (
     StorageUnavailable,
     TargetUnavailable,
 )
-from storage_consumer.pipeline import READ_BLOCK, FileReport, WriteReport, read_files, write_bucket
+from storage_consumer.pipeline import FileReport, WriteReport, file_blocks, read_files, write_bucket
 from storage_consumer.spark.session import open_session
 from storage_consumer.spark.shipping import at_executor, misfit, opened, see_packages, ship, travelling
 from storage_consumer.spark.sorting import in_order
@@ -144,7 +144,7 @@ class SparkPipeline:
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
         def seen(report: FileReport) -> None:
-            files_read.add(1)
+            files_read.add(report.span.end is None)
             rows_read.add(report.applied)
 
         told = _Told(progress, files_read, rows_read)
@@ -276,7 +276,7 @@ def _read(
     storage = opened(spec.upstream, secrets)
     tables = {table.index: table for table in spec.tables}
     decoder = decoder_for(spec.upstream)
-    for place, item in read_files(files, tables, buckets, lambda path: storage.blocks(path, READ_BLOCK), decoder):
+    for place, item in read_files(files, tables, buckets, partial(file_blocks, storage), decoder):
         if isinstance(item, FileReport):
             seen(item)
         yield place, item

@@ -91,8 +91,8 @@ class Bucket(ABC):
         return read_up_to(self, path, most)
 
     @abstractmethod
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error."""
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """See `Storage.blocks`; in pieces of up to `size` bytes, and an object that is replaced meanwhile is an error."""
 
     @abstractmethod
     def _open(self) -> Any:
@@ -172,6 +172,9 @@ class Bucket(ABC):
     def _replaced(self, path: str) -> StorageUnavailable:
         return StorageUnavailable(f"{self._where(path)} was replaced while it was read")
 
+    def _unlisted(self, path: str) -> FileNotFoundError:
+        return FileNotFoundError(f"{self._where(path)} is not what was listed")
+
     def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
         text = str(error)
         for secret in (*self._secrets.texts(), *environment_secrets(os.environ)):
@@ -194,18 +197,24 @@ class Bucket(ABC):
 class ReadInParts(Bucket):
     """A bucket whose objects are read by one request for each of their parts."""
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error."""
-        part = self._part(path, 0, _PART, "")
-        sent = 0
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error.
+
+        What is read from within an object is the part of one task, which may want no more than a piece: it is asked for by pieces.
+        """
+        length = size if tag else _PART
+        part = self._part(path, start, length, "")
+        if tag not in {"", part.tag}:
+            raise self._unlisted(path)
+        sent = start
         while True:
-            for start in range(0, len(part.content), size):
-                yield part.content[start : start + size]
+            for place in range(0, len(part.content), size):
+                yield part.content[place : place + size]
             sent += len(part.content)
             if sent >= part.size:
                 return
-            tag, part = part.tag, self._part(path, sent, _PART, part.tag)
-            if part.tag != tag or not part.content:
+            before, part = part.tag, self._part(path, sent, length, part.tag)
+            if part.tag != before or not part.content:
                 raise self._replaced(path)
 
     @abstractmethod

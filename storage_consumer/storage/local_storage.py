@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import RawIOBase
 from pathlib import Path
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
@@ -63,14 +64,14 @@ class LocalStorage:
         """The whole content of a file; of one with more than `most` bytes a beginning that has more."""
         return read_up_to(self, path, most)
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of a file in pieces of `size` bytes."""
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """The content of a file in pieces of `size` bytes; see `Storage.blocks`. Each piece was read while the file had the tag."""
         if Path(self._root, path).is_symlink() and not self._is_within(path):
             raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
             with Path(self._root, path).open("rb", buffering=0) as file:
-                while block := file.read(size):
-                    yield block
+                file.seek(start)
+                yield from iter(lambda: _piece(file, size, tag), b"")
         except OSError as error:
             raise self._translated(error, path) from error
 
@@ -170,7 +171,20 @@ def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return StoredObject(path=prefix + entry.name, size=status.st_size, tag=f"{status.st_mtime_ns}-{status.st_size}")
+    return StoredObject(path=prefix + entry.name, size=status.st_size, tag=_tag(status))
+
+
+def _piece(file: RawIOBase, size: int, tag: str) -> bytes:
+    """The next bytes of a file, if they are of what has this tag; no tag: of anything."""
+    piece = file.read(size) or b""
+    if tag not in {"", _tag(os.fstat(file.fileno()))}:
+        raise FileNotFoundError
+    return piece
+
+
+def _tag(status: os.stat_result) -> str:
+    """What changes with a file's content."""
+    return f"{status.st_mtime_ns}-{status.st_size}"
 
 
 def _is_text(name: str) -> bool:

@@ -44,8 +44,11 @@ class Storage(Protocol):
         """The whole content of a small object (metadata, schema file); of one with more than `most` bytes a beginning that has more."""
         ...
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of a large object, in pieces of about `size` bytes, without holding the whole."""
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """The content of a large object from byte `start` on, in pieces of about `size` bytes, without holding the whole.
+
+        With a `tag`, an object that has another one by now counts as one that does not exist; without, what is there now is read.
+        """
         ...
 
 

@@ -13,11 +13,16 @@ from storage_consumer.storage.skipping import OrderedBucket
 
 _DOWNLOADS = 5
 """So often one object is asked for before a broken connection is an error."""
+_PROBE = 1024
+"""Bytes by which it is seen whether a store heeds ranges."""
+_EXACT: set[tuple[str, str]] = set()
+"""Endpoints and buckets where it was seen that the store heeds ranges."""
 _REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
 _EXPIRED = {"ExpiredToken", "TokenRefreshRequired"}
 _SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
 _WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
 _ABSENT = {"NoSuchKey", "404"}
+_BEHIND_THE_END = {"InvalidRange", "416"}
 _NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
 _NO_FILE = (FileNotFoundError, PermissionError, IsADirectoryError)
 _UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
@@ -44,19 +49,23 @@ class S3Storage(OrderedBucket):
             token=answer["NextContinuationToken"] if answer.get("IsTruncated") else "",
         )
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of an object in pieces of up to `size` bytes, streamed from one request.
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """See `Storage.blocks`; in pieces of up to `size` bytes, streamed from one request.
 
         A download that breaks off is begun again, as long as the object is still the same; what was given is not given twice.
         """
-        sent, tag = 0, ""
+        if start and not self._heeds_ranges(path):
+            raise self._unlisted(path)
+        sent, seen = start, tag
+        where = {"Range": f"bytes={start}-"} if start else {}
         for attempt in range(1, _DOWNLOADS + 1):
-            answer = self._s3("get_object", path, Key=self._absolute(path))
-            if tag not in {"", answer["ETag"]}:
-                raise self._replaced(path)
-            tag = answer["ETag"]
+            answer = self._s3("get_object", path, Key=self._absolute(path), **where)
+            found = answer["ETag"].strip('"')
+            if seen not in {"", found}:
+                raise self._unlisted(path) if attempt == 1 else self._replaced(path)
+            seen = found
             try:
-                for block in self._body(answer["Body"], size, skip=sent):
+                for block in self._body(answer["Body"], size, skip=sent - start):
                     sent += len(block)
                     yield block
             except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
@@ -64,6 +73,17 @@ class S3Storage(OrderedBucket):
                     raise self._translated(error, path) from None
             else:
                 return
+
+    def _heeds_ranges(self, path: str) -> bool:
+        """Whether the store gives the bytes that it is asked for; gateways were seen that give others. Once they are right they stay so."""
+        store = self._upstream.endpoint, self._bucket
+        if store not in _EXACT:
+            whole = self.read(path, _PROBE - 1)[:_PROBE]
+            answer = self._s3("get_object", path, Key=self._absolute(path), Range=f"bytes=1-{_PROBE - 1}")
+            if b"".join(self._body(answer["Body"], _PROBE, skip=0)) != whole[1:] or len(whole) < _PROBE:
+                return False
+            _EXACT.add(store)
+        return True
 
     def _body(self, body: Any, size: int, *, skip: int) -> Iterator[bytes]:
         """An answer's pieces behind its first `skip` bytes; aiobotocore raises where it ends before all was received."""
@@ -106,6 +126,8 @@ class S3Storage(OrderedBucket):
         code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
         if code in _ABSENT:
             return FileNotFoundError(f"{self._where(path)} does not exist")
+        if code in _BEHIND_THE_END:
+            return self._unlisted(path)
         if code in _EXPIRED:
             remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
             return CredentialsExpired(str(self._refused(path, code, remedy)))

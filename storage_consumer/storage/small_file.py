@@ -16,8 +16,8 @@ _BLOCK = 1 << 20
 class Blocks(Protocol):
     """A storage, as far as its objects' content goes."""
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
-        """The content of an object, in pieces of about `size` bytes."""
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """See `reader.Storage.blocks`."""
         ...
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import ssl
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -253,3 +259,87 @@ def test_authority_that_is_no_file(
     storage = S3Storage(replace(bucket.upstream, endpoint="https://127.0.0.1:9"), bucket.secrets)
     with pytest.raises(ConfigError, match="AWS_CA_BUNDLE"):
         storage.check()
+
+
+class _Ranges(BaseHTTPRequestHandler):
+    """A store of one object, of which it gives the range that is asked for."""
+
+    content = b""
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """The object, or the range of it."""
+        asked = self.headers.get("Range", "")
+        self.asked.append(asked)
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        start, size = int(first or 0), len(self.content)
+        if start >= size:
+            self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            answer = b"<Error><Code>InvalidRange</Code></Error>"
+        else:
+            self.send_response(HTTPStatus.PARTIAL_CONTENT if asked else HTTPStatus.OK)
+            answer = self.content[start : int(last) + 1 if last else size]
+            self.send_header("ETag", f'"{zlib.crc32(self.content)}"')
+            if asked:
+                self.send_header("Content-Range", f"bytes {start}-{start + len(answer) - 1}/{size}")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Storage]:
+    """A bucket on such a store."""
+    monkeypatch.setattr(_Ranges, "content", os.urandom(3_000_000))
+    monkeypatch.setattr(_Ranges, "asked", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Ranges) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        upstream = Upstream(
+            scheme="s3",
+            root="b/p",
+            protocol="csv",
+            endpoint=f"http://127.0.0.1:{server.server_port}",
+            region="r",
+            force_path_style=True,
+        )
+        yield S3Storage(upstream, Secrets(access_key="k", secret_access_key="s"))  # noqa: S106 - made up
+        server.shutdown()
+
+
+@pytest.mark.parametrize("start", [0, 1, 1000, 1_500_000, 2_999_999])
+def test_parts_of_an_object(ranges: S3Storage, start: int) -> None:
+    """A part is one request for the bytes from where it begins; that ranges are heeded is seen once."""
+    tag = str(zlib.crc32(_Ranges.content))
+    for size in (1 << 20, 100_000):
+        assert b"".join(ranges.blocks("a", size, start, tag)) == _Ranges.content[start:]
+    probe = ["", "bytes=1-1023"] if start else []
+    assert _Ranges.asked == [*probe, *[f"bytes={start}-" if start else ""] * 2]
+
+
+def test_part_of_a_replaced_object(ranges: S3Storage) -> None:
+    """A part of another object than was listed is none, be it shorter than where the part begins."""
+    for start, tag in ((1000, "other"), (0, "other"), (3_000_000, str(zlib.crc32(_Ranges.content)))):
+        with pytest.raises(FileNotFoundError, match="not what was listed"):
+            list(ranges.blocks("a", 100_000, start, tag))
+
+
+def test_part_whose_download_breaks_off(ranges: S3Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A download from within an object that breaks off goes on where it was."""
+    content, reads, wait_for = _Ranges.content, 0, ranges._wait_for
+    tag = str(zlib.crc32(content))
+    assert b"".join(ranges.blocks("a", 100_000, 1000, tag)) == content[1000:]
+
+    def breaking(function: Any, *arguments: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads in {4, 6}:
+            raise ConnectionResetError("cut")
+        return wait_for(function, *arguments)
+
+    monkeypatch.setattr(ranges, "_wait_for", breaking)
+    assert b"".join(ranges.blocks("a", 100_000, 1000, tag)) == content[1000:]
+    assert reads > 6

@@ -13,7 +13,7 @@ from storage_consumer.storage.findings import Findings
 from storage_consumer.storage.fsspec_storage import open_storage
 from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.reader import Storage
-from tests.contract.rigs import LocalRig, Rig, listed
+from tests.contract.rigs import LocalRig, Rig, S3Rig, listed
 
 V1, V2 = 449000000000000001, 449000000000000002
 ODD_NAMES = ["é ü/😀", "100%/50% off", "we\"ird'one/q?x#y&z=1", "a+b/c d", "x*[1]/{y}", "back`tick/~"]
@@ -158,6 +158,36 @@ def test_blocks(rig: Rig, size: int) -> None:
     assert b"".join(blocks) == content
     assert max(map(len, blocks), default=0) <= 1000
     assert rig.storage.read("a/b") == content
+
+
+@pytest.mark.parametrize("start", [0, 1, 999, 1000, 123_456, 299_999])
+def test_blocks_from_within(rig: Rig, start: int) -> None:
+    """Of an object that still is what was listed, the pieces from some byte on are the rest of its content."""
+    content = os.urandom(300_000)
+    rig.put("a/b", content)
+    _, tag = listed(rig.storage)["a/b"]
+    for size in (1000, 70_000, 1 << 20):
+        if start and isinstance(rig, S3Rig):  # the gateway gives other bytes than it is asked for
+            with pytest.raises(FileNotFoundError):
+                list(rig.storage.blocks("a/b", size, start, tag))
+            continue
+        blocks = list(rig.storage.blocks("a/b", size, start, tag))
+        assert b"".join(blocks) == content[start:]
+        assert max(map(len, blocks)) <= size
+
+
+@pytest.mark.parametrize("start", [0, 50_000])
+def test_parts_are_of_what_was_listed(rig: Rig, start: int) -> None:
+    """An object that was replaced, by a shorter or longer one or one of the same size, or deleted, gives no part of what it was."""
+    for size in (100_000, 40_000, 150_000):
+        rig.put("a", os.urandom(100_000))
+        _, tag = listed(rig.storage)["a"]
+        rig.put("a", os.urandom(size))
+        with pytest.raises(FileNotFoundError, match="a"):
+            list(rig.storage.blocks("a", 10_000, start, tag))
+    rig.delete("a")
+    with pytest.raises(FileNotFoundError, match="a"):
+        list(rig.storage.blocks("a", 10_000, start, tag))
 
 
 def test_part_of_an_object(rig: Rig) -> None:

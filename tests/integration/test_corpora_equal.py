@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from storage_consumer import tasks
+from storage_consumer.work import FileWork
 from tests.corpora import FIXTURES, CorpusSource, available, chosen
 from tests.corpus_table import WORKLOADS
 from tests.replay import MODES, replayed
@@ -15,6 +17,7 @@ from tests.servers import KINDS, DatabaseServer
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json"))
 VARIANTS = tuple(source for source in available(FIXTURES) if str(source) not in set(map(str, SOURCES)))
+IN_PARTS = ("shop", "text_traps", "keys")
 ON_OTHERS = chosen(SOURCES, workloads=("shop", "types", "text_traps", "keys"), archs=("new",))
 
 
@@ -31,6 +34,30 @@ def test_equal_on_mariadb(
 ) -> None:
     """On MariaDB every table equals the source at each checkpoint that was reached."""
     replayed(source.open(scratch), mode, mariadb, tmp_path / "replay")
+
+
+@pytest.mark.parametrize("source", chosen(SOURCES, workloads=IN_PARTS), ids=str)
+def test_equal_where_files_are_read_in_parts(
+    source: CorpusSource,
+    mariadb: DatabaseServer,
+    spark: SparkSession,
+    scratch: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files that are cut wherever groups fill up, into parts of some bytes, give the same tables (G5)."""
+    cuts: list[int] = []
+    cut = tasks._cut
+
+    def counted(work: FileWork, size: int) -> tuple[FileWork, FileWork]:
+        cuts.append(size)
+        return cut(work, size)
+
+    monkeypatch.setattr(tasks, "_cut", counted)
+    monkeypatch.setattr(tasks, "SMALLEST_GROUP", 10)
+    monkeypatch.setattr(tasks, "FILE_COST", 1)
+    replayed(source.open(scratch), "steps", mariadb, tmp_path / "replay")
+    assert len(cuts) > 10
 
 
 @pytest.mark.parametrize("source", VARIANTS, ids=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
@@ -22,9 +23,10 @@ from storage_consumer.fitting import table_work
 from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.planning.steps import RowStep
-from storage_consumer.reports import file_works
+from storage_consumer.reports import by_path, file_works
 from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import TableWork, TargetColumn, TargetTable, UniqueKey
+from storage_consumer.work import FileWork, TableWork, TargetColumn, TargetTable, UniqueKey
+from tests.parts import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decoding.encoders import OPTIONS, column
 
@@ -88,20 +90,30 @@ class Cluster:
         reports = [report for items in shuffled for report in write_bucket(iter(items), tables, self.writer)]
         assert [report.error for report in reports if report.error] == []
         assert all(report.table == work.index for report in reports if isinstance(report, WriteReport))
-        return [report for report in reports if isinstance(report, FileReport)]
+        return list(by_path(reports).values())
 
     def _read(self, step: RowStep, tables: dict[int, TableWork], partitions: int) -> list[tuple[Place, Any]]:
         """The first half, in groups of files."""
-        files = list(file_works(step, next(iter(tables))))
+        decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
+        files = cut_anywhere(self._works(step, next(iter(tables)), divisible=decoder.mark is not None), self.rng)
         self.rng.shuffle(files)
         tasks = self.rng.randint(1, 3)
-        decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
         items: list[tuple[Place, Any]] = []
         for task in range(tasks):
             group = files[task::tasks]
-            items += read_files(group, tables, partitions, lambda path: iter([self.contents[path]]), decoder)
+            items += read_files(group, tables, partitions, self._open, decoder)
         self.rng.shuffle(items)
         return items
+
+    def _works(self, step: RowStep, index: int, *, divisible: bool) -> Iterator[FileWork]:
+        """The files of the step, with their sizes."""
+        for work in file_works(step, index, lambda _: divisible):
+            stored = work.file.stored
+            size = len(self.contents[stored.path])
+            yield replace(work, file=replace(work.file, stored=replace(stored, size=size)))
+
+    def _open(self, work: FileWork) -> Iterator[bytes]:
+        return iter([self.contents[work.file.stored.path][work.span.start :]])
 
     def _shuffle(self, items: list[tuple[Place, Any]], partitions: int) -> list[list[tuple[Place, Any]]]:
         """Items sorted by place per bucket, the buckets in any order."""

@@ -55,9 +55,9 @@ class Held(OrderedBucket):
             token=token,
         )
 
-    def blocks(self, path: str, size: int) -> Iterator[bytes]:
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """No object has any content."""
-        raise FileNotFoundError(f"{path}, in pieces of {size} bytes")
+        raise FileNotFoundError(f"{path} {tag}, in pieces of {size} bytes from {start} on")
 
     def _open(self) -> Any:
         raise AssertionError("nothing is asked over a network")

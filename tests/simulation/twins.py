@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.pipeline import READ_BLOCK, FileReport, RowWriter, WriteReport, read_files, write_bucket
+from storage_consumer.pipeline import FileReport, RowWriter, WriteReport, file_blocks, read_files, write_bucket
+from storage_consumer.reports import by_path
 from storage_consumer.storage.reader import Storage
 from storage_consumer.summary import Progress
 from storage_consumer.target.journal import DdlAnswer
 from storage_consumer.testing import MemoryPipeline, MemoryStorage
 from storage_consumer.testing_state import _NAME, MemoryTarget, TargetRecords, _Refused
 from storage_consumer.work import FileWork, JobSpec, TargetTable, UniqueKey
+from tests.parts import cut_anywhere
 
 ATTEMPTS = 3
 """How often a task is tried."""
@@ -229,16 +232,19 @@ class RetryingPipeline(MemoryPipeline):
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket after bucket; `Differs` where a file or row is not accounted for."""
         tables = {table.index: table for table in spec.tables}
-        shuffled = self._dice.sample(list(files), len(files))
-        open_blocks = lambda path: self._storage.blocks(path, READ_BLOCK)  # noqa: E731 - a short one
-        items = list(read_files(shuffled, tables, spec.partitions, open_blocks, self._decoder))
+        parts = cut_anywhere(files, self._dice)
+        tasks = [[work] for work in parts] if self._dice.random() < 0.5 else [self._dice.sample(parts, len(parts))]
+        open_blocks = partial(file_blocks, self._storage)
+        items = [
+            item for task in tasks for item in read_files(task, tables, spec.partitions, open_blocks, self._decoder)
+        ]
         items.sort(key=lambda item: item[0])
         reports: list[FileReport | WriteReport] = []
         for bucket in self._dice.sample(range(spec.partitions), spec.partitions):
             mine = [item for item in items if item[0][0] == bucket]
             reports += self._task(lambda mine=mine: list(write_bucket(mine, tables, self._writer(spec))))  # type: ignore[misc] # bound now
         progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
-        _account(files, [report for report in reports if isinstance(report, FileReport)])
+        _account(files, list(by_path(reports).values()))
         return reports
 
     def _task(self, work: Callable[[], list[FileReport | WriteReport]]) -> list[FileReport | WriteReport]:

@@ -112,6 +112,8 @@ class World:
         self.lanes: Lanes | None = None
         self.facts = FACTS
         self.target: Callable[[TargetRecords], MemoryTarget] = MemoryTarget
+        self.pipeline: MemoryPipeline | None = None
+        """What runs jobs, where it is another than usual."""
 
     def watched(self, part: object) -> Any:
         """A part whose calls tick."""
@@ -137,7 +139,9 @@ class World:
         assert self.lanes is not None
         target = self.watched(self.target(self.records))
         storage = self.bucket.storage
-        pipeline = MemoryPipeline(storage, UPSTREAM, lambda spec: self.watched(FencedWriter(self.records, spec)))
+        pipeline = self.pipeline or MemoryPipeline(
+            storage, UPSTREAM, lambda spec: self.watched(FencedWriter(self.records, spec))
+        )
         return Parts(
             config=self.config,
             reader=StorageReader(storage, UPSTREAM, self.clock, full_listing_interval=600.0),
@@ -174,6 +178,16 @@ class World:
         schema, _, name = table.partition(".")
         found = self.records.rows.get(TableName(schema=schema, table=name), [])
         return sorted(found, key=lambda row: [(v is not None, v or "") for v in row.values()])
+
+
+def two_tables() -> World:
+    """shop.a and shop.b with a row each, up to tick 3."""
+    found = World()
+    found.bucket.create("shop.a", "shop.b")
+    for table in ("shop.a", "shop.b"):
+        found.bucket.rows(table, 1, row(table, 2, "1", '"one"'))
+    found.bucket.metadata(ts(3))
+    return found
 
 
 Works = deque[Callable[[], None]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from storage_consumer.folding import Changes
 from storage_consumer.model import DataFile, TableName, Window
 from storage_consumer.pipeline import FileReport, WriteReport, read_files, write_bucket
 from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import FileWork, Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
+from storage_consumer.work import FileWork, Fold, KeyPart, Mode, Span, TableWork, VersionWork, WireColumn
 from tests.unit.building import data_file
 from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 
@@ -87,8 +88,17 @@ class Files:
         encode: Callable[[Row], str] = self._csv if self.protocol == "csv" else self._canal
         file = data_file("shop/orders", version, len(self.files) + 1, partition=partition)
         self.contents[file.stored.path] = ("".join(map(encode, rows)) + tail).encode()
+        file = replace(file, stored=replace(file.stored, size=len(self.contents[file.stored.path])))
         self.files.append(FileWork(table=self.work.index, file=file, rank=len(self.files), newest=newest))
         return file
+
+    def cut(self, size: int) -> None:
+        """Have the files be read in parts of so many bytes."""
+        self.files = [
+            replace(work, span=Span(start, start + size if start + size < work.size else None))
+            for work in self.files
+            for start in range(0, work.size, size)
+        ]
 
     def _csv(self, change: Row) -> str:
         return csv_change(KINDS, change, self.options)
@@ -96,11 +106,12 @@ class Files:
     def _canal(self, change: Row) -> str:
         return canal_line(canal_message(KINDS, change))
 
-    def open(self, path: str) -> Iterator[bytes]:
-        """The content of a file."""
+    def open(self, work: FileWork) -> Iterator[bytes]:
+        """The content of a file, or that from where a part begins."""
+        path = work.file.stored.path
         if path not in self.contents:
             raise FileNotFoundError(path)
-        content = self.contents[path]
+        content = self.contents[path][work.span.start :]
         return (content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK))
 
     def read(self) -> list[tuple[Place, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from storage_consumer.errors import DdlFailed
 from storage_consumer.planning import steps
 from tests.small_bucket import ID_NAME, column, row, ts
-from tests.unit.driving import World, of
+from tests.unit.driving import World, of, two_tables
 
 KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
@@ -105,12 +105,7 @@ def test_killed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.fixture
 def world() -> World:
     """Two tables with a row each, up to tick 3."""
-    found = World()
-    found.bucket.create("shop.a", "shop.b")
-    for table in ("shop.a", "shop.b"):
-        found.bucket.rows(table, 1, row(table, 2, "1", '"one"'))
-    found.bucket.metadata(ts(3))
-    return found
+    return two_tables()
 
 
 def test_refused_ddl_halts_its_table_only(world: World) -> None:

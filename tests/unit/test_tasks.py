@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,12 +21,12 @@ from storage_consumer.tasks import (
     in_groups,
     shape,
 )
-from storage_consumer.work import FileWork
+from storage_consumer.work import WHOLE, FileWork
 
 MIB = 1 << 20
 
 
-def file(table: int, rank: int, size: int) -> FileWork:
+def file(table: int, rank: int, size: int, *, divisible: bool = False) -> FileWork:
     """A file of some size."""
     found = DataFile(
         stored=StoredObject(path=f"s/t{table}/1/CDC{rank:020d}.csv", size=size, tag="1"),
@@ -35,7 +38,7 @@ def file(table: int, rank: int, size: int) -> FileWork:
         number=rank,
         width=20,
     )
-    return FileWork(table=table, file=found, rank=rank, newest=False)
+    return FileWork(table=table, file=found, rank=rank, newest=False, divisible=divisible)
 
 
 FILES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 64 << 20)), min_size=1, max_size=60).map(
@@ -62,6 +65,34 @@ def test_small_files_share_a_task() -> None:
     assert len(in_groups([file(0, n, 100) for n in range(60)], 4)) == 1
     assert 4 <= len(in_groups([file(0, n, 100) for n in range(1000)], 4)) <= 16
     assert len(in_groups([file(0, n, SMALLEST_GROUP) for n in range(64)], 4)) >= 8
+
+
+@given(FILES, st.integers(1, 16), st.randoms(use_true_random=True))
+def test_large_files_in_parts(files: list[FileWork], cores: int, chance: random.Random) -> None:
+    """Parts are all of each file in sequence; only large files have several, and where all may, groups are even."""
+    files = [replace(work, divisible=chance.random() < 0.7) for work in files]
+    groups = in_groups(files, cores)
+    parts = sorted(
+        (work for group in groups for work in group), key=lambda work: (work.table, work.rank, work.span.start)
+    )
+    for work in files:
+        mine = [part for part in parts if (part.table, part.rank) == (work.table, work.rank)]
+        spans = [part.span for part in mine]
+        assert [span.start for span in spans] == [0, *(span.end for span in spans[:-1])]
+        assert spans[-1].end is None
+        assert all(replace(part, span=WHOLE) == work for part in mine)
+        assert len(mine) == 1 or (work.divisible and min(part.size for part in mine) >= SMALLEST_GROUP)
+
+
+def test_large_files_make_even_groups() -> None:
+    """Few large files are as much work for each core as many small ones; a file that is not worth two tasks stays whole."""
+    large = [file(0, number, size * MIB, divisible=True) for number, size in enumerate((40, 31, 28))]
+    sizes = [sum(work.size for work in group) for group in in_groups(large, 2)]
+    assert len(sizes) == 6
+    assert max(sizes) - min(sizes) <= 10
+    assert [len(group) for group in in_groups([file(0, 0, 512 * MIB, divisible=True)], 32)] == [1] * 96
+    assert in_groups(small := [file(0, 0, 2 * MIB - 1, divisible=True)], 32) == [small]
+    assert in_groups(fixed := [file(0, 0, 64 * MIB)], 32) == [fixed]
 
 
 @given(FILES, st.integers(1, 8))
