@@ -39,7 +39,7 @@ from storage_consumer.work import TableWork, VersionWork
 NOTICE, CHANGES, REPORT = 0, 1, 2
 """Kinds of shuffled items, in the order in which a bucket must see them."""
 BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
-"""Most changes in one shuffled block, and about how many bytes of files they come from: Spark holds many blocks at once."""
+"""Most changes in one shuffled block, and about how many bytes of files they come from: on a cluster Spark holds many blocks at once."""
 
 PIECE_BYTES = 256 << 10
 """Of a file, decoded at once."""

@@ -7,7 +7,6 @@ File systems and connections are built in the worker; what is sent there holds n
 from __future__ import annotations
 
 import gc
-import re
 import socket
 import sys
 import threading
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -28,19 +28,12 @@ from storage_consumer.buffer import Place
 from storage_consumer.config.secrets_file import names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decoding import decoder_for
-from storage_consumer.errors import (
-    Abandoned,
-    ConfigError,
-    LeaseLost,
-    SparkUnavailable,
-    StorageConsumerError,
-    StorageUnavailable,
-    TargetUnavailable,
-)
+from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.pipeline import FileReport, WriteReport, file_blocks, read_files, write_bucket
+from storage_consumer.spark.blocks import between_halves, received, sent
+from storage_consumer.spark.failures import meaning_of
 from storage_consumer.spark.session import open_session
-from storage_consumer.spark.shipping import at_executor, misfit, opened, see_packages, ship, travelling
-from storage_consumer.spark.sorting import in_order
+from storage_consumer.spark.shipping import at_executor, opened, see_packages, ship, travelling
 from storage_consumer.spark.turns import is_one_process, let_end, turns
 from storage_consumer.summary import Progress
 from storage_consumer.target.writer import TargetWriter
@@ -50,13 +43,6 @@ from storage_consumer.work import FileWork, JobSpec
 
 _log = Log("spark")
 _TICK = 0.5
-_FAILURES: dict[str, type[StorageConsumerError]] = {
-    c.__name__: c for c in (ConfigError, LeaseLost, StorageUnavailable, TargetUnavailable)
-}
-_LOST_PROCESS = re.compile(
-    r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure|FetchFailed"
-)
-"""How Spark says that a worker or executor is gone."""
 _Seen = Callable[[FileReport], None]
 """Told of each file that a task has read."""
 _Report = FileReport | WriteReport
@@ -191,17 +177,23 @@ class SparkPipeline:
 
     def _shuffled(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[_Report]:
         """The job of two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
+        with between_halves(self._context) as folder:
+            return self._in_halves(spec, files, seen, folder)
+
+    def _in_halves(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen, folder: str) -> list[_Report]:
+        """The same, with a folder for blocks; see `between_halves`."""
         shared, told = self._context.broadcast(spec), self._secrets_told
 
         def read(groups: Iterable[list[FileWork]]) -> Iterator[tuple[Place, Any]]:
             spec = shared.value
             with at_executor(spec.secrets_file, told) as secrets:
-                yield from _read(spec, secrets, [work for works in groups for work in works], spec.partitions, seen)
+                works = list(chain.from_iterable(groups))
+                yield from sent(_read(spec, secrets, works, spec.partitions, seen), folder)
 
         def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
             spec = shared.value
             with at_executor(spec.secrets_file, told) as secrets:
-                yield from _write(spec, secrets, partition, in_order(items))
+                yield from _write(spec, secrets, partition, received(items, folder))
 
         groups = in_groups(files, self.cores)
         try:
@@ -223,7 +215,7 @@ class SparkPipeline:
 
     def _meant(self, fault: Exception) -> StorageConsumerError:
         """What the failure of a job means."""
-        return Abandoned() if self._abandoned else _ours(fault)
+        return Abandoned() if self._abandoned else meaning_of(fault)
 
 
 class _Told:
@@ -301,30 +293,3 @@ def shorten_collection(modules: int) -> None:  # noqa: ARG001 - once for each nu
     the compiler of loops a fifth; modules are not going away. Done only where some were loaded, so later cycles are found as ever.
     """
     gc.freeze()
-
-
-def _ours(fault: BaseException) -> StorageConsumerError:
-    """The error that a task raised, from the text that Spark carries it in."""
-    text = str(fault)
-    for line in reversed(text.splitlines()):
-        name, _, message = line.strip().partition(": ")
-        if known := _FAILURES.get(name.rpartition(".")[2]):
-            return known(message)
-    if lack := misfit(text):
-        return ConfigError(lack)
-    message = f"the Spark job failed: {_gist(text) or type(fault).__name__}"
-    if _LOST_PROCESS.search(text):
-        return SparkUnavailable(
-            f"{message} (a worker or executor was killed, most often for want of memory: give it more, more --partitions, or "
-            "fewer cores in --spark-master)"
-        )
-    return StorageConsumerError(message)
-
-
-def _gist(text: str) -> str:
-    """The line of Spark's text that says most: the end of a Python traceback, else Spark's own account of the last failure."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines and not lines[-1].startswith(("at ", "...", "Caused by:")):
-        return lines[-1]
-    accounts = [line.partition("most recent failure: ")[2] for line in lines]
-    return next(filter(None, [*accounts, *lines]), "")

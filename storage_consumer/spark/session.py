@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -31,7 +30,7 @@ _LOCAL = _EVERYWHERE | {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
     "spark.shuffle.compress": "false",
-    "spark.shuffle.checksum.enabled": "false",
+    "spark.shuffle.sort.bypassMergeThreshold": "1",
     "spark.python.worker.reuse": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.memory": "256m",
@@ -46,13 +45,9 @@ _LOCAL = _EVERYWHERE | {
 
 Workers are spoken to through sockets in the file system (pyspark 4.1 or newer): over TCP each task stands still for 40 ms, since
 one side waits for more to send and the other for more to confirm.
-The JVM hands bytes on and computes nothing, so that it is not worth its while to compile twice or to collect in parallel, nor to
-compress what lies in a file for the seconds between a job's two halves. Its checksums would only explain a failure, not cause one.
+The JVM hands on little and computes nothing, so that it is not worth its while to compile twice or to collect in parallel. Between a
+job's two halves it has places of blocks only (see `blocks`), which are not worth compressing, nor a file for each bucket.
 """
-_HELD = 128 << 20
-"""Bytes that tasks which read hold in the JVM at most, all together, before they write them to files."""
-_HAS_LIMIT = (4, 3)
-"""From this PySpark on what a task holds can be limited by its size."""
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
@@ -75,7 +70,7 @@ def _settings(wish: str) -> dict[str, str]:
     """What is set for a session at this master (empty: what Spark was told, else this machine); starts Spark's JVM."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = wish or ("" if submitted else "local[*]")
-    ours = _LOCAL | sorting(master, pyspark.__version__) if master.startswith("local") else dict(_EVERYWHERE)
+    ours = dict(_LOCAL) if master.startswith("local") else dict(_EVERYWHERE)
     known = told_in_defaults(os.environ)
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -91,22 +86,6 @@ def _settings(wish: str) -> dict[str, str]:
     told = SparkConf()
     unsaid = {key: value for key, value in ours.items() if not told.contains(key)}
     return unsaid | ({"spark.master": master} if master else {})
-
-
-def sorting(master: str, version: str) -> dict[str, str]:
-    """How rows get into the files between a job's halves, at this local master with this version of PySpark.
-
-    By themselves few buckets make Spark write a file for each, and copy them all into one. Sorted in memory they are written once,
-    but that needs a limit: the JVM is small, and each core has a task.
-    """
-    if tuple(map(int, version.split(".")[:2])) < _HAS_LIMIT:
-        return {}
-    named = re.match(r"local\[(\d+)", master)
-    cores = int(named[1]) if named else os.cpu_count() or 1
-    return {
-        "spark.shuffle.sort.bypassMergeThreshold": "1",
-        "spark.shuffle.spill.maxSizeInBytesForSpillThreshold": str(_HELD // cores),
-    }
 
 
 def told_in_defaults(environ: Mapping[str, str]) -> frozenset[str]:

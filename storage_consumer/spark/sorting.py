@@ -6,6 +6,7 @@ a third of 330 MB took it 3 s of CPU to put away and fetch again.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -47,7 +48,15 @@ class _Pieces:
 
     def fetched(self, kept: Any) -> Any:
         """The item, after the last one was written."""
-        return os.pread(self._file.fileno(), kept.size, kept.start) if isinstance(kept, _Stored) else kept
+        return read_piece(self._file.fileno(), kept.start, kept.size) if isinstance(kept, _Stored) else kept
+
+
+def read_piece(file: int, start: int, size: int) -> bytes:
+    """So many bytes of an open file, from `start` on. Raises `OSError` where they are not there."""
+    piece = os.pread(file, size, start)
+    if len(piece) != size:
+        raise OSError(errno.EIO, f"of {size} bytes that were written at {start} of a file there are {len(piece)} left")
+    return piece
 
 
 def in_order(items: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, Any]]:

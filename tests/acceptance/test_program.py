@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,10 @@ import pytest
 from tests.accounts import protected
 from tests.comparing import differences
 from tests.corpora import FIXTURES, Corpus
+from tests.locks import lock, wait_for_a_blocked_write
 from tests.program import Program, program
 from tests.servers import DatabaseServer, free_port
 from tests.small_bucket import SmallBucket, row, ts
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -121,21 +120,6 @@ def test_signals_in_the_middle_of_a_write(mariadb: DatabaseServer, small: SmallB
     with program([*arguments, "--once"], tmp_path / "third", command=[SCRIPT]) as running:
         assert running.end() == 0
     assert mariadb.query("SELECT * FROM d.t") == ((1, "one"), (2, "two"), (3, "three"))
-
-
-@contextmanager
-def lock(server: DatabaseServer, table: str, key: int) -> Iterator[None]:
-    """A transaction of another client holds a key."""
-    with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} VALUES ({key}, 'not committed')")
-        yield
-        connection.rollback()
-
-
-def wait_for_a_blocked_write(server: DatabaseServer) -> None:
-    """Return when a transaction of another client waits for a lock."""
-    waiting = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    wait_until("a write that waits for a lock", lambda: server.query(waiting))
 
 
 # exit codes

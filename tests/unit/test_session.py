@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage_consumer.spark.session import sorting, told_in_defaults
+from storage_consumer.spark.session import told_in_defaults
 
 
 def test_what_the_operator_told(tmp_path: Path) -> None:
@@ -23,11 +23,3 @@ def test_folder_of_sparks_home(tmp_path: Path) -> None:
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.driver.memory 4g\n")
     assert told_in_defaults({"SPARK_HOME": str(tmp_path)}) == {"spark.driver.memory"}
     assert told_in_defaults({}) == frozenset()
-
-
-def test_what_tasks_hold_has_a_limit() -> None:
-    """However many cores read, they hold no more together; a PySpark that knows no limit sorts nothing in memory."""
-    limit = "spark.shuffle.spill.maxSizeInBytesForSpillThreshold"
-    assert int(sorting("local[2]", "4.3.0")[limit]) == 4 * int(sorting("local[8,3]", "4.10.1.dev0")[limit]) == 64 << 20
-    assert 0 < int(sorting("local[*]", "4.3.0")[limit]) <= 128 << 20
-    assert sorting("local[2]", "4.2.1") == {}
