@@ -129,11 +129,14 @@ class Buffer:
                 raise NotReplicable(_UNORDERED_MOVE)
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
 
-    def take(self, batch: Batch, rank: int) -> int:
-        """Take many changes of a file; how many, an update that is a delete and an insert being one. Raises `BadKey`."""
-        upsert = np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
-        order = batch.numbers + order_of(rank, 0, upsert=False) + upsert
-        changes = len(order) - int((batch.numbers[1:] == batch.numbers[:-1]).sum())
+    def take(self, batch: Batch, rank: int | Integers) -> int:
+        """Take many changes; how many, an update that is a delete and an insert being one. Raises `BadKey`, and has taken none then.
+
+        `rank`: of the file that they are in, or of each change.
+        """
+        places = batch.numbers + order_of(rank, 0, upsert=False)
+        order = places + np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
+        changes = len(order) - int((places[1:] == places[:-1]).sum())
         self.rows += changes
         if self._key is None:
             self._take_events(batch, order)

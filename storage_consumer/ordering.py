@@ -36,8 +36,8 @@ _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
 """Of a multiplicative hash: 2**64 divided by the golden ratio, and how many of the 64 bits of the product are too regular."""
 
 
-def order_of(rank: int, row: int, *, upsert: bool) -> int:
-    """The order of a row: upserts after deletes, then the file's rank in sequence, then the row number."""
+def order_of(rank: Any, row: int, *, upsert: bool) -> Any:
+    """The order of a row, or of rows of each of an array of ranks: upserts after deletes, then the file's rank in sequence, then the row number."""
     return (_UPSERT if upsert else 0) | rank << _ROW_BITS | row
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from storage_consumer.model import DataFile
-from storage_consumer.pipeline import FileReport, WriteReport
 from storage_consumer.planning.steps import RowStep
+from storage_consumer.reading import FileReport
 from storage_consumer.work import FileWork, Span
+from storage_consumer.writing import WriteReport
 
 
 def told(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> str:

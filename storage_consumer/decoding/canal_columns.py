@@ -26,11 +26,11 @@ from storage_consumer.decoding.canal_machine import (
 )
 from storage_consumer.decoding.canal_message import UNREADABLE, Shape
 from storage_consumer.decoding.columns import Bytes, Offsets, Places
-from storage_consumer.decoding.decoder import Tally
+from storage_consumer.decoding.decoder import FilesBatch, Tally
 from storage_consumer.decoding.digits import NUMBER_FIELDS, YEAR_FIELD, read_integers
 from storage_consumer.decoding.line_bytes import line_fields, room_for
 from storage_consumer.decoding.lines import Lines
-from storage_consumer.decoding.rows_batch import RowsBatch, inside
+from storage_consumer.decoding.rows_batch import RowsBatch, inside, of_files
 from storage_consumer.decoding.values import (
     Converter,
     bytes_of_latin1,
@@ -179,6 +179,22 @@ def read_batch(
     tally.add(rows.ts[firsts], within[firsts], later[firsts])
     tally.rows += lines
     return batch, others
+
+
+def read_together(shape: Shape, contents: Sequence[bytes], window: Window) -> FilesBatch | None:
+    """The changes of whole files; None where a message is not of the form of the first one, or a file has no LF at its end."""
+    content = b"".join(contents)
+    form = message_form(shape, content[: content.find(b"\n")])
+    if form is None or not all(one.endswith(b"\n") for one in contents):
+        return None
+    found = _read_lines(form, content)
+    if found is None or found[1]:
+        return None
+    counts = np.array([one.count(b"\n") for one in contents], np.int64)
+    try:
+        return of_files(window, found[0], found[0].numbers, counts, form.converted)
+    except ValueError:
+        return None
 
 
 def _read_lines(form: MessageForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:

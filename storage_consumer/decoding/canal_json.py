@@ -16,6 +16,7 @@ from storage_consumer.decoding.decoder import (
     PARTIAL_DELETE,
     UPDATE,
     Batch,
+    FilesBatch,
     RowChange,
     RowLayout,
     Tally,
@@ -222,6 +223,14 @@ class CanalJsonDecoder:
         scan = self._scan(blocks, layout, window, tally, source, key)
         scan.many = True
         return scan.changes()
+
+    def together(
+        self, contents: Sequence[bytes], layout: RowLayout, window: Window, key: Sequence[int]
+    ) -> FilesBatch | None:
+        """See `Decoder.together`."""
+        from storage_consumer.decoding.canal_columns import read_together  # noqa: PLC0415 - late, see `compiled`
+
+        return read_together(shape_of(layout, tuple(key)), contents, window) if self.mark else None
 
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str

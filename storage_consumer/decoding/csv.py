@@ -28,7 +28,7 @@ from storage_consumer.decoding.csv_options import check_options
 from storage_consumer.decoding.csv_scan import Scan
 from storage_consumer.decoding.csv_shape import Form, Shape, shape
 from storage_consumer.decoding.cutting import csv_mark
-from storage_consumer.decoding.decoder import Batch, RowChange, RowLayout, Tally
+from storage_consumer.decoding.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally
 from storage_consumer.model import Window
 
 
@@ -53,6 +53,20 @@ class CsvDecoder:
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
         return self._scan(blocks, layout, window, tally, source, at_once=True).changes()
+
+    def together(
+        self,
+        contents: Sequence[bytes],
+        layout: RowLayout,
+        window: Window,
+        key: Sequence[int],  # noqa: ARG002 - as above
+    ) -> FilesBatch | None:
+        """See `Decoder.together`."""
+        from storage_consumer.decoding.csv_batch import read_together  # noqa: PLC0415 - late, see `compiled`
+        from storage_consumer.decoding.csv_columns import row_form  # noqa: PLC0415 - as above
+
+        form = row_form(self._shape(layout)) if self.mark else None
+        return read_together(form, contents, window) if form else None
 
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str

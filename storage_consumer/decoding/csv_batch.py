@@ -1,12 +1,14 @@
-"""The rows at the beginning of some bytes of a CSV file as one batch."""
+"""The rows at the beginning of some bytes of a CSV file, or those of small files, as one batch."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from storage_consumer.decoding.csv_columns import RowForm, read_rows
-from storage_consumer.decoding.decoder import Tally
-from storage_consumer.decoding.rows_batch import RowsBatch, inside
+from storage_consumer.decoding.decoder import FilesBatch, Tally
+from storage_consumer.decoding.rows_batch import RowsBatch, inside, of_files
 from storage_consumer.model import Window
 
 
@@ -26,3 +28,19 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     tally.rows += len(rows)
     tally.add(rows.ts, within, later)
     return batch, rows.end
+
+
+def read_together(form: RowForm, contents: Sequence[bytes], window: Window) -> FilesBatch | None:
+    """The changes of whole files without old images; None where `read_batch` would not read one of them to its end."""
+    content = b"".join(contents)
+    rows = read_rows(form, content) if content.endswith(b"\n") else None
+    if rows is None or rows.end != len(content):
+        return None
+    ends, borders = rows.borders[:, -1] + 1, np.cumsum([*map(len, contents)])
+    last = np.searchsorted(ends, borders)
+    if not (ends[last] == borders).all():  # a row goes on in the next file
+        return None
+    try:
+        return of_files(window, rows, np.arange(len(rows)), np.diff(last + 1, prepend=0), form.converted)
+    except ValueError:
+        return None

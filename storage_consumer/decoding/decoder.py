@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,11 @@ class Tally:
     next_ts: int = 0
     """Lowest commit ts above the window, 0 if there is none."""
 
+    @property
+    def inside(self) -> int:
+        """Rows inside the window, where each is a change of its own."""
+        return self.rows - self.duplicates - self.later
+
     def add(self, ts: NDArray[np.int64], inside: NDArray[np.bool_], later: NDArray[np.bool_]) -> None:
         """Count many rows but for `rows`; `inside` and `later`: see `apart`."""
         if not len(ts):
@@ -117,6 +122,17 @@ class Batch(Protocol):
         ...
 
 
+class FilesBatch(NamedTuple):
+    """The changes of several files, in their sequence."""
+
+    batch: Batch
+    """Its numbers are those of the rows in their own files."""
+    files: NDArray[np.int64]
+    """Of each change which file it is in, from 0."""
+    tallies: list[Tally]
+    """Of each file."""
+
+
 class Decoder(Protocol):
     """Decodes one protocol."""
 
@@ -139,6 +155,16 @@ class Decoder(Protocol):
         `key`: the places of the key's columns in the layout; an update that tells that it changes one comes by itself, or as
         a delete and an insert (see `Batch`), and without a key every update that tells its old image does. Of old images
         nothing but the key need be looked at.
+        """
+        ...
+
+    def together(
+        self, contents: Sequence[bytes], layout: RowLayout, window: Window, key: Sequence[int]
+    ) -> FilesBatch | None:
+        """What `changes` gives of each of these files, all at once.
+
+        None where one of them has to be read by itself: some row has not the form that the layout's rows usually have, or the files
+        do not tell where rows begin (`mark`).
         """
         ...
 

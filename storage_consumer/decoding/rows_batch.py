@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decoding.columns import Flags, Offsets, Places
-from storage_consumer.decoding.decoder import apart
+from storage_consumer.decoding.decoder import FilesBatch, Tally, apart
 from storage_consumer.decoding.lines import Lines
 from storage_consumer.decoding.wire import encode_field
 from storage_consumer.model import Window
@@ -88,3 +88,21 @@ def inside(window: Window, rows: Rows, numbers: Offsets, converted: Sequence[int
         converted={place: [encode_field(text) for text in rows.texts(place, places)] for place in converted},
     )
     return batch, within, later
+
+
+def of_files(window: Window, rows: Rows, lines: Offsets, counts: Offsets, converted: Sequence[int]) -> FilesBatch:
+    """All rows of some files as one batch.
+
+    `lines`: of each row its number in all files together, from 0, which only two rows of one update share. `counts`: how many such numbers
+    each file has. `converted`, and what is raised: see `inside`.
+    """
+    ends: Offsets = np.cumsum(counts)
+    files = np.searchsorted(ends, lines, "right")
+    batch, within, later = inside(window, rows, lines - (ends - counts)[files] + 1, converted)
+    firsts = np.append(True, lines[1:] != lines[:-1])
+    borders = np.searchsorted(files, np.arange(len(counts) + 1))
+    tallies = [Tally(rows=int(count)) for count in counts]
+    for tally, start, end in zip(tallies, borders[:-1], borders[1:], strict=True):
+        one = np.flatnonzero(firsts[start:end]) + start
+        tally.add(rows.ts[one], within[one], later[one])
+    return FilesBatch(batch, files[batch.inside], tallies)

@@ -1,65 +1,30 @@
-"""What happens inside a task: (3) decode, (4) order, (5) apply. Pure but for the storage and the writer that are handed in.
+"""The second half of a job, inside a task: blocks of changes to the target. Pure but for the writer that is handed in.
 
-A round's job has two halves. The first reads files, drops what is outside the window, keeps the last state per key and
-sends each bucket its changes as opaque blocks of encoded lines. The second folds each bucket to the last state per key and
-writes it. `spark/job.py` puts a shuffle between them and contains no rule of its own.
+It folds what the first half (`reading`) sent to each bucket to the last state per key, and writes that. `spark/job.py` puts a shuffle
+between them and contains no rule of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 
-from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
-from storage_consumer.decoding.cutting import Indivisible, part_of
-from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
+from storage_consumer.buffer import NOTICE, REPORT, Place
 from storage_consumer.decoding.lines import Lines
-from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
+from storage_consumer.errors import RowRefused, TableError
 from storage_consumer.events import Events, in_parts
 from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
 from storage_consumer.ordering import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
-from storage_consumer.storage.small_file import Blocks
-from storage_consumer.work import WHOLE, FileWork, Mode, Span, TableWork
+from storage_consumer.reading import FileReport
+from storage_consumer.work import Mode, TableWork
 
-FLUSH_BYTES = 32 << 20
-"""File bytes after which the first half sends on what it holds of one table, also in the middle of a file."""
-FLUSH_ROWS = 100_000
-"""Row changes after which it does so."""
-READ_BLOCK = 4 << 20
-"""Bytes asked of the storage at once."""
-_BEHIND_PART = 64 << 10
-"""Bytes behind a part that are asked for with it: its last row ends there."""
 FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
 """A table of which a bucket has fewer rows, and fewer bytes of them, shares a transaction with others, which all together have about so many."""
-
-_REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileReport:
-    """What became of one file."""
-
-    table: int
-    path: str
-    rows: int = 0
-    duplicates: int = 0
-    later: int = 0
-    applied: int = 0
-    max_ts: int = 0
-    next_ts: int = 0
-    error: str = ""
-    """Why the file's table cannot go on; empty if it can."""
-    torn: bool = False
-    """The error may go away by itself: the last row of the newest file, which may still be in writing; or `gone`."""
-    gone: bool = False
-    """What was listed is no longer there; of a part also: the file has to be read whole."""
-    span: Span = WHOLE
-    """Which part of the file this is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,131 +71,6 @@ class RowWriter(Protocol):
     def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
         """Write a keyless table's events, in parts that cut no commit ts; the table's checkpoint is moved in the same transactions."""
         ...
-
-
-# first half: files to blocks
-
-
-def file_blocks(storage: Blocks, work: FileWork) -> Iterator[bytes]:
-    """The content of a file, or from where a part of it begins; a part only of what was listed, so that all parts are of the same."""
-    stored, span = work.file.stored, work.span
-    if span == WHOLE:
-        return storage.blocks(stored.path, READ_BLOCK)
-    most = work.size + _BEHIND_PART
-    return storage.blocks(stored.path, -(-most // -(-most // READ_BLOCK)), start=span.start, tag=stored.tag)
-
-
-def read_files(
-    files: Iterable[FileWork],
-    tables: dict[int, TableWork],
-    partitions: int,
-    open_blocks: Callable[[FileWork], Iterator[bytes]],
-    decoder: Decoder,
-) -> Iterator[tuple[Place, Any]]:
-    """Read files; give blocks of changes for every bucket, a report per file, and a notice to all buckets of a table's error."""
-    in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
-    for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
-        table = tables[index]
-        buffer = Buffer(table, table.versions[version], partitions)
-        for work in group:
-            report = yield from _read_file(work, table, buffer, open_blocks, decoder)
-            if report.error and work.span != WHOLE and not report.gone:
-                scratch = Buffer(table, table.versions[version], partitions)
-                report = _as_of_whole(
-                    report, _read_file(replace(work, span=WHOLE), table, scratch, open_blocks, decoder)
-                )
-            yield (0, REPORT, index, 0), report
-            if report.error:
-                yield from (((bucket, NOTICE, index, 0), None) for bucket in range(partitions))
-                break
-        yield from buffer.blocks()
-
-
-def _read_file(
-    work: FileWork,
-    table: TableWork,
-    buffer: Buffer,
-    open_blocks: Callable[[FileWork], Iterator[bytes]],
-    decoder: Decoder,
-) -> Generator[tuple[Place, Any], None, FileReport]:
-    """Decode one file or part into the buffer, sending on what grows too large; returns its report."""
-    version = table.versions[work.file.version_key]
-    path = work.file.stored.path
-    tally = Tally(rows=work.span.start)
-    window = type(table.window)(low=version.low, high=table.window.high)
-    applied, error, torn, gone = 0, "", False, False
-    try:
-        blocks = buffer.measured(_content(work, open_blocks, decoder))
-        asked = (blocks, version.layout, window, tally, path)
-        for change in decoder.changes(*asked, version.key) if buffer.takes_batches else decoder.rows(*asked):
-            if version.repeats:
-                tally.duplicates += 1
-                continue
-            applied += _add(buffer, change, work, path)
-            if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
-                yield from buffer.blocks()
-    except (FileNotFoundError, Indivisible):
-        error, torn, gone = f"waits for {path}, which vanished before it was read", True, True
-    except UndecodableRow as fault:
-        error, torn = f"{fault}. {_REPAIR}", fault.at_end and work.newest
-    except TableError as fault:
-        error = str(fault)
-    return FileReport(
-        table=work.table,
-        path=path,
-        rows=tally.rows - work.span.start,
-        duplicates=tally.duplicates,
-        later=tally.later,
-        applied=applied,
-        max_ts=tally.max_ts,
-        next_ts=tally.next_ts,
-        error=error,
-        torn=torn,
-        gone=gone,
-        span=work.span,
-    )
-
-
-def _content(work: FileWork, open_blocks: Callable[[FileWork], Iterator[bytes]], decoder: Decoder) -> Iterator[bytes]:
-    """What is to be decoded of a file."""
-    blocks, span = open_blocks(work), work.span
-    return part_of(blocks, decoder.mark, span.start, span.end) if span != WHOLE and decoder.mark else blocks
-
-
-def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport]) -> FileReport:
-    """The report of a part that has an error, with what `steps`, which read the whole file once more, say of it.
-
-    So the error is told with the row's number in the file, and only the file's own end may be in writing yet. Where the whole file has
-    no error, a part was not what it seemed, and the file is to be read whole.
-    """
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        whole: FileReport = end.value
-    if not whole.error:
-        return replace(report, torn=True, gone=True)
-    return replace(report, error=whole.error, torn=whole.torn, gone=whole.gone)
-
-
-def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -> int:
-    """Buffer one change or many, telling file and row where one cannot be applied; how many they are."""
-    if not isinstance(change, tuple):
-        try:
-            return buffer.take(change, work.rank)
-        except BadKey as fault:
-            number, ts = change.numbers[fault.place], change.ts[fault.place]
-            raise NotReplicable(f"{path}, row {number}, commit ts {ts}: {fault}") from fault
-    if buffer.misfit:
-        raise NotReplicable(f"{buffer.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
-    try:
-        buffer.add(change, work.rank)
-    except (ValueError, NotReplicable) as fault:
-        raise NotReplicable(f"{path}, row {change[0]}, commit ts {change[1]}: {fault}") from fault
-    return 1
-
-
-# second half: blocks to the target
 
 
 def write_bucket(
