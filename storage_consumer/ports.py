@@ -13,10 +13,9 @@ from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep
-from storage_consumer.reading import FileReport
 from storage_consumer.summary import Progress
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.work import FileWork, JobSpec, TargetTable
-from storage_consumer.writing import WriteReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

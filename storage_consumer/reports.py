@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from storage_consumer.model import DataFile
 from storage_consumer.planning.steps import RowStep
-from storage_consumer.reading import FileReport
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.work import FileWork, Span
-from storage_consumer.writing import WriteReport
 
 
 def told(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> str:

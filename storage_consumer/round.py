@@ -20,14 +20,13 @@ from storage_consumer.planning.steps import DdlStep, RowStep, in_one_job
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import TableProgress
 from storage_consumer.preparing import described
-from storage_consumer.reading import FileReport
 from storage_consumer.reports import by_path, file_works, told
 from storage_consumer.storage.reader import Poll
 from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.tasks import shape
 from storage_consumer.telemetry import Log, tso_time
 from storage_consumer.work import WHOLE, JobSpec, TableWork, TargetTable
-from storage_consumer.writing import WriteReport
 
 _log = Log("round")
 _LOOK_UP = 0.5

@@ -14,12 +14,12 @@ from storage_consumer.decoding.wire import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
 from storage_consumer.events import Events
 from storage_consumer.model import StoredObject, TableName
-from storage_consumer.reading import FileReport, file_blocks, read_files
+from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.storage.paths import left_out
 from storage_consumer.storage.reader import Storage
 from storage_consumer.summary import Progress
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.work import FileWork, JobSpec, TableWork
-from storage_consumer.writing import RowWriter, WriteReport, write_bucket
 
 Row = dict[str, str | None]
 """A row of `MemoryWriter`: column name → wire text."""

@@ -1,4 +1,4 @@
-"""One wave's rows as one Spark job. No rule of its own: its halves are reading.py and writing.py, between them lies a shuffle, or nothing.
+"""One wave's rows as one Spark job. No rule of its own: both halves are in pipeline.py, between them lies a shuffle, or nothing.
 
 Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many machines.
 File systems and connections are built in the worker; what is sent there holds no secret.
@@ -29,7 +29,7 @@ from storage_consumer.config.secrets_file import names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decoding import decoder_for
 from storage_consumer.errors import Abandoned, StorageConsumerError
-from storage_consumer.reading import FileReport, file_blocks, read_files
+from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
 from storage_consumer.spark.failures import meaning_of
 from storage_consumer.spark.session import open_session
@@ -37,10 +37,10 @@ from storage_consumer.spark.shipping import at_executor, opened, see_packages, s
 from storage_consumer.spark.turns import is_one_process, let_end, turns
 from storage_consumer.summary import Progress
 from storage_consumer.target.writer import TargetWriter
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.tasks import by_tables, in_groups
 from storage_consumer.telemetry import Log
 from storage_consumer.work import FileWork, JobSpec
-from storage_consumer.writing import WriteReport, write_bucket
 
 _log = Log("spark")
 _TICK = 0.5

@@ -22,7 +22,7 @@ from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.decoding.decoder import Decoder, RowLayout, Tally
 from storage_consumer.model import TableColumn, TableName, Window
-from storage_consumer.reading import READ_BLOCK
+from storage_consumer.pipeline import READ_BLOCK
 from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.shapes import DATABASE, PLAIN
 

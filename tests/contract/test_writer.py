@@ -15,6 +15,7 @@ import pytest
 from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.pipeline import RowWriter
 from storage_consumer.target import rows as rows_module
 from storage_consumer.target.fenced import CONFLICT_TRIES
 from storage_consumer.target.keyless import KeylessTable
@@ -25,7 +26,6 @@ from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, Mode, TableWork, TargetColumn, TargetTable, UniqueKey
-from storage_consumer.writing import RowWriter
 from tests.contract.state_rigs import BUCKET
 from tests.servers import KINDS, DatabaseServer
 from tests.unit.halves import NAME, as_events, table

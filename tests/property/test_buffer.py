@@ -22,9 +22,9 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.folding import listed_keys, unpacked
 from storage_consumer.model import Window
 from storage_consumer.ordering import Key
+from storage_consumer.pipeline import write_bucket
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
-from storage_consumer.writing import write_bucket
 from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 from tests.unit.halves import events, table
 

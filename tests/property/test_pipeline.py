@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer, reading
+from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
 from storage_consumer.consumers.table import TableConsumer
@@ -21,12 +21,12 @@ from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.fitting import table_work
 from storage_consumer.model import TableDefinition, TableVersion
+from storage_consumer.pipeline import read_files, write_bucket
 from storage_consumer.planning.steps import RowStep
-from storage_consumer.reading import FileReport, read_files
 from storage_consumer.reports import by_path, file_works
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import FileWork, TableWork, TargetColumn, TargetTable, UniqueKey
-from storage_consumer.writing import WriteReport, write_bucket
 from tests.parts import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decoding.encoders import OPTIONS, column
@@ -162,7 +162,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
             table.offer(item.file, again=True)
         visible = shown
         with (
-            patch.object(reading, "FLUSH_ROWS", rng.choice((2, 100))),
+            patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
             patch.object(csv_scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
             patch.object(canal_json, "AT_ONCE_BYTES", rng.choice((1, 3000))),

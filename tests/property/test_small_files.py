@@ -11,13 +11,14 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer, reading, small_files
+from storage_consumer import buffer, pipeline, small_files
 from storage_consumer.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
 from storage_consumer.decoding.csv import CsvDecoder
 from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
-from storage_consumer.reading import FileReport, read_files
+from storage_consumer.pipeline import read_files
 from storage_consumer.small_files import SMALL_BYTES, runs
+from storage_consumer.task_reports import FileReport
 from storage_consumer.work import Mode, Span, TableWork
 from tests.unit.decoding.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table
@@ -111,7 +112,7 @@ def test_as_one_by_one(chance: random.Random, encoding: str, mode: Mode) -> None
     files = _files(chance, encoding, mode)
     with (
         patch.object(buffer, "UNMADE_BYTES", chance.choice((1, 300, 1 << 20))),
-        patch.object(reading, "FLUSH_ROWS", chance.choice((1, 1 << 20))),
+        patch.object(pipeline, "FLUSH_ROWS", chance.choice((1, 1 << 20))),
         patch.object(small_files, "PIECE_BYTES", chance.choice((300, 1 << 20))),
     ):
         at_once, apart = _read(files, least=1), _read(files, least=1 << 60)
@@ -127,7 +128,7 @@ def test_read_at_once() -> None:
         files = Files(table(), protocol=protocol)
         for number in range(5):
             files.add(row("I", 5, f"k{number}", 'x"\r\n'), row("U", 6, "k0", str(number)))
-        with patch.object(reading, "_read_file", side_effect=AssertionError("read by itself")):
+        with patch.object(pipeline, "_read_file", side_effect=AssertionError("read by itself")):
             reports, found, _ = _read(files, least=1)
         assert [(report.rows, report.applied, report.max_ts) for report in reports] == [(2, 2, 6)] * 5
         assert len(found) == 5

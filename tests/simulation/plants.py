@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import checkpoint, folding, ordering, reading
+from storage_consumer import checkpoint, folding, ordering, pipeline
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.consumers.table_version import TableVersionConsumer
 from storage_consumer.folding import Integers, Keys, Places, Unsigned
@@ -63,7 +63,7 @@ def _lt_for_le_in_writer(stack: ExitStack) -> None:
 
 def _live_mark(stack: ExitStack) -> None:
     """Rows are judged by a mark of their table that moves while its files are read, not by the window's bounds."""
-    good = reading._read_file
+    good = pipeline._read_file
     marks: dict[int, tuple[TableWork, int]] = {}
 
     def bad(work: Any, table: TableWork, *rest: Any) -> Generator[Any, None, Any]:
@@ -74,7 +74,7 @@ def _live_mark(stack: ExitStack) -> None:
         marks[table.index] = table, max(mark, min(report.max_ts, table.window.high))
         return report
 
-    stack.enter_context(patch.object(reading, "_read_file", bad))
+    stack.enter_context(patch.object(pipeline, "_read_file", bad))
 
 
 def _no_epoch(stack: ExitStack) -> None:

@@ -16,6 +16,7 @@ from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.lanes import Lanes
 from storage_consumer.parts import Parts
+from storage_consumer.pipeline import RowWriter
 from storage_consumer.ports import State
 from storage_consumer.service import ConsumerService, Renewal
 from storage_consumer.storage.reader import StorageReader
@@ -26,7 +27,6 @@ from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import FACTS, MemoryState
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, TableWork
-from storage_consumer.writing import RowWriter
 from tests.simulation.faults import Crash, Fault, fits, no_answer
 from tests.simulation.judge import Judge
 from tests.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline

@@ -18,10 +18,10 @@ from storage_consumer.decoding.values import WireKind
 from storage_consumer.events import Events
 from storage_consumer.folding import Changes
 from storage_consumer.model import DataFile, TableName, Window
-from storage_consumer.reading import FileReport, read_files
+from storage_consumer.pipeline import read_files, write_bucket
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import FileWork, Fold, KeyPart, Mode, Span, TableWork, VersionWork, WireColumn
-from storage_consumer.writing import WriteReport, write_bucket
 from tests.unit.building import data_file
 from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 

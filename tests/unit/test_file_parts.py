@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.reading import FileReport
 from storage_consumer.reports import by_path
+from storage_consumer.task_reports import FileReport
 from storage_consumer.work import WHOLE, FileWork, Mode
 from tests.unit.halves import Files, row, table
 

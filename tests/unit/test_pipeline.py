@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer import buffer, reading
+from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import CHANGES, NOTICE, REPORT
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.reading import FileReport
+from storage_consumer.pipeline import write_bucket
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import Fold, KeyPart, Mode, VersionWork
-from storage_consumer.writing import WriteReport, write_bucket
 from tests.unit.decoding.encoders import OPTIONS, Row
 from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table
 
@@ -181,7 +181,7 @@ def test_keyless_delete_that_hits_nothing() -> None:
 
 def test_large_file_is_sent_on_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is held of one file is bounded by bytes, however few and wide its rows are (P2)."""
-    monkeypatch.setattr(reading, "FLUSH_BYTES", 40_000)
+    monkeypatch.setattr(pipeline, "FLUSH_BYTES", 40_000)
     files = Files(table(), partitions=1)
     files.add(*(row("I", 5, str(key), "x" * 10_000) for key in range(50)))
 
@@ -206,7 +206,7 @@ def test_small_blocks(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
             changes.append(row("I", ts, key, states[key]))
     for block, flush in ((1, 1), (2, 7), (5000, 100_000)):
         monkeypatch.setattr(buffer, "BLOCK_ROWS", block)
-        monkeypatch.setattr(reading, "FLUSH_ROWS", flush)
+        monkeypatch.setattr(pipeline, "FLUSH_ROWS", flush)
         files = Files(table(mode))
         for start in range(0, len(changes), 13):
             files.add(*changes[start : start + 13])

@@ -12,12 +12,12 @@ import pytest
 
 from storage_consumer.buffer import Place
 from storage_consumer.errors import RowRefused
-from storage_consumer.reading import FileReport, file_blocks, read_files
+from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.summary import Progress
+from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.testing import MemoryPipeline
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import FileWork, JobSpec, Span, TableWork
-from storage_consumer.writing import WriteReport, write_bucket
 from tests.small_bucket import row
 from tests.unit.driving import World, of, two_tables
 

@@ -9,9 +9,10 @@ from typing import Any
 from storage_consumer.buffer import Place
 from storage_consumer.errors import RowRefused
 from storage_consumer.model import TableName
+from storage_consumer.pipeline import FEW_ROWS, write_bucket
+from storage_consumer.task_reports import WriteReport
 from storage_consumer.testing import MemoryWriter
 from storage_consumer.work import TableWork
-from storage_consumer.writing import FEW_ROWS, WriteReport, write_bucket
 from tests.unit.halves import Files, row, table
 
 
