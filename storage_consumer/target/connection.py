@@ -20,6 +20,7 @@ from pymysql.connections import MySQLResult
 from pymysql.constants import CLIENT, COMMAND
 from pymysql.converters import escape_string
 from pymysql.cursors import Cursor
+from pymysql.protocol import MysqlPacket
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decoding.zones import session_zone
@@ -28,8 +29,6 @@ from storage_consumer.target import tls
 from storage_consumer.target.faults import translated
 
 if TYPE_CHECKING:
-    from pymysql.protocol import MysqlPacket
-
     _Connection = _PlainConnection[Cursor]
 else:
     _Connection = _PlainConnection  # generic in its type stubs only
@@ -60,9 +59,12 @@ _SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10,
 """Milliseconds that sent data may stay unanswered; seconds without a word, and between questions whether anyone is there, and how many."""
 _BULK_EXECUTE = 0xFA
 _TYPES_FOLLOW = 128
-_KNOWS_BULK = struct.pack("<I", 1 << 2)
+_BULK = 1 << 2
+_KNOWS_BULK = struct.pack("<I", _BULK)
 _RESERVED = slice(9, 32)
 """Where a client's first packet is empty, and has at the end what a client of MariaDB can do beyond MySQL's."""
+_OFFERED = struct.Struct("<27xI")
+"""What stands behind the version in a server's first packet; the last of it is what a MariaDB has beyond MySQL's capabilities."""
 _CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
 """Ways to log in that send the password as it is."""
 
@@ -77,7 +79,10 @@ class Connection(_Connection):
     warnings: int = 0
     """How many warnings the last statement raised."""
     has_bulk: bool = False
-    """The server takes bulk statements: it is a MariaDB of version 10.2 or newer."""
+    """The server, or what stands before it, says that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
+    _greeting: MysqlPacket | None = None
+    """The server's first packet, from when it was looked at until it is read."""
+    _offers_bulk: bool = False
     _logging_in: bool = False
     _unverified: ClassVar[ssl.SSLContext | None] = None
 
@@ -104,10 +109,25 @@ class Connection(_Connection):
             )
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
 
+    def _get_server_information(self) -> None:
+        """As PyMySQL does, but also looks at what has no place among MySQL's capabilities."""
+        self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
+        _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
+        self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
+        super()._get_server_information()  # type: ignore[misc] # not in the stubs
+
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        """As PyMySQL does, beginning with a packet that was looked at."""
+        looked_at, self._greeting = self._greeting, None
+        if looked_at is not None:
+            return looked_at
+        packet: MysqlPacket = super()._read_packet(packet_type)  # type: ignore[no-untyped-call] # of the driver
+        return packet
+
     def _request_authentication(self) -> None:
         """As PyMySQL does. A MariaDB that leaves out the first capability tells, and is told, what MySQL does not have."""
         newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
-        self.has_bulk = newer and "mariadb" in str(self.server_version).lower()  # type: ignore[attr-defined] # likewise
+        self.has_bulk = newer and self._offers_bulk
         if self.has_bulk:
             self.client_flag &= ~CLIENT.LONG_PASSWORD
         self._logging_in = True
@@ -142,7 +162,7 @@ class Connection(_Connection):
             for _ in range(
                 count + 1 if count else 0
             ):  # one packet for each column and parameter, and one behind the last
-                self._read_packet()  # type: ignore[no-untyped-call] # likewise
+                self._read_packet()
         return answer[1:5]
 
     def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
@@ -189,7 +209,7 @@ class _FedResult(MySQLResult):
         for start in range(0, len(feed), connection.feed_piece):
             connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
         connection.write_packet(b"")
-        answer: MysqlPacket = connection._read_packet()  # type: ignore[no-untyped-call] # noqa: SLF001 - the base class of this connection
+        answer: MysqlPacket = connection._read_packet()  # noqa: SLF001 - the base class of this connection
         if not answer.is_ok_packet():
             message = "no OK packet after LOAD DATA LOCAL"
             raise pymysql.err.OperationalError(2014, message)

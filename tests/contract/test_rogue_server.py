@@ -14,11 +14,15 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.target.connection import connect
 
-_GREETING = (
-    b"\x0a8.0.36\0" + struct.pack("<I", 1) + b"a" * 8 + b"\0" + struct.pack("<H", 0xF7FF & ~0x0800) + b"\x2d\x02\x00"
-    b"\x08\x00\x15" + b"\0" * 10 + b"b" * 12 + b"\0mysql_native_password\0"
-)
-"""A server without TLS that knows plugins for logging in."""
+_CAPABILITIES, _LONG_PASSWORD, _BULK = 0xF7FF & ~0x0800, 1, 1 << 2
+
+
+def _greeting(version: bytes = b"8.0.36", capabilities: int = _CAPABILITIES, more: int = 0) -> bytes:
+    """That of a server without TLS that knows plugins for logging in. `more`: what MariaDB has beyond MySQL's capabilities."""
+    head = struct.pack("<I8sxH", 1, b"a" * 8, capabilities) + b"\x2d\x02\x00\x08\x00\x15"
+    return b"\x0a" + version + b"\0" + head + struct.pack("<6xI", more) + b"b" * 12 + b"\0mysql_native_password\0"
+
+
 _OK = b"\x00\x00\x00\x02\x00\x00\x00"
 _FILE = b"\xfb/etc/passwd"
 
@@ -26,9 +30,9 @@ _FILE = b"\xfb/etc/passwd"
 class Rogue:
     """Answers to each query, from the one that begins with `asks` on, by asking for a file."""
 
-    def __init__(self, plugin: bytes, asks: bytes) -> None:
+    def __init__(self, plugin: bytes, asks: bytes, greeting: bytes) -> None:
         """`plugin`: how the password is wanted; empty: as the client begins."""
-        self.plugin, self.asks = plugin, asks
+        self.plugin, self.asks, self.greeting = plugin, asks, greeting
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         self.received: list[bytes] = []
@@ -39,7 +43,7 @@ class Rogue:
         connection, _ = self.listener.accept()
         with connection, suppress(OSError):
             self.connection = connection
-            self._send(0, _GREETING)
+            self._send(0, self.greeting)
             number, _ = self._packet()
             if self.plugin:
                 self._send(number + 1, b"\xfe" + self.plugin + b"\0" + b"c" * 20 + b"\0")
@@ -80,9 +84,9 @@ class Rogue:
 
 
 @contextmanager
-def rogue(*, plugin: bytes = b"", asks: bytes = b"") -> Iterator[Rogue]:
+def rogue(*, plugin: bytes = b"", asks: bytes = b"", greeting: bytes = b"") -> Iterator[Rogue]:
     """A rogue server that answers one client."""
-    server = Rogue(plugin, asks)
+    server = Rogue(plugin, asks, greeting or _greeting())
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -111,3 +115,20 @@ def test_password_asked_for(plugin: bytes) -> None:
     with rogue(plugin=plugin) as server, pytest.raises(ConfigError, match="in clear text"):
         connect(Downstream(port=server.port), "secret")
     assert b"secret" not in b"".join(server.received)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "more", "has_bulk"),
+    [
+        (_CAPABILITIES & ~_LONG_PASSWORD, _BULK, True),
+        (_CAPABILITIES & ~_LONG_PASSWORD, _BULK - 1, False),
+        (_CAPABILITIES, _BULK, False),
+    ],
+)
+def test_bulk_statements_not_offered(capabilities: int, more: int, has_bulk: bool) -> None:  # noqa: FBT001 - pytest gives it by name
+    """What says that it is a MariaDB gets bulk statements only if it says that it takes them: a proxy before one need not."""
+    greeting = _greeting(b"5.5.5-10.11.4-MariaDB", capabilities, more)
+    with rogue(greeting=greeting) as server:
+        connection = connect(Downstream(port=server.port, ssl_mode="disabled"), "secret")
+        connection.close()
+    assert connection.has_bulk == has_bulk
