@@ -34,7 +34,7 @@ _DIGITS[HEX] = range(16)
 _DIGITS[list(b"abcdef")] = range(10, 16)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """Where a field of a line lies, and whether it holds an escape."""
 
     start: int
@@ -60,7 +60,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
         for column in range(len(kinds)):
             if place > ends[row]:
                 return -1
-            field = _field(source, place, ends[row])
+            field = field_of(source, place, ends[row])
             at = _write_field(source, field, kinds[column], out, at)
             if at < 0:
                 return -1
@@ -71,7 +71,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
 
 
 @inlined
-def _field(source: Text, start: int, limit: int) -> _Field:
+def field_of(source: Text, start: int, limit: int) -> Field:
     """The field that begins here, and does not end behind `limit`."""
     at, escaped = start, False
     while at < limit and at < len(source.words):
@@ -84,14 +84,20 @@ def _field(source: Text, start: int, limit: int) -> _Field:
     while at < limit and source.bytes[at] != TAB:
         escaped = escaped or source.bytes[at] == ESCAPE
         at += 1
-    return _Field(start, min(at, limit), escaped)
+    return Field(start, min(at, limit), escaped)
 
 
 @inlined
-def _write_field(source: Text, field: _Field, kind: int, out: Text, at: int) -> int:
+def is_null(content: Bytes, field: Field) -> bool:
+    """Whether a field stands for NULL."""
+    return field.escaped and field.end == field.start + 2 and content[field.start + 1] == _CAPITAL_N
+
+
+@inlined
+def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> int:
     """Write one value; where it ends, -1 where the field is not of this kind."""
     start, end, escaped = field
-    if escaped and end == start + 2 and source.bytes[start + 1] == _CAPITAL_N:
+    if is_null(source.bytes, field):
         out.bytes[at] = _IS_NULL
         return at + 1
     out.bytes[at] = _IS_VALUE

@@ -6,6 +6,9 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from storage_consumer.decoding.lines import FEW, Lines
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.decoding.wire import NULL, decode_field, decode_line, split_lines
 from storage_consumer.model import TableName
@@ -56,9 +59,39 @@ def load_data(work: TableWork, verb: str) -> str:
 def write_rows(verb: str, work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
     """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows. Raises `ValueError` for a value that is none of its column."""
     columns = ", ".join(quote(column.name) for column in work.written)
-    fields = zip(split_lines(lines), work.written, strict=True)
-    rows = _rows([literals(texts, column, escape) for texts, column in fields])
+    rows = _usual_rows(work, lines)
+    if rows is None:
+        fields = zip(split_lines(lines), work.written, strict=True)
+        rows = _rows([literals(texts, column, escape) for texts, column in fields])
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({rows})"
+
+
+def _usual_rows(work: TableWork, lines: Sequence[bytes]) -> str | None:
+    """The literals of rows without the first and the last parenthesis; None where they are few or some value is not as usual."""
+    if len(lines) < FEW:
+        return None
+    from storage_consumer.decoding.literal_rows import literal_rows  # noqa: PLC0415 - late, see `compiled`
+
+    kinds = np.array([_literal_kind(column) for column in work.written], np.int64)
+    found = literal_rows(lines if isinstance(lines, Lines) else Lines.of(lines), kinds)
+    return None if found is None else found.decode()
+
+
+def _literal_kind(column: WireColumn) -> int:
+    """What `literal_rows` makes of a column's fields."""
+    from storage_consumer.decoding.literal_rows import (  # noqa: PLC0415 - as above
+        DIGITS_LITERAL,
+        FLOAT_LITERAL,
+        HEX_LITERAL,
+        NUMBER_LITERAL,
+        TEXT_LITERAL,
+    )
+
+    if column.kind is not WireKind.TEXT:
+        return HEX_LITERAL if column.kind is WireKind.HEX else DIGITS_LITERAL
+    if column.type in _FLOATS:
+        return FLOAT_LITERAL
+    return NUMBER_LITERAL if column.type in _NUMERIC else TEXT_LITERAL
 
 
 def _rows(columns: Sequence[Sequence[bytes]]) -> str:

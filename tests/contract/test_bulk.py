@@ -14,6 +14,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import RowRefused
 from storage_consumer.target import connection as connections
 from storage_consumer.target import rows as rows_module
+from storage_consumer.target import statements
 from storage_consumer.target.connection import Connection, connect
 from storage_consumer.target.rows import RowStatements
 from storage_consumer.target.writer import TargetWriter
@@ -90,7 +91,7 @@ def test_who_has_them(mariadb: DatabaseServer, mysql: DatabaseServer, tidb: Data
 
 @pytest.mark.parametrize("verb", ["insert", "replace"])
 def test_every_type(rig: Rig, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    """A value of any type is the same by bulk statement, LOAD DATA and literals."""
+    """A value of any type is the same by bulk statement, LOAD DATA, literals by columns and literals by rows."""
     longest = max(len(values) for _, _, values in _MORE.values())
     lines = [
         b"\t".join([LINES[number % len(LINES)], *(values[number % len(values)] for _, _, values in _MORE.values())])
@@ -106,17 +107,20 @@ def test_every_type(rig: Rig, mariadb: DatabaseServer, monkeypatch: pytest.Monke
     )
     work = replace(table(), written=written)
     found = []
-    for way, (least, load_data) in {"bulk": (0, False), "load": (10**9, True), "literals": (10**9, False)}.items():
+    never = 10**9
+    ways = (("bulk", 0, never), ("load", never, never), ("literals", never, never), ("literals", never, 1))
+    for way, least, few in ways:
         monkeypatch.setattr(rows_module, "is_many", least.__lt__)
+        monkeypatch.setattr(statements, "FEW", few)
         mariadb.query("DROP TABLE shop.orders")
         mariadb.query(
             f"CREATE TABLE shop.orders ({', '.join(f'`{name}` {sql}' for name, sql in columns)}, "
             "number INT AUTO_INCREMENT PRIMARY KEY)"
         )
-        assert _written(replace(rig.spec, load_data=load_data), work, lines, verb) == {way: len(lines)}
+        assert _written(replace(rig.spec, load_data=way == "load"), work, lines, verb) == {way: len(lines)}
         found.append(mariadb.query("SELECT * FROM shop.orders ORDER BY number"))
     assert len(found[0]) == len(lines)
-    assert found[0] == found[1] == found[2]
+    assert found == [found[0]] * len(ways)
 
 
 @pytest.mark.parametrize("load_data", [True, False])
