@@ -66,11 +66,14 @@ def _made(parent: str) -> str:
 
 
 def _remove(folder: Path) -> None:
-    """Remove it with all that is in it. After a failure tasks may still run: none of them finds it any more, or can put something into it."""
+    """Remove it with all that is in it. After a failure tasks may still run: none of them finds it any more, or can put something into it.
+
+    Where it can't be removed the JVM does so at its end; what the job itself came to is what is told.
+    """
     gone = folder.with_name(f"{uuid.uuid4().hex}.gone")
     try:
         folder.rename(gone)
-    except FileNotFoundError:
+    except OSError:
         return
     shutil.rmtree(gone, ignore_errors=True)
 
