@@ -27,7 +27,6 @@ _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFC, 0xFD, 0xFE
 _LESS_THAN_ONE, _LESS_THAN_TWO, _LESS_THAN_THREE = 251, 1 << 16, 1 << 24
 _ZERO, _NINE, _CAPITAL_N, _SMALL_T, _SMALL_N = b"09Ntn"
 _TEN, _MOST = np.uint64(10), np.uint64(2**64 - 1)
-_BYTE = np.uint64(0xFF)
 _NO_DIGIT = 16
 _DIGITS = np.full(256, _NO_DIGIT, np.uint8)
 _DIGITS[HEX] = range(16)

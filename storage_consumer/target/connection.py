@@ -1,8 +1,8 @@
 """One connection to the target, with the session that every statement of ours relies on.
 
-The driver is PyMySQL; it has no bulk statements of MariaDB's, which are added here. LOAD DATA LOCAL is fed from memory: the server's request is answered with the buffer that this very
-statement is sending, whatever file name the server asks for; without such a buffer it gets nothing. So a hostile server
-can read no file.
+The driver is PyMySQL; it has no bulk statements of MariaDB's, which are added here. LOAD DATA LOCAL is fed from memory: the
+server's request is answered with the buffer that this very statement is sending, whatever file name the server asks for; without
+such a buffer it gets nothing. So a hostile server can read no file.
 """
 
 from __future__ import annotations
@@ -159,9 +159,8 @@ class Connection(_Connection):
         self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
         answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
         for count in struct.unpack_from("<HH", answer, 5):
-            for _ in range(
-                count + 1 if count else 0
-            ):  # one packet for each column and parameter, and one behind the last
+            # one packet for each parameter or column, and one behind the last
+            for _ in range(count + 1 if count else 0):
                 self._read_packet()
         return answer[1:5]
 
