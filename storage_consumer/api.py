@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from storage_consumer.beginning import wait_for_metadata
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets_file import remove_secrets, write_secrets
@@ -28,8 +29,10 @@ from storage_consumer.storage.reader import StorageReader
 from storage_consumer.summary import Progress, RoundSummary, Silent
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.ddl_runner import DdlRunner
+from storage_consumer.target.opening import hurry, no_hurry
 from storage_consumer.target.standing import Remembering
 from storage_consumer.target.state import StateStore
+from storage_consumer.target.tls import unverified
 from storage_consumer.telemetry import Log, register_secret
 
 _log = Log("api")
@@ -58,6 +61,7 @@ class Consumer:
         self._progress: Progress = progress or Silent()
         self._clock = SystemClock()
         self._stop = Stop()
+        self._hurried = self._stop.requested
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
@@ -84,13 +88,16 @@ class Consumer:
         """One round up to the bucket's checkpoint, a DDL at exactly that ts included.
 
         Halted tables are in the summary with their errors; raised is only what stops the whole run: `ConfigError`,
-        `LeaseLost`, `TransientError` after all tries. A `stop` that is requested ends the round after its running step.
+        `NoMetadata` where TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, `TransientError` after all tries. A `stop` that is
+        requested ends the round after its running step.
         """
-        return self._started().run_once(stop or self._stop)
+        asked = self._heeding(stop)
+        return self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
 
     def run(self, stop: StopSignal | None = None) -> RoundSummary:
         """Round after round until `stop` is requested; the last round's summary."""
-        return self._started().run(stop or self._stop)
+        asked = self._heeding(stop)
+        return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
 
     def abandon(self) -> None:
         """End without finishing the running transactions; what they wrote is taken back by the target."""
@@ -111,6 +118,29 @@ class Consumer:
         if self._pipeline is not None:
             self._pipeline.close()
             self._pipeline = None
+        no_hurry(self._hurried)
+
+    def _heeding(self, stop: StopSignal | None) -> StopSignal:
+        """Have no connection to the target take long once the program is told to end, until `close`."""
+        stop = stop or self._stop
+        no_hurry(self._hurried)
+        hurry(stop.requested)
+        self._hurried = stop.requested
+        return stop
+
+    def _has_begun(self, stop: StopSignal, *, once: bool) -> bool:
+        """Whether there is a bucket to read, which is waited for unless it is asked `once`; False when told to stop before."""
+        if self._service is not None:
+            return True
+        config, secrets = self._loaded.config, self._loaded.secrets
+        return wait_for_metadata(
+            config.upstream,
+            lambda upstream: open_storage(upstream, secrets),
+            config.tuning,
+            self._clock,
+            stop,
+            once=once,
+        )
 
     def _started(self) -> ConsumerService:
         """The service, made at first use: the bucket and the target are looked at before Spark is started."""
@@ -156,7 +186,8 @@ class Consumer:
                 text = f"--{each.name} is taken to be {each.value!r}, TiCDC's default: {each.origin}"
                 _log.warning("notice", text=f"{text}. If the changefeed says another, give it")
         upstream = self._loaded.config.upstream
-        for text in (self._loaded.warning, caveat(upstream), zone_caveat(upstream.time_zone)):
+        risk = unverified(self._loaded.config.downstream)
+        for text in (self._loaded.warning, caveat(upstream), zone_caveat(upstream.time_zone), risk):
             if text:
                 _log.warning("notice", text=text)
         decoder_for(upstream)
@@ -179,6 +210,9 @@ class Consumer:
         config, secrets = self._loaded.config, self._loaded.secrets
         target = TargetDatabase(config.downstream, secrets.password)
         facts = target.facts()
+        if self._pipeline is not None and self._pipeline.lost:
+            self._pipeline.close()
+            self._pipeline = None
         if self._pipeline is None:
             self._pipeline = SparkPipeline.open(config.tuning)
         self._pipeline.prepare(config.upstream, self._secrets_file)

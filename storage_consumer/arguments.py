@@ -9,17 +9,19 @@ import re
 import shutil
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 from storage_consumer import __version__
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Group, Option
-from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
 PROGRAM = "storage-consumer"
-VERBS = ("run", "inspect", "ddl", "history")
+VERBS = ("run", "inspect", "ddl", "table", "history", "rebind")
 DDL_VERBS = ("list", "done", "skip", "replace")
+TABLE_VERBS = ("list", "hold", "resume", "reload-done", "accept-keys", "moved")
 
 _DESCRIPTION = """\
 Reads the change files that TiCDC's storage sink writes (CSV or canal-json, on a file system or S3) and keeps a
@@ -59,6 +61,7 @@ exit codes:
   0  done                         3  another process is, or became, the writer of this target
   1  failed while running         4  one or more tables stopped (the message says why); the others went on
   2  wrong settings; nothing was touched
+  5  with --once: the bucket has no metadata (another folder than the changefeed's, or too early); nothing was touched
 
 signals:
   SIGTERM or SIGINT: finish the running step, or call it off after a few seconds, and end with 0; a second one: abandon it
@@ -90,6 +93,28 @@ exit codes:
   1  the target did not answer
   2  no such statement, or it is settled (the message lists what waits); or the arguments are wrong"""
 
+_TABLES = f"""\
+Shows the tables that stand still with their errors, and takes what you decide about one. It writes one row into the state schema,
+which the consumer obeys: a running one at its next round, without a restart, another one when it starts.
+
+  list         what stands still (also without a verb)
+  hold         let the table stand still, also over restarts: before its rows in the target are replaced by a copy
+  resume       try the table again from where it stands; ends a hold
+  reload-done  you made a copy of the table as of the TSO --at, and the target has it: all rows and statements up to there count as
+               done, and files that hold nothing later are not waited for
+  accept-keys  somebody changed its unique keys in the target, and the source has them too: take them as they are, try it again
+  moved        you renamed it in the target to --to, for other routes than before
+
+examples:
+    {PROGRAM} table --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/
+
+exit codes:
+  0  shown, or decided (now or before)
+  1  the target did not answer
+  2  no such table, or this can't be decided as things are (the message says why); or the arguments are wrong"""
+
 _HISTORY = f"""\
 Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and what the
 journal says of it. Without --table: one line per table. It needs no bucket and only reads.
@@ -103,6 +128,21 @@ exit codes:
   0  shown
   1  the target did not answer
   2  no such table (the message names the nearest), or the arguments are wrong"""
+
+_REBIND = f"""\
+Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what is known of them
+with what is there (what schema files say, sizes of finished data files, metadata), and changes nothing where they differ.
+No consumer may run meanwhile. Asked again, it changes nothing; with --restored it takes files as they are now in the same place.
+
+examples:
+    {PROGRAM} rebind --upstream-uri s3://new-bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/
+    {PROGRAM} rebind --restored --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/
+
+exit codes:
+  0  bound, now or before
+  1  the bucket or the target did not answer
+  2  the files differ (the message lists them), or the arguments are wrong
+  3  a consumer is running"""
 
 INSPECT_GROUPS: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
@@ -146,6 +186,23 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
         raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {words[0]} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
     return str(options.pop("verb")), options
+
+
+def asks_to_run(argv: Sequence[str]) -> bool:
+    """Return whether a command line, which may be one that can't be parsed, asks for `run`."""
+    return not argv or argv[0].startswith("-") or argv[0] == "run"
+
+
+def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
+    """Return what a command line that can't be parsed says of some options, by keyword."""
+    found: dict[str, object] = {}
+    words = [*_normalised(argv), ""]
+    flags = {flag: keyword for keyword in keywords for flag in _flags(BY_KEYWORD[keyword])}
+    for word, following in pairwise(words):
+        flag, equals, value = word.partition("=")
+        if flag in flags:
+            found[flags[flag]] = value if equals else following
+    return found
 
 
 def version_text() -> str:
@@ -201,11 +258,22 @@ def _parser() -> argparse.ArgumentParser:
                 group.description = f"{option.environment}: {option.help}"
     _add_inspect(verbs)
     _add_ddl(verbs)
+    _add_table(verbs)
     _add_history(verbs)
+    _add_rebind(verbs)
     return parser
 
 
 _TABLE = "The table, as database.table, or a database alone."
+_ALLOW_MISSING = "Bind although schema files that were read are not there, since they were deleted on purpose."
+_ALLOW_REWRITTEN = (
+    "Bind although finished data files have another size, since TiCDC wrote them anew; `run` reads them again, and halts a table "
+    "that may have lost rows."
+)
+_RESTORED = (
+    "Also where the state is bound to this place already: its files were restored or copied over with the same content, and have "
+    "other times or tags."
+)
 _JSON = "One JSON document instead of text."
 _OWN = {
     "ddl": {
@@ -213,6 +281,11 @@ _OWN = {
         "--version": ("TSO", "The statement's version, as messages and the list show it."),
         "--checksum": ("N", "Tells statements of one table and version apart, as the list shows it."),
         "--sql": ("TEXT", "What `replace` runs; names without a database are of the table's own."),
+    },
+    "table": {
+        "--table": ("S.T", _TABLE),
+        "--at": ("TSO", "What the copy is as of: it holds all rows up to this commit ts, and none beyond it."),
+        "--to": ("S.T", "The table's name in the target, as database.table."),
     },
     "history": {
         "--table": ("S.T", _TABLE),
@@ -244,6 +317,17 @@ def _add_ddl(verbs: argparse._SubParsersAction[_Parser]) -> None:
     _add_own(ddl, "ddl")
 
 
+def _add_table(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    table = _verb(
+        verbs,
+        "table [list|hold|resume|reload-done|accept-keys|moved] [--table S.T] --downstream-uri URI [option …]",
+        "list the tables that stand still, and decide about one: hold, resume, reload-done after a copy, …",
+        _TABLES,
+    )
+    table.add_argument("action", nargs="?", choices=TABLE_VERBS, default="list", help="What to do; list if left out.")
+    _add_own(table, "table")
+
+
 def _add_history(verbs: argparse._SubParsersAction[_Parser]) -> None:
     history = _verb(
         verbs,
@@ -254,10 +338,40 @@ def _add_history(verbs: argparse._SubParsersAction[_Parser]) -> None:
     _add_own(history, "history")
 
 
+def _add_rebind(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    rebind = _verb(
+        verbs,
+        "rebind --upstream-uri URI --downstream-uri URI [--restored] [--allow-missing] [--allow-rewritten] [option …]",
+        "go on with a bucket that was copied or moved to another place",
+        _REBIND,
+    )
+    _add(rebind, next(option for option in OPTIONS if option.name == "upstream-uri"))
+    rebind.add_argument("--restored", action="store_const", const="true", help=_RESTORED)
+    rebind.add_argument("--allow-missing", action="store_const", const="true", help=_ALLOW_MISSING)
+    rebind.add_argument("--allow-rewritten", action="store_const", const="true", help=_ALLOW_REWRITTEN)
+    _add_own(rebind, "rebind")
+
+
+class _Once(argparse.Action):
+    """Takes a flag's value, and refuses a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value."""
+        if getattr(namespace, self.dest, None) is not None:
+            parser.error(f"{option_string} may be given once")
+        setattr(namespace, self.dest, values)
+
+
 def _add_own(parser: _Parser, verb: str) -> None:
     """The flags of a command that works on the state alone: its own, and those that lead to the target."""
-    for flag, (metavar, text) in _OWN[verb].items():
-        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, (metavar, text) in _OWN.get(verb, {}).items():
+        parser.add_argument(flag, metavar=metavar, help=text, action=_Once)
     parser.add_argument("--json", action="store_const", const="true", help=_JSON)
     for option in OPTIONS:
         reaches = option.group == "the target" and option.name != "local-infile"

@@ -81,6 +81,7 @@ class Buffer:
         self._places = version.key
         self._unique = version.unique
         self._limits = version.limits
+        self._key_limits = tuple(limit for limit in version.limits if limit.place in version.key)
         self.misfit = version.misfit
         """Why no change can be taken; empty if they can."""
         self._written = version.written
@@ -115,8 +116,8 @@ class Buffer:
         """Take one row change. Raises `NotReplicable` or `ValueError` for one that can't be applied as it is."""
         number, commit_ts, operation, values, old = change
         self.rows += 1
-        if self._limits and operation > DELETE:
-            check(values, self._limits)
+        if self._limits:
+            check(values, self._limits if operation > DELETE else self._key_limits)
         if self._key is None:
             self._add_event(number, commit_ts, operation, values, old, rank)
             return
@@ -127,6 +128,7 @@ class Buffer:
         if old is not None and (old_key := self._key(old)) != key:
             if not self._work.timed:
                 raise NotReplicable(_UNORDERED_MOVE)
+            check(old, self._key_limits)
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
 
     def take(self, batch: Batch, rank: int | Integers) -> int:

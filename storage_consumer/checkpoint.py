@@ -60,6 +60,6 @@ def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> boo
     return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * DAY_MS
 
 
-def lowest(checkpoints: Iterable[int], otherwise: int) -> int:
-    """The checkpoint of the whole: the smallest one, or `otherwise` where there is no table."""
-    return min(checkpoints, default=otherwise)
+def lowest(checkpoints: Iterable[int], storage_checkpoint: int) -> int:
+    """The checkpoint of the whole: the smallest one, and never beyond the storage's, which a copied table can be."""
+    return min([storage_checkpoint, *checkpoints])

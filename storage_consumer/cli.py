@@ -9,14 +9,23 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import IntEnum
 from typing import Any, Protocol
 
 from storage_consumer import arguments, display, telemetry
 from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.log_wish import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
-from storage_consumer.errors import Abandoned, ConfigError, LeaseLost, StorageConsumerError, TableError, TransientError
+from storage_consumer.errors import (
+    Abandoned,
+    ConfigError,
+    NoMetadata,
+    NotTheWriter,
+    StorageConsumerError,
+    TableError,
+    TransientError,
+)
 from storage_consumer.signals import Stop
 from storage_consumer.summary import RoundSummary
 
@@ -42,6 +51,10 @@ class ExitCode(IntEnum):
     NOT_THE_WRITER = 3
     TABLES_STOPPED = 4
     """One or more tables halted, or (with --once) could not reach the bucket's checkpoint; the others did."""
+    NO_METADATA = 5
+    """With --once: the bucket has no ``metadata``. Nothing was touched."""
+    INTERRUPTED = 130
+    """SIGINT came to a command other than `run`; as a shell tells it."""
 
 
 class Runnable(Protocol):
@@ -67,20 +80,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     for secret in (found for word in given for found in secrets_in(word)):
         telemetry.register_secret(secret)  # before anything is said: what is wrong may be that it stands there
+    options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
     try:
-        verb, options = arguments.parse(given)
+        verb, parsed = arguments.parse(given)
         if verb == "inspect":
-            return _inspect(options)
-        if verb in ("ddl", "history"):
-            return _ask(verb, options)
-        options = with_files_read(options, os.environ)
+            return _inspect(parsed)
+        if verb in ("ddl", "table", "history", "rebind"):
+            return _ask(verb, parsed)
+        options = with_files_read(parsed, os.environ)
         loaded = load(options, os.environ)
         for secret in loaded.hidden:
             telemetry.register_secret(secret)
         program = loaded.program
         telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
     except ConfigError as error:
-        return _misconfigured(error)
+        wish = log_wish(options, os.environ) if arguments.asks_to_run(given) else LogWish()
+        with suppress(ConfigError):  # what is wrong may be the file itself
+            telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
+        return _misconfigured(error, wish)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     except SystemExit as end:
         return int(end.code or 0)
     code = run(loaded, options, _consumer)
@@ -109,26 +128,46 @@ def _inspect(options: Mapping[str, object]) -> int:
     try:
         text, fine = inspected(options, os.environ, open_storage)
     except TransientError as error:
-        sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.redact(str(error))}\n")
-        return ExitCode.FAILED
-    sys.stdout.write(text)
-    return ExitCode.DONE if fine else ExitCode.MISCONFIGURED
+        return _told_on_stderr(error, ExitCode.FAILED)
+    return _shown(text, ExitCode.DONE if fine else ExitCode.MISCONFIGURED)
 
 
 def _ask(verb: str, options: Mapping[str, object]) -> int:
     """Show or change what the target's state says; raises `ConfigError` for wrong arguments."""
     from storage_consumer.operating.ddl_command import Obeyed, ddl  # noqa: PLC0415 - run and help need not wait for it
     from storage_consumer.operating.history_command import history  # noqa: PLC0415 - likewise
+    from storage_consumer.operating.rebind_command import rebind  # noqa: PLC0415 - likewise
+    from storage_consumer.operating.table_command import table  # noqa: PLC0415 - likewise
+    from storage_consumer.storage.fsspec_storage import open_storage  # noqa: PLC0415 - likewise
 
     try:
-        text = (ddl if verb == "ddl" else history)(options, os.environ)
+        if verb == "rebind":
+            text = rebind(options, os.environ, open_storage)
+        else:
+            text = {"ddl": ddl, "table": table, "history": history}[verb](options, os.environ)
     except Obeyed as told:
         text = f"{told}\n"
-    except (TransientError, TableError) as error:
-        sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.redact(str(error))}\n")
-        return ExitCode.FAILED
-    sys.stdout.write(telemetry.redact(text))
-    return ExitCode.DONE
+    except (TransientError, TableError, NotTheWriter) as error:
+        return _told_on_stderr(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
+    return _shown(text if "json" in options else telemetry.redact(text), ExitCode.DONE)
+
+
+def _shown(text: str, code: ExitCode) -> ExitCode:
+    """Print what was asked for, and return the code; `FAILED` where it cannot be written. Who reads no further, as ``head``, has had enough."""
+    with suppress(AttributeError):  # a stream that a test has put there
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # likewise
+    try:
+        sys.stdout.write(telemetry.lines_escaped(text))
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more at its end
+        return code if isinstance(error, BrokenPipeError) else _told_on_stderr(error, ExitCode.FAILED)
+    return code
+
+
+def _told_on_stderr(error: Exception, code: ExitCode) -> ExitCode:
+    sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
+    return code
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
@@ -141,7 +180,8 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
                 lambda: _work(consumer, {**options, "progress": progress}, stop, once=loaded.program.once)
             )
         except ConfigError as error:
-            return _misconfigured(error)
+            program = loaded.program
+            return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
         except Abandoned:
             return _abandoned(asked=stop.abandoned.is_set())
         except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
@@ -216,9 +256,14 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
     return Consumer(**options)
 
 
-def _misconfigured(error: ConfigError) -> int:
-    sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.redact(str(error))}\n")
-    return ExitCode.MISCONFIGURED
+def _misconfigured(error: ConfigError, wish: LogWish) -> int:
+    """The end where settings are wrong: a sentence for who looks on, an event for who reads a log."""
+    code = ExitCode.MISCONFIGURED
+    if wish.file or wish.style != "json":
+        _told_on_stderr(error, code)
+    if wish.file or wish.style == "json":
+        _log.error("failed", kind=type(error).__name__, error=str(error), exit_code=int(code))
+    return code
 
 
 def _abandoned(*, asked: bool) -> int:
@@ -232,10 +277,12 @@ def _failed(error: Exception, *, abandoned: bool) -> int:
     code = ExitCode.FAILED
     if abandoned:
         return _abandoned(asked=True)
-    if isinstance(error, LeaseLost):
+    if isinstance(error, NotTheWriter):
         code = ExitCode.NOT_THE_WRITER
     elif isinstance(error, TableError):
         code = ExitCode.TABLES_STOPPED
+    elif isinstance(error, NoMetadata):
+        code = ExitCode.NO_METADATA
     kind = type(error).__name__
     text = str(error) if isinstance(error, StorageConsumerError) else f"unexpected {kind}: {_first_line(error)}"
     _log.error("failed", kind=kind, error=text, exit_code=int(code))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.consumers.stopped import LATE
-from storage_consumer.consumers.table import RUNNING
 from storage_consumer.errors import TableError, TargetBusy
 from storage_consumer.lanes import Identity, Outcome
 from storage_consumer.parts import Parts, progress_of
@@ -75,9 +74,12 @@ class RoundDdls:
     def obey(self) -> None:
         """Halt the tables of statements that came late, and let those go on about whose statements an operator has decided."""
         manager = self.parts.manager
-        for step in self.late:
-            self._refuse(step, LATE.format(step.definition.path), late=True)
         self._decisions = self.parts.state.decisions()
+        for step in self.late:
+            if step.identity in self._decisions:
+                manager.stopped.note(step, late=True)
+            else:
+                self._refuse(step, LATE.format(step.definition.path), late=True)
         for stopped in manager.stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
             self._resume(stopped.step)
         for step in manager.stopped.decided_late.values():
@@ -85,8 +87,8 @@ class RoundDdls:
 
     def _resume(self, step: DdlStep) -> None:
         table = self.parts.manager.tables[step.table_key]
-        if not table.lost:
-            table.state, table.error = RUNNING, ""
+        if not (table.held or table.late or table.lacks_past or table.absent):
+            table.go_on()
         _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
     def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:

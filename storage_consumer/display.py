@@ -18,6 +18,10 @@ from storage_consumer.summary import Progress, RoundSummary, Silent
 _log = telemetry.Log("display")
 MANY_FILES = 50
 """A round with as many files has its bar at once."""
+_NAMED = 10
+"""So many halted tables are named in a line."""
+_TOLD_AGAIN = 600.0
+"""Seconds between two lines about tables that stay halted."""
 PATIENCE = 3.0
 """Seconds after which a round with fewer files has its bar too."""
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} files [{elapsed}<{remaining}{postfix}]"
@@ -38,12 +42,14 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
         "seconds": round(summary.seconds, 3),
         "rows_per_second": round(summary.rows / summary.seconds) if summary.seconds > 0 else 0,
         "checkpoint": summary.checkpoint,
+        "checkpoint_running": summary.checkpoint_running,
         "storage_checkpoint": summary.storage_checkpoint,
         "lag_seconds": lag_seconds(summary.checkpoint, now),
         "source_lag_seconds": lag_seconds(summary.storage_checkpoint, now),
         "pending_files": summary.pending_files,
         "finished_files": summary.finished_files,
         "halted": len(summary.halted),
+        "halted_tables": summary.halted_tables[:_NAMED],
         "waiting": len(summary.waiting),
         "skipped": summary.skipped,
     }
@@ -67,10 +73,21 @@ def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
 
 
 class Reporter:
-    """A `Progress` that logs each round's line, and what is new about waiting tables, and passes all on to another."""
+    """A `Progress` that logs each round's line, and what is new about waiting tables, and passes all on to another.
 
-    def __init__(self, inner: Progress, now: Callable[[], float] = time.time) -> None:
-        """`now` gives the wall clock in seconds since 1970."""
+    While tables are halted a line says so again and again, however little the rounds do.
+    """
+
+    def __init__(
+        self,
+        inner: Progress,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now` gives the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
+        self._monotonic = monotonic
+        self._halted: tuple[str, ...] = ()
+        self._told_at = 0.0
         self._inner = inner
         self._now = now
         self._waiting: dict[str, str] = {}
@@ -98,6 +115,17 @@ class Reporter:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
         _log.info("round_finished", **round_fields(summary, self._now()))
+        self._tell_halted(summary)
+
+    def _tell_halted(self, summary: RoundSummary) -> None:
+        """Say which tables stand still when others do than before, and again while it lasts."""
+        halted, now = summary.halted_tables, self._monotonic()
+        if halted and (halted != self._halted or now - self._told_at >= _TOLD_AGAIN):
+            fields = round_fields(summary, self._now())
+            names = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
+            _log.error("tables_halted", **{name: fields[name] for name in names})
+            self._told_at = now
+        self._halted = halted
 
 
 class Bar:
@@ -166,7 +194,7 @@ class Bar:
     def round_finished(self, summary: RoundSummary) -> None:
         """Take the bar away."""
         with self._lock:
-            self._checkpoint = max(self._checkpoint, summary.checkpoint)
+            self._checkpoint = summary.checkpoint or self._checkpoint
             self._close()
 
     def _close(self) -> None:

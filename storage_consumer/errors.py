@@ -2,7 +2,11 @@
 
 StorageConsumerError
 ├── ConfigError            stop before anything is touched (exit code 2)
-├── LeaseLost              another process is or became the writer (exit code 3)
+├── NoMetadata             no bucket of TiCDC's, or none yet; nothing was touched (exit code 5)
+├── NotTheWriter           leave the target to another process (exit code 3)
+│   ├── LeaseHeld          another process is the writer; nothing was touched
+│   └── LeaseLost          another process became the writer
+├── StateGone              the state schema was dropped while the program ran (exit code 1)
 ├── Abandoned              the running job was called off; the next start repeats it
 ├── TransientError         try again with back-off; after the limit the run ends (exit code 1)
 │   ├── SparkUnavailable
@@ -15,6 +19,7 @@ StorageConsumerError
     ├── FilesMissing
     ├── DdlFailed
     ├── RowRefused
+    ├── StatementRefused
     └── NotReplicable
 """
 
@@ -33,8 +38,24 @@ class ConfigError(StorageConsumerError):
     """The settings or arguments are wrong; nothing was touched."""
 
 
-class LeaseLost(StorageConsumerError):
-    """Another process holds the lease on this target state."""
+class NoMetadata(StorageConsumerError):
+    """The bucket has no ``metadata``: it is another folder than the changefeed's, or that has not begun."""
+
+
+class NotTheWriter(StorageConsumerError):
+    """Another process is the writer of this target state."""
+
+
+class LeaseHeld(NotTheWriter):
+    """Another process holds the lease on this target state; this one never had it."""
+
+
+class LeaseLost(NotTheWriter):
+    """Another process took the lease that this one had."""
+
+
+class StateGone(StorageConsumerError):
+    """The state schema, or a part of it, was dropped while the program ran."""
 
 
 class Abandoned(StorageConsumerError):
@@ -94,7 +115,15 @@ class FilesMissing(TableError):
 
 
 class DdlFailed(TableError):
-    """The target refused a DDL, or an interrupted DDL cannot be settled without help."""
+    """The target refused a DDL, or an interrupted DDL cannot be settled without help.
+
+    `remedy` is the way on where it is not to make the target's table fit.
+    """
+
+    def __init__(self, message: str = "", *, remedy: str = "") -> None:
+        """`message` names the table, the statement and the server's answer."""
+        super().__init__(message)
+        self.remedy = remedy
 
 
 class RowRefused(TableError):
@@ -107,6 +136,10 @@ class RowRefused(TableError):
         """`message` names the table, the row's key and the server's answer."""
         super().__init__(message)
         self.line = line
+
+
+class StatementRefused(TableError):
+    """A schema file holds a statement that may not run, since TiCDC stores none like it for this table."""
 
 
 class NotReplicable(TableError):

@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
 from storage_consumer.checkpoint import row_floor
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.layout import row_layout
 from storage_consumer.decoding.values import wire_kind
+from storage_consumer.decoding.zones import converted_zone
 from storage_consumer.errors import NotReplicable
-from storage_consumer.limits import limits, other_families, other_members
-from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
+from storage_consumer.key_forms import KeyForms, key_forms
+from storage_consumer.limits import is_its_text, is_text, limits, other_families, other_members
+from storage_consumer.model import TableColumn, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.planning.renames import is_astray
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.work import Fold, KeyPart, Mode, TableWork, TargetColumn, TargetTable, VersionWork, WireColumn
@@ -21,6 +27,22 @@ _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
 """With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split."""
 _BYTES_OF_A_CHARACTER, _BYTES_OF_A_NUMBER = 4, 16
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
+_FLOATS_THERE = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal"), "DECIMAL"),
+    "float": "FLOAT",
+    "double": "DOUBLE",
+}
+"""Target type → as what such a number is compared with it: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
+
+
+class _Compared(NamedTuple):
+    """The columns by whose texts rows are told apart: those of the key, or all written ones of a table without one."""
+
+    key: tuple[KeyPart, ...]
+    forms: Mapping[str, KeyForms]
+    """By casefolded name."""
+    become_texts: frozenset[str]
+    """See `other_families`."""
 
 
 def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TableWork:
@@ -30,18 +52,23 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     """
     newest = step.current
     protocol = upstream.protocol
+    _refuse_view(newest.name, target)
     refuse_changes(newest.name, target)
-    written, key_columns = _written(newest, target, upstream), _key(newest, target, upstream)
+    become_texts = _become_texts(step)
+    written, key_columns = _written(newest, target, become_texts, upstream), _key(newest, target, upstream)
     by_name = {column.name.casefold(): column for column in newest.columns}
+    names = [name for name, _ in key_columns] or [column.name for column in written]
+    forms = _forms([name.casefold() for name in names], step, target, upstream, is_key=bool(key_columns))
     key = tuple(
         KeyPart(
-            column=_wire(by_name[name.casefold()], protocol),
-            fold=_fold(by_name[name.casefold()], _column(target, name), prefix),
+            column=_wire(by_name[name.casefold()], _column(target, name), protocol),
+            fold=_fold(by_name[name.casefold()], _column(target, name), prefix, forms[name.casefold()]),
             prefix=prefix,
             beyond_bmp=_column(target, name).beyond_bmp,
         )
         for name, prefix in key_columns
     )
+    compared = _Compared(key, forms, become_texts)
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
     if not upstream.has_commit_ts:
         _check_order(step, mode, protocol)
@@ -54,13 +81,30 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         serial=len(target.unique_keys) > 1,
         written=written,
         key=key,
-        versions={
-            place: _version(d, step.window, target, written, key, upstream) for place, d in step.definitions.items()
-        },
+        versions={place: _version(place, step, target, written, compared, upstream) for place in step.definitions},
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
         timed=upstream.has_commit_ts,
         stripe_bits=_stripe_bits(target),
     )
+
+
+def _forms(
+    names: Collection[str], step: RowStep, target: TargetTable, upstream: Upstream, *, is_key: bool
+) -> Mapping[str, KeyForms]:
+    """How the values of the columns that are compared, by casefolded name, are spelled in each directory."""
+    if not (is_key or _others(step)):
+        return {}
+    zone, there = converted_zone(upstream.time_zone), {column.name.casefold(): column for column in target.columns}
+    newest = {column.name.casefold(): column for column in step.current.columns}
+    columns: dict[str, dict[VersionKey, TableColumn]] = {name: {} for name in names}
+    for version, definition in step.definitions.items():
+        for column in definition.columns:
+            if (found := columns.get(column.name.casefold())) is not None:
+                found[version] = column
+    return {
+        name: key_forms(columns[name], newest[name], there[name], upstream.protocol, zone, is_key=is_key)
+        for name in names
+    }
 
 
 def _stripe_bits(target: TargetTable) -> int:
@@ -71,12 +115,25 @@ def _stripe_bits(target: TargetTable) -> int:
 
 
 def refuse_changes(name: TableName, target: TargetTable) -> None:
-    """Raise `NotReplicable` where somebody changed the target's table so that writing would hit other rows."""
+    """Raise `NotReplicable` where somebody changed the target's table so that writing would hit other rows, or it can't be seen."""
+    if target.unseen:
+        raise NotReplicable(
+            f"{name}: the target has the table {target.name} and does not show its columns. {target.unseen}"
+        )
     if target.by_hand:
         raise NotReplicable(
             f"{name}: somebody changed the target's table since the last DDL that this program ran: {target.by_hand}. The "
             "source does not keep its rows to that, so that writing one would remove others. Take the change back, and start "
-            f"again; if it is meant and the source has it too, delete the table's row in the state schema's table_keys"
+            "again; if it is meant and the source has it too, say `storage-consumer table accept-keys`"
+        )
+
+
+def _refuse_view(name: TableName, target: TargetTable) -> None:
+    """Raise `NotReplicable` where the target has a view of that name; statements may replace and drop it."""
+    if target.is_view:
+        raise NotReplicable(
+            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC writes no "
+            "rows of views: find out who wrote these files, or give the table another name by a route"
         )
 
 
@@ -105,13 +162,13 @@ def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
         )
 
 
-def unread_work(index: int, step: RowStep, upstream: Upstream) -> TableWork:
+def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = "") -> TableWork:
     """The work for files of a table that does not exist (any more): they may hold repeated deliveries only.
 
-    Rows without commit ts can be nothing else once the table is dropped: what is written after a DROP has a new structure.
+    `missing`: what is said of a table to which they hold other rows. Rows without commit ts can be nothing else once the table is dropped: what is written after a DROP has a new structure.
     """
     repeats = step.dropped and not upstream.has_commit_ts
-    reason = "" if repeats else f"the table {step.name} does not exist in the target at this time"
+    reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
     versions = {
         place: VersionWork(
             layout=row_layout(d, frozenset(), upstream),
@@ -141,23 +198,45 @@ def _low(definition: TableDefinition, window: Window) -> int:
     return row_floor(window.low, definition.version, is_ddl=definition.is_ddl and not is_astray(definition))
 
 
-def _wire(column: TableColumn, protocol: Protocol) -> WireColumn:
-    return WireColumn(name=column.name, kind=wire_kind(column, protocol), type=column.type)
+def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireColumn:
+    """The column as it is written and compared: a number as what the target makes of it."""
+    kind = "VARCHAR" if is_its_text(there.data_type, column.type) else column.type
+    if column.type in _FLOATS:
+        kind = _FLOATS_THERE.get(there.data_type, column.type)
+    return WireColumn(name=column.name, kind=wire_kind(column, protocol), type=kind)
 
 
 def _column(target: TargetTable, name: str) -> TargetColumn:
     return next(c for c in target.columns if c.name.casefold() == name.casefold())
 
 
-def _written(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> tuple[WireColumn, ...]:
+def _others(step: RowStep) -> list[TableDefinition]:
+    """The structures of the window beside the one in force."""
+    return [definition for definition in step.definitions.values() if definition is not step.current]
+
+
+def _become_texts(step: RowStep) -> frozenset[str]:
+    """Casefolded names of the columns that some directory of the window has as texts; none if all are of one structure."""
+    others = _others(step)
+    columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
+    return frozenset(column.name.casefold() for column in columns if is_text(column.type))
+
+
+def _written(
+    newest: TableDefinition, target: TargetTable, become_texts: frozenset[str], upstream: Upstream
+) -> tuple[WireColumn, ...]:
     """The target's columns that rows are written to, in the rows' order."""
-    generated = {c.name.casefold() for c in target.columns if c.generated}
+    there = {c.name.casefold(): c for c in target.columns}
     layout = row_layout(newest, target.virtual, upstream)
-    misfit = _misfit(layout, target) or other_families(layout, target)
+    misfit = _misfit(layout, target) or other_families(layout, target, become_texts)
     if misfit := misfit or other_members(layout, target, upstream.protocol):
         message = f"{newest.name}: {misfit} (schema file {newest.path})"
         raise NotReplicable(message)
-    return tuple(_wire(c, upstream.protocol) for c in layout.columns if c.name.casefold() not in generated)
+    return tuple(
+        _wire(c, there[name], upstream.protocol)
+        for c in layout.columns
+        if not there[name := c.name.casefold()].generated
+    )
 
 
 def _misfit(layout: RowLayout, target: TargetTable) -> str:
@@ -207,39 +286,54 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
     return []
 
 
-def _fold(column: TableColumn, there: TargetColumn, prefix: int | None) -> Fold:
+def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:
     """When two texts of this column are one key in the target."""
     if column.type in _FLOATS:
-        return Fold.NUMBER
+        return Fold.EXACT if forms.spellings else Fold.NUMBER
     if not there.binary_collation:
         return Fold.LOOSE
     return Fold.PAD if there.pads and prefix is None else Fold.LOOSE if there.pads else Fold.EXACT
 
 
 def _version(
-    definition: TableDefinition,
-    window: Window,
+    version: VersionKey,
+    step: RowStep,
     target: TargetTable,
     written: tuple[WireColumn, ...],
-    key: tuple[KeyPart, ...],
+    compared: _Compared,
     upstream: Upstream,
 ) -> VersionWork:
     """One version directory against the target's table as it is now."""
+    key = compared.key
+    definition = step.definitions[version]
     layout = row_layout(definition, target.virtual, upstream)
     places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
     misfit = _misfit(layout, target) or _other_kinds(layout, written, upstream.protocol)
+    if definition is not step.current:
+        misfit = misfit or other_families(layout, target, compared.become_texts)
+        misfit = misfit or other_members(layout, target, upstream.protocol)
     if keyless := sorted(p.column.name for p in key if p.column.name.casefold() not in places):
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
+    unlike = (compared.forms[p.column.name.casefold()].unknown.get(version, "") for p in key)
+    misfit = misfit or next(filter(None, unlike), "")
     taken = () if misfit else tuple(places[c.name.casefold()] for c in written)
     return VersionWork(
-        layout=layout,
-        low=_low(definition, window),
+        layout=_spelled(version, layout, compared),
+        low=_low(definition, step.window),
         written=taken,
         key=() if misfit else tuple(places[p.column.name.casefold()] for p in key),
         unique=() if misfit or key else _nullable_keys(target, places),
         limits=limits(layout, taken, target),
         misfit=misfit,
     )
+
+
+def _spelled(version: VersionKey, layout: RowLayout, compared: _Compared) -> RowLayout:
+    """The layout with what is spelled in this directory."""
+    spelled = {name: found for name, forms in compared.forms.items() if (found := forms.spellings.get(version))}
+    if not spelled:
+        return layout
+    return replace(layout, spelled=tuple(spelled.get(column.name.casefold()) for column in layout.columns))
 
 
 def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -36,8 +36,12 @@ _FAMILIES = {
     "TIME": "time",
 }
 """Type → sort of its values. Within one, the target refuses what it cannot hold or is asked about it; see `_rule`."""
+_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
+"""Target types that take the text of another type for something else: the text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth
+member to ENUM."""
 _BINARY = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
 _TEXTS = frozenset(("VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+_SAME_AS_TEXT = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "DATE", "DATETIME", "TIME"))
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
 """A column type whose members are written without backslashes."""
 _ANY_DIGITS = 400
@@ -58,15 +62,35 @@ class Limit:
     amount: int = 0
 
 
-def other_families(layout: RowLayout, target: TargetTable) -> str:
-    """Which columns hold another sort of values in the target: it would change texts like ``007`` without a word. Empty if none."""
+def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
+    """Which columns hold another sort of values in the target: it would change texts like ``007`` without a word. Empty if none.
+
+    `become_texts`: casefolded names of columns that are texts in other directories of the window, which a number may go with.
+    """
     there = {c.name.casefold(): c.data_type for c in target.columns}
     other = [
         f"{c.name} is {there[c.name.casefold()]} there, {c.type} at the source"
         for c in layout.columns
-        if (known := _FAMILIES.get(c.type)) and _FAMILIES.get(there[c.name.casefold()].upper(), known) != known
+        if not _takes(there[c.name.casefold()], c.type)
+        and not (c.name.casefold() in become_texts and is_its_text(there[c.name.casefold()], c.type))
     ]
     return f"the target's table has columns of another type: {', '.join(other)}" if other else ""
+
+
+def _takes(there: str, kind: str) -> bool:
+    """Whether a target's column takes values of a source's type for what they are, or refuses them."""
+    family = _FAMILIES.get(kind)
+    return family is None or (_FAMILIES.get(there.upper(), family) == family and _TAKES_ONLY.get(there, kind) == kind)
+
+
+def is_text(kind: str) -> bool:
+    """Whether a source's type holds texts."""
+    return kind in _TEXTS or kind == "CHAR"
+
+
+def is_its_text(there: str, kind: str) -> bool:
+    """Whether the target's column keeps the text of a value, which is also what the source makes of it as a text."""
+    return is_text(there.upper()) and kind in _SAME_AS_TEXT
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
@@ -76,11 +100,12 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
     """
     there = {c.name.casefold(): c for c in target.columns}
     numbered = [c for c in layout.columns if wire_kind(c, protocol) is WireKind.UNSIGNED]
-    other = [c.name for c in numbered if _differ(c.elements, _members(there[c.name.casefold()].column_type))]
+    other = [c.name for c in numbered if _differ(c.elements, members(there[c.name.casefold()].column_type))]
     return f"the target's table has other members in: {', '.join(other)}" if other else ""
 
 
-def _members(column_type: str) -> tuple[str, ...]:
+def members(column_type: str) -> tuple[str, ...]:
+    """The members of an ENUM or SET as the server writes the type out; none where it writes them with escapes."""
     found = _MEMBERS.fullmatch(column_type)
     return tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1])) if found else ()
 

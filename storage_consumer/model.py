@@ -19,6 +19,10 @@ VersionKey = tuple[int, str]
 
 TSO_PHYSICAL_SHIFT = 18
 DAY_MS = 24 * 3600 * 1000
+CLOCK_MARGIN_MS = DAY_MS
+"""A TSO may lie so far beyond our clock. Its physical part comes from the clock of the source's PD, and servers that keep time differ
+by far less than a second; but a clock that was set to local time and is taken for UTC is up to 14 hours wrong, and still no row is lost."""
+MAX_TSO = (1 << 64) - 1
 
 
 def physical_ms(ts: int) -> int:
@@ -26,9 +30,28 @@ def physical_ms(ts: int) -> int:
     return ts >> TSO_PHYSICAL_SHIFT
 
 
+def is_ahead_of_clock(ts: int, now: float) -> bool:
+    """Whether a TSO is one that no source can have given out yet; `now`: seconds since 1970-01-01 UTC by our clock."""
+    return physical_ms(ts) > now * 1000 + CLOCK_MARGIN_MS
+
+
+def latest_tso(checkpoint: int, now: float) -> int:
+    """The highest commit ts that a row may have, given a checkpoint that was told and our clock.
+
+    Where the checkpoint lies beyond the clock it is the clock that must be wrong: then any.
+    """
+    latest = int(now * 1000) + CLOCK_MARGIN_MS + 1 << TSO_PHYSICAL_SHIFT
+    return MAX_TSO if is_ahead_of_clock(checkpoint, now) else max(latest, checkpoint + (DAY_MS << TSO_PHYSICAL_SHIFT))
+
+
 def folded_name(name: str) -> str:
     """A database's or table's name as TiDB compares names: each character in lower case, without any other folding."""
     return name.lower() if name.isascii() else "".join(sign.lower()[:1] for sign in name)
+
+
+def tso_of(seconds: float) -> int:
+    """The first TSO of a moment, given in seconds since 1970-01-01 UTC."""
+    return int(seconds * 1000) << TSO_PHYSICAL_SHIFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -140,6 +163,8 @@ class DataFile:
     """File index, starts at 1 in each directory (and for each dispatcher)."""
     width: int
     """How many digits the index was written with; streams of other widths count apart."""
+    settled: bool = False
+    """An earlier run finished it as it is: it only shows that its stream is there."""
 
     @property
     def version_key(self) -> VersionKey:

@@ -18,20 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decoding.decoder import Values
-from storage_consumer.decoding.patterns import USUAL_INTEGER
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.work import Fold, KeyPart
 
 Key = int | str | tuple[str, ...]
 """Equal for two rows exactly when their key is the same (for a LOOSE part: no coarser than the target's collation).
 
-One integer column gives integers, unless one is written in an unusual way.
+One integer column gives integers, unless another structure's rows hold what is none.
 """
 
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
-_USUAL_INTEGER = re.compile(USUAL_INTEGER)
+_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
 """Of a multiplicative hash: 2**64 divided by the golden ratio, and how many of the 64 bits of the product are too regular."""
 
@@ -102,7 +101,7 @@ def is_integer(parts: Sequence[KeyPart]) -> bool:
 
 
 def _integer(text: str) -> Key:
-    return int(text) if _USUAL_INTEGER.fullmatch(text) else text
+    return int(text) if _INTEGER.fullmatch(text) else text
 
 
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
@@ -142,7 +141,7 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
 
 def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
     """A function from a key to a text that is the same for any two keys that the target may find equal."""
-    images = [partial(coarse_image, beyond_bmp=p.beyond_bmp) if p.fold is Fold.LOOSE else None for p in parts]
+    images = [_image(part) if part.fold is Fold.LOOSE else None for part in parts]
     if len(parts) == 1:
         image: Callable[[Any], str] = images[0] or str
         return image
@@ -151,6 +150,12 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
         return "\0".join(image(text) if image else text for text, image in zip(key, images, strict=True))
 
     return several
+
+
+def _image(part: KeyPart) -> Callable[[str], str]:
+    """The coarse image of one column's texts; that of a set is the same in any sequence of its members."""
+    image = partial(coarse_image, beyond_bmp=part.beyond_bmp)
+    return (lambda text: "".join(sorted(image(text)))) if part.column.type == "SET" else image
 
 
 def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:

@@ -43,5 +43,6 @@ def progress_of(table: TableConsumer, manager: ConsumerManager) -> TableProgress
         state=table.stored_state,
         follows=table.state != HALTED and table.checkpoint >= manager.stored_checkpoint,
         error=table.error,
+        copies=table.copies,
         target=place_of(table, manager.selection.routes),
     )

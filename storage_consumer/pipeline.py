@@ -22,11 +22,13 @@ from storage_consumer.decoding.lines import Lines
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
 from storage_consumer.events import Events, in_parts
 from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
-from storage_consumer.model import Window
+from storage_consumer.model import MAX_TSO, Window
 from storage_consumer.ordering import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.small_files import read_together, runs
+from storage_consumer.storage.cut_short import whole
 from storage_consumer.storage.small_file import Blocks
 from storage_consumer.task_reports import FileReport, WriteReport
+from storage_consumer.telemetry import tso_time
 from storage_consumer.work import WHOLE, FileWork, Mode, TableWork, VersionWork
 
 FLUSH_BYTES = 32 << 20
@@ -41,6 +43,11 @@ FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
 """A table of which a bucket has fewer rows, and fewer bytes of them, shares a transaction with others, which all together have about so many."""
 
 _REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
+
+_TOO_LATE = (
+    f"{{}} has a row with commit ts {{}} ({{}}), which no source can have given out yet. {_REPAIR}. If the clock of this machine is "
+    "wrong, set it"
+)
 
 OpenBlocks = Callable[[FileWork], Iterator[bytes]]
 """Gives the content of a file, or from where a part of it begins."""
@@ -79,12 +86,16 @@ class RowWriter(Protocol):
 
 
 def file_blocks(storage: Blocks, work: FileWork) -> Iterator[bytes]:
-    """The content of a file, or from where a part of it begins; a part only of what was listed, so that all parts are of the same."""
+    """The content of a file, or from where a part of it begins; a part only of what was listed, so that all parts are of the same.
+
+    Raises `StorageUnavailable` where it has fewer bytes than were listed.
+    """
     stored, span = work.file.stored, work.span
     if span == WHOLE:
-        return storage.blocks(stored.path, READ_BLOCK)
+        return whole(storage.blocks(stored.path, READ_BLOCK), stored)
     most = work.size + _BEHIND_PART
-    return storage.blocks(stored.path, -(-most // -(-most // READ_BLOCK)), start=span.start, tag=stored.tag)
+    size = -(-most // -(-most // READ_BLOCK))
+    return whole(storage.blocks(stored.path, size, start=span.start, tag=stored.tag), stored, span.start)
 
 
 def read_files(
@@ -119,7 +130,7 @@ def _read_run(
             for work in run:
                 kept[work.file.stored.path] = b"".join(open_blocks(work))
         tallies = read_together(run, [*kept.values()], version, _window(table, version), buffer, decoder)
-        if tallies:
+        if tallies and max(tally.max_ts for tally in tallies) <= table.latest:
             if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
                 yield from buffer.blocks()
             return [_report(work, tally, tally.inside) for work, tally in zip(run, tallies, strict=True)]
@@ -191,6 +202,8 @@ def _read_file(
         error, torn = f"{fault}. {_REPAIR}", fault.at_end and work.newest
     except TableError as fault:
         error = str(fault)
+    if not error and tally.max_ts > table.latest:
+        error = _TOO_LATE.format(path, tally.max_ts, tso_time(min(tally.max_ts, MAX_TSO)))
     return _report(work, tally, applied, error=error, torn=torn, gone=gone)
 
 

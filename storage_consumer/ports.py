@@ -5,14 +5,16 @@ The real ones are in `target` and `spark`; `api.py` puts them together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table_version import Finished
+from storage_consumer.consumers.copies import Copies
+from storage_consumer.consumers.table_decisions import Obeyed
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep
+from storage_consumer.storage.finished import Finished
 from storage_consumer.summary import Progress
 from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.work import FileWork, JobSpec, TargetTable
@@ -33,6 +35,8 @@ class TableProgress:
     follows: bool = True
     """Its checkpoint is not behind the whole's, which it follows while it is idle."""
     error: str = ""
+    copies: Copies | None = None
+    """What a copy of it has to hold; None where nothing is to be stored of it."""
     target: TableName | None = None
     """Where its rows are, if there are routes (`selected.NOWHERE`: not in the target yet); None: under its own name."""
 
@@ -87,11 +91,15 @@ class State(Protocol):
         streams: Mapping[str, Finished],
         checkpoint: int,
         storage_checkpoint: int,
+        lowest: int | None = None,
     ) -> None:
-        """Store what moved."""
+        """Store what moved. `checkpoint`: what idle tables follow; `lowest`: what is told to others, None where it stays."""
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note in the journal why a statement stops its table; one that was started and is not settled stays so."""
+
+    def copied(self, step: DdlStep, at: int) -> None:
+        """Note in the journal that a statement is done, since a copy of its table as of a TSO holds what it did."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
         """Store what schema files say, with the table directory of each; what is stored already costs nothing."""
@@ -100,12 +108,24 @@ class State(Protocol):
         """What the schema files of one version directory said, whether or not they still exist."""
         ...
 
+    def known_versions(self) -> frozenset[tuple[str, int]]:
+        """Table directory and version of all schema files that were ever read."""
+        ...
+
     def unsettled(self) -> list[tuple[str, int]]:
         """Table directory and version of the statements that are kept and, by the journal, neither done nor skipped."""
         ...
 
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
         """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""
+        ...
+
+    def obey(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+        """Have what operators decided about tables take effect on what is stored, each decision once; `load` tells the rest.
+
+        `busy`: keys of tables that a running statement touches; what was decided about them waits. `timed`: rows say when they
+        committed.
+        """
         ...
 
     def close(self) -> None:

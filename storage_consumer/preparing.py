@@ -11,6 +11,7 @@ from dataclasses import replace
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.model import TableName, folded_name
+from storage_consumer.planning.gate.strangers import refuse_strangers
 from storage_consumer.planning.homes import Namesake, former_home, home_of, of_any_database
 from storage_consumer.planning.naming import Existing, NameAt, looked_up, with_homes, with_real_names
 from storage_consumer.planning.renames import in_running_order, rename_of, renamed
@@ -83,7 +84,8 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
 def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
     """The step as it is to be run on the target: judged by the filter, with the names of the routes, as the target spells them.
 
-    `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does not allow it.
+    `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does not allow it, or
+    where it names what the target keeps for itself, `StatementRefused` where it moves a table that may be another feed's.
     """
     selection, definition = manager.selection, step.definition
     judgement = selection.judged(definition)
@@ -94,6 +96,8 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     if skip:
         return replace(step, skip=skip, source=step)
     spelled = routed(definition, selection.routes, manager.databases)
+    selection.refuse_reserved(spelled)
+    refuse_strangers(definition, manager.databases)
     real = with_real_names(spelled, target.existing(looked_up(spelled)))
     return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
 

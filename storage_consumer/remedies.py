@@ -6,9 +6,13 @@ import shlex
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.uris import mask_uri
+from storage_consumer.consumers.table_decisions import Verb
+from storage_consumer.model import TableName
 from storage_consumer.planning.steps import DdlStep
+from storage_consumer.planning.table_words import table_flag
 
 PROGRAM = "storage-consumer"
+_AGAIN: tuple[Verb, Verb] = ("hold", "reload-done")
 
 
 def ways_on(step: DdlStep, downstream: Downstream) -> str:
@@ -22,8 +26,24 @@ def ways_on(step: DdlStep, downstream: Downstream) -> str:
 
 def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
     """``storage-consumer ddl VERB …`` for a statement."""
-    words = [PROGRAM, "ddl", verb, "--table", str(step.name), "--version", str(step.version)]
-    return shlex.join([*words, *reaching(downstream)])
+    words = [PROGRAM, "ddl", verb, table_flag(step.name), "--version", str(step.version)]
+    return " ".join([*words, shlex.join(reaching(downstream))])
+
+
+def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
+    """``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
+    words = [PROGRAM, "table", verb, table_flag(name), *(("--at", "TSO") if verb == "reload-done" else ())]
+    return " ".join([*words, shlex.join(reaching(downstream))])
+
+
+def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:
+    """What is said of a table that the target should have. `place`: its name there."""
+    there = "" if place == name else f" (as {place})"
+    hold, done = (table_command(verb, name, downstream) for verb in _AGAIN)
+    return (
+        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, say: {hold} -- make it again as a "
+        f"copy of the source's, then say what it is as of: {done}"
+    )
 
 
 def reaching(downstream: Downstream) -> list[str]:
@@ -33,7 +53,7 @@ def reaching(downstream: Downstream) -> list[str]:
     if downstream.unix_socket:
         where = f"localhost/?unix-socket={downstream.unix_socket}"
     uri = downstream.given_uri or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
-    words = ["--downstream-uri", mask_uri(uri)]
+    words = ["--downstream-uri", mask_uri(uri).replace(":***@", "@")]
     for name, value, default in (
         ("downstream-password-file", downstream.password_file, plain.password_file),
         ("state-schema", downstream.state_schema, plain.state_schema),
@@ -44,4 +64,4 @@ def reaching(downstream: Downstream) -> list[str]:
     ):
         if value != default:
             words += [f"--{name}", value]
-    return words
+    return [*words, *(["--allow-unverified-server"] if downstream.allow_unverified_server else [])]

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from storage_consumer.checkpoint import may_have_expired
-from storage_consumer.consumers.table import HALTED
-from storage_consumer.consumers.table_version import Finished
+from storage_consumer.consumers.checkpoints import Checkpoints, checkpoints
+from storage_consumer.consumers.missing import gone_by
+from storage_consumer.consumers.selected import nowhere
+from storage_consumer.consumers.table import HALTED, TableConsumer
 from storage_consumer.ddls import RoundDdls
 from storage_consumer.decoding import decoder_for
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.fitting import table_work, unread_work
 from storage_consumer.intake import taken_in
-from storage_consumer.model import TableName
+from storage_consumer.model import TableName, latest_tso, tso_of
 from storage_consumer.parts import Parts, progress_of
 from storage_consumer.planning.steps import DdlStep, RowStep, in_one_job
 from storage_consumer.planning.touches import touched_names
 from storage_consumer.ports import TableProgress
 from storage_consumer.preparing import described
+from storage_consumer.remedies import missing_table
 from storage_consumer.reports import by_path, file_works, told
+from storage_consumer.round_counts import Counts, table_summaries
 from storage_consumer.storage.reader import Poll
-from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.summary import RoundSummary
 from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.tasks import shape
 from storage_consumer.telemetry import Log, tso_time
@@ -33,15 +37,6 @@ _LOOK_UP = 0.5
 """Seconds between two looks at whether the round is to end while statements run."""
 _PATIENCE = 1.0
 """Seconds for which rows wait for a statement, so that all tables' rows go into one job; beside one that takes longer they go on."""
-
-
-@dataclass(slots=True)
-class _Counts:
-    """What one table did in a round."""
-
-    rows: int = 0
-    files: int = 0
-    ddls: int = 0
 
 
 @dataclass(slots=True)
@@ -61,8 +56,7 @@ class Round:
     """Told of each step that took effect and is stored as done; a job by which tables only halt is none, since they try again."""
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    counts: dict[str, _Counts] = field(default_factory=lambda: defaultdict(_Counts))
-    streams: dict[str, Finished] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
     undivided: set[str] = field(default_factory=set)
     """Paths of files that turned out to be others than were listed while they were read in parts."""
     known: dict[TableName, TargetTable] = field(default_factory=dict)
@@ -99,15 +93,45 @@ class Round:
             elif not self._run_ddls(wave.ddls):
                 break
         self.ddls.store()
-        checkpoint = parts.manager.checkpoint(self.storage_checkpoint)
-        if checkpoint > parts.manager.stored_checkpoint or self.streams:
-            parts.state.save(
-                tables=(), streams=self.streams, checkpoint=checkpoint, storage_checkpoint=self.storage_checkpoint
-            )
-            parts.manager.stored_checkpoint = max(checkpoint, parts.manager.stored_checkpoint)
-        summary = self._summary(checkpoint, parts.clock.monotonic() - began)
+        reached = self._store_checkpoints()
+        stuck = {} if self.ended_early else parts.manager.stuck(self.storage_checkpoint) | self.ddls.still_running()
+        tables = table_summaries(parts.manager, self.counts, stuck)
+        summary = RoundSummary(
+            rows=sum(table.rows for table in tables),
+            files=sum(table.files for table in tables),
+            ddls=sum(table.ddls for table in tables),
+            written=self.written,
+            checkpoint=reached.lowest,
+            checkpoint_running=reached.running,
+            storage_checkpoint=self.storage_checkpoint,
+            seconds=parts.clock.monotonic() - began,
+            finished_files=parts.manager.finished_files,
+            pending_files=parts.manager.pending_files,
+            skipped={reason: count for reason, count in self.skipped.items() if count},
+            tables=tables,
+        )
         parts.progress.round_finished(summary)
         return summary
+
+    def _store_checkpoints(self) -> Checkpoints:
+        """Store how far the tables are, if that has changed."""
+        manager = self.parts.manager
+        reached = checkpoints(manager.tables.values(), self.storage_checkpoint)
+        if listed := manager.note_listed(self.storage_checkpoint):
+            stored = [progress_of(table, manager) for table in listed]
+            self.parts.state.save(tables=stored, streams={}, checkpoint=0, storage_checkpoint=0)
+        streams = manager.streams.to_store()
+        if reached.running > manager.stored_checkpoint or reached.lowest != manager.stored_lowest or streams:
+            self.parts.state.save(
+                tables=(),
+                streams=streams,
+                checkpoint=reached.running,
+                storage_checkpoint=self.storage_checkpoint,
+                lowest=reached.lowest,
+            )
+            manager.stored_checkpoint = max(reached.running, manager.stored_checkpoint)
+            manager.stored_lowest = reached.lowest
+        return reached
 
     def _goes_on(self) -> bool:
         """Whether the next step may begin."""
@@ -129,7 +153,7 @@ class Round:
         if poll.changed:
             self.skipped["object: content changed under a known name, read again"] += poll.changed
         self.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
-        parts.manager.new_round()
+        parts.manager.new_round(tso_of(parts.clock.now()))
         intake = taken_in(poll, parts.reader, parts.manager, parts.state)
         for file, error in intake.unreadable:
             self._halt(parts.manager.unreadable(file.table_dir, file.version), error)
@@ -137,37 +161,68 @@ class Round:
             _log.warning("schema_warning", text=warning)
         parts.manager.finished_files += poll.finished
         late = parts.manager.dispatch(intake.definitions, intake.table_dirs, poll.data_files)
+        covered = parts.manager.covered()
         self._pass_over()
         moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)
-        self.streams |= parts.manager.rewound()
-        if moved or self.streams:
+        # Together with what tells that the files were written anew: else a process that ends in between forgets the loss.
+        moved += self._halt_overwritten(poll)
+        parts.manager.streams.leave_out(parts.reader.left_out())
+        rewound = parts.manager.streams.rewound()
+        if moved or rewound:
             stored = [progress_of(table, parts.manager) for table in moved]
-            parts.state.save(tables=stored, streams=self.streams, checkpoint=0, storage_checkpoint=0)
-            self.streams = {}
+            parts.state.save(tables=stored, streams=rewound, checkpoint=0, storage_checkpoint=0)
+        self._covered(covered)
         missing = parts.manager.look_for_gaps(self.storage_checkpoint, parts.clock.monotonic())
-        for key, error in (missing | parts.manager.overwritten(poll.overwritten)).items():
+        for key, error in missing.items():
             self._halt(key, error)
         return late
+
+    def _covered(self, steps: Sequence[DdlStep]) -> None:
+        """Note statements whose effects copies hold; a table that they took away at the source has to go by hand."""
+        manager = self.parts.manager
+        names = [gone_by(step, manager.tables) for step in steps]
+        there = (
+            described([name for name in names if name is not None], manager, self.parts.target) if any(names) else {}
+        )
+        for step, name in zip(steps, names, strict=True):
+            self.parts.state.copied(step, manager.tables[step.table_key].copied_at)
+            if name is not None and name.folded() in there:
+                text = (
+                    f"the source has no table {name} since version {step.version}, which was not run since the copy of {step.name} holds "
+                    f"what it did; the target still has {there[name.folded()].name}, with the rows of before: drop it by hand"
+                )
+                _log.warning("storage_warning", text=text)
+
+    def _halt_overwritten(self, poll: Poll) -> list[TableConsumer]:
+        """Stop the tables that lost rows in files that were written anew unseen; they are yet to be stored."""
+        manager = self.parts.manager
+        overwritten = manager.overwritten(poll.overwritten)
+        for key, error in overwritten.items():
+            self._halt(key, error, save=False)
+        return [manager.tables[key] for key in overwritten]
 
     def _tell_expired(self) -> None:
         """At a start, say where TiCDC may have deleted files before they were read: whole days that are gone leave no gap."""
         manager, days = self.parts.manager, self.parts.config.upstream.file_expiration_days
-        if manager.is_new and may_have_expired(manager.stored_checkpoint, self.storage_checkpoint, days):
+        stored = min(manager.stored_lowest, manager.stored_checkpoint)
+        if manager.is_new and may_have_expired(stored, self.storage_checkpoint, days):
             text = (
                 f"TiCDC deletes files after {days} day(s), and the target stands further behind the bucket than that, at "
-                f"{tso_time(manager.stored_checkpoint)}: rows in between may be gone unread; compare the tables with the source, and give "
-                "those that differ a fresh copy"
+                f"{tso_time(stored)}: rows in between may be gone unread; compare the tables with the source, and give "
+                "those that differ a copy (`storage-consumer table hold`, then `table reload-done`)"
             )
             _log.warning("storage_warning", text=text)
 
     def _pass_over(self) -> None:
-        """Leave alone what the filter leaves out, and tables whose name in the target is another's."""
+        """Leave alone what the filter leaves out, and tables whose name in the target is another's or reserved."""
         manager = self.parts.manager
         if left_out := manager.left_out_files:
             self.skipped["object: data file of a table that the filter leaves out"] += left_out
             self.parts.reader.leave_out(manager.left_out_directories())
+        for key, error in nowhere(manager.tables.values()).items():
+            self._halt(key, error)
         for key, error in manager.collisions().items():
-            self._halt(key, error, save=False)  # nothing of it is in the target, so another route may be given
+            self._halt(key, error)  # stored as being nowhere yet, so that another route may be given
 
     # rows
 
@@ -205,11 +260,10 @@ class Round:
         moved = [self._acknowledge(step, by_table[work.index]) for step, work in works]
         parts.state.save(
             tables=[m for m in moved if m],
-            streams=self.streams,
+            streams=parts.manager.streams.to_store(),
             checkpoint=0,
             storage_checkpoint=self.storage_checkpoint,
         )
-        self.streams = {}
         if any(progress is not None and progress.state != HALTED for progress in moved):
             self.step_done()
 
@@ -219,17 +273,20 @@ class Round:
         missing = [name for folded, name in wanted.items() if folded not in self.known]
         self.known |= described(missing, self.parts.manager, self.parts.target)
         works: list[tuple[RowStep, TableWork]] = []
+        latest = latest_tso(self.storage_checkpoint, self.parts.clock.now())
         for step in steps:
             there = self.known.get(step.name.folded())
             try:
                 if there is None or step.dropped:
-                    work = unread_work(len(works), step, self.parts.config.upstream)
+                    place = self.parts.manager.selection.routes.target(step.name)
+                    text = missing_table(step.name, place, self.parts.config.downstream)
+                    work = unread_work(len(works), step, self.parts.config.upstream, text)
                 else:
                     work = table_work(len(works), step, there, self.parts.config.upstream)
             except TableError as fault:
                 self._halt(step.table_key, str(fault))
             else:
-                works.append((step, work))
+                works.append((step, replace(work, latest=latest)))
         return works
 
     def _acknowledge(self, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
@@ -270,8 +327,6 @@ class Round:
             report = files[listed.stored.path]
             counts.rows += report.applied
             table.finish(listed, max_ts=report.max_ts, next_ts=report.next_ts)
-            stream = table.version(listed.version_key).streams[listed.stream]
-            self.streams[listed.stream] = stream.finished
         return progress_of(table, self.parts.manager)
 
     # DDL
@@ -306,41 +361,3 @@ class Round:
         if save:
             stopped = progress_of(table, manager)
             self.parts.state.save(tables=[stopped], streams={}, checkpoint=0, storage_checkpoint=0)
-
-    # summary
-
-    def _summary(self, checkpoint: int, seconds: float) -> RoundSummary:
-        """What happened."""
-        manager = self.parts.manager
-        stuck = {} if self.ended_early else manager.stuck(self.storage_checkpoint) | self.ddls.still_running()
-        tables = []
-        for table in manager.tables.values():
-            counts = self.counts.get(table.key, _Counts())
-            state, error = table.shown_state, table.error
-            if not table.blocked and table.key in stuck:
-                state, error = "waiting", stuck[table.key]
-            if counts.rows or counts.files or counts.ddls or state in (HALTED, "waiting"):
-                tables.append(
-                    TableSummary(
-                        table=str(table.name),
-                        rows=counts.rows,
-                        files=counts.files,
-                        ddls=counts.ddls,
-                        checkpoint=table.checkpoint,
-                        state=state,
-                        error=error,
-                    )
-                )
-        return RoundSummary(
-            rows=sum(t.rows for t in tables),
-            written=self.written,
-            files=sum(t.files for t in tables),
-            ddls=sum(t.ddls for t in tables),
-            checkpoint=checkpoint,
-            storage_checkpoint=self.storage_checkpoint,
-            seconds=seconds,
-            finished_files=manager.finished_files,
-            pending_files=manager.pending_files,
-            skipped={reason: count for reason, count in self.skipped.items() if count},
-            tables=tuple(sorted(tables, key=lambda t: t.table)),
-        )

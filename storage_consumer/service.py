@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 import threading
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.consumers.selected import refuse_other_places
-from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError, TransientError
+from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost, StorageConsumerError, TransientError
+from storage_consumer.holders import identity, process_is_gone, readable
+from storage_consumer.lanes import Lanes
 from storage_consumer.parts import Parts
 from storage_consumer.planning.selection import Selection
 from storage_consumer.ports import State
+from storage_consumer.remedies import table_command
 from storage_consumer.round import Round
+from storage_consumer.storage.same_feed import refuse_ahead_of_clock
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log
 
@@ -48,8 +48,9 @@ class ConsumerService:
         self._state = state
         self._assemble = assemble
         self._clock = clock
-        self._me = identity()
+        self._me = identity(clock.now())
         self._parts: Parts | None = None
+        self._lanes: Lanes | None = None
         self._storage_floor = 0
         self._renewal: Renewal | None = None
         self._rose_at = 0.0
@@ -59,7 +60,7 @@ class ConsumerService:
     # the lease
 
     def _start(self, stop: StopSignal, *, once: bool) -> Parts | None:
-        """Get the lease and load the state; None when told to stop while standing by. Raises `LeaseLost` where it is not to."""
+        """Get the lease and load the state; None when told to stop while standing by. Raises `LeaseHeld` where it is not to."""
         if self._parts is not None:
             return self._parts
         tuning = self._config.tuning
@@ -70,12 +71,26 @@ class ConsumerService:
                 return None
             self._renewal = Renewal(self._state, tuning.lease_ttl, self._clock)
         self._state.open_window(0, 0)  # what late tasks of an earlier owner or round wrote is done, nothing more comes
+        if (
+            self._lanes is None or not self._lanes.running
+        ):  # else in a later round, which knows what those statements touch
+            self._obey()
         restart, self._storage_floor = self._state.load()
+        highest = max(self._storage_floor, restart.checkpoint, *restart.tables.values())
+        refuse_ahead_of_clock(highest, self._config.downstream.state_schema, self._clock.now())
         timed = self._config.upstream.tells_time
-        selection = Selection.of(self._config.selecting)
+        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema)
         refuse_other_places(restart, selection.routes)
-        self._parts = self._assemble(ConsumerManager(restart, tuning.gap_timeout, timed=timed, selection=selection))
-        self._parts.reader.resume(self._storage_floor, {name: done.upto for name, done in restart.done.items()})
+        manager = ConsumerManager(
+            restart,
+            tuning.gap_timeout,
+            timed=timed,
+            selection=selection,
+            command=lambda verb, name: table_command(verb, name, self._config.downstream),
+        )
+        self._parts = self._assemble(manager)
+        self._lanes = self._parts.lanes
+        self._parts.reader.resume(self._storage_floor, restart.done, self._state.known_versions())
         return self._parts
 
     def _acquire(self, stop: StopSignal, *, standby: bool) -> bool:
@@ -88,16 +103,34 @@ class ConsumerService:
             if other and process_is_gone(other):
                 other = self._state.acquire(me, ttl, dead=other)
             if not other:
-                _log.info("lease_acquired", holder=me, epoch=self._state.epoch)
+                _log.info("lease_acquired", holder=readable(me), epoch=self._state.epoch)
                 return True
             if not standby and self._clock.monotonic() > deadline:
-                message = f"{other} holds the lease on this target state; stop it first, or use another --state-schema"
-                raise LeaseLost(message)
+                message = f"another process writes to this target: {readable(other)}. Stop it first, or wait for its end with --standby"
+                raise LeaseHeld(message)
             if not told:
-                _log.warning("lease_waiting", holder=other)
+                _log.warning("lease_waiting", holder=readable(other))
                 told = True
             self._clock.wait(stop.requested, 1.0)
         return False
+
+    def _obey(self) -> bool:
+        """Have what operators decided about tables take effect on what is stored; whether anything did."""
+        found = self._state.obey(self._busy(), timed=self._config.upstream.tells_time)
+        for each in found:
+            told = {"table": each.table, "verb": each.decision.verb, "decided_by": each.decision.decided_by}
+            if each.refusal:
+                _log.error("decision_refused", **told, error=each.refusal)
+            else:
+                _log.info("decision_obeyed", **told, checkpoint=each.decision.at)
+        return any(not each.refusal for each in found)
+
+    def _busy(self) -> frozenset[str]:
+        """The tables that a running statement touches: an operator's copy would be changed by it."""
+        if self._parts is None:
+            return frozenset()
+        manager = self._parts.manager
+        return frozenset[str]().union(*(manager.touched(step.origin) for step, _ in self._parts.lanes.running))
 
     def _drop(self) -> None:
         """Forget everything but the lease."""
@@ -111,7 +144,7 @@ class ConsumerService:
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None
-            with suppress(TransientError, LeaseLost):
+            with suppress(StorageConsumerError):  # what is wrong was told
                 self._state.release()
         self._state.close()
 
@@ -132,6 +165,8 @@ class ConsumerService:
 
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
         """One round; None when told to stop before it began."""
+        if self._parts is not None and self._obey():
+            self._drop()
         parts = self._start(stop, once=once)
         if parts is None:
             return None
@@ -156,6 +191,8 @@ class ConsumerService:
 
     def _keep_on(self, stop: StopSignal) -> bool:
         """Whether the round's next step may begin."""
+        if self._renewal is not None and self._renewal.fault is not None:
+            raise self._renewal.fault
         if self._renewal is not None and self._renewal.lost.is_set():
             message = (
                 "the lease was lost to another process: this one was paused, or could not reach the target, for longer than "
@@ -202,6 +239,8 @@ class Renewal:
     def __init__(self, state: State, ttl: float, clock: Clock) -> None:
         """`ttl` in seconds; the lease was just acquired for so long."""
         self.lost = threading.Event()
+        self.fault: StorageConsumerError | None = None
+        """Why the lease could not be renewed, where it is not another's."""
         self._state = state
         self._ttl = ttl
         self._clock = clock
@@ -231,31 +270,11 @@ class Renewal:
         except TransientError as fault:
             _log.warning("retry", what="lease renewal", error=str(fault))
             return True
+        except StorageConsumerError as fault:
+            self.fault = fault  # the round's own thread tells it
+            return False
 
     def stop(self) -> None:
         """End the thread."""
         self._end.set()
         self._thread.join(timeout=self._ttl)
-
-
-def identity() -> str:
-    """Who holds a lease: host, boot, process space, process, and a number of its own."""
-    return f"{socket.gethostname()}|{_place()}|{os.getpid()}|{uuid.uuid4().hex[:12]}"
-
-
-def _place() -> str:
-    """Tells whether a process number means the same process here."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        space = Path("/proc/self/ns/pid").readlink()
-    except OSError:
-        return f"unknown-{uuid.uuid4().hex}"
-    return f"{boot}-{space}"
-
-
-def process_is_gone(holder: str) -> bool:
-    """Whether the holder was a process of this very machine (and process space) that does not run any more."""
-    parts = holder.split("|")
-    if len(parts) != 4 or parts[0] != socket.gethostname() or parts[1] != _place() or not parts[2].isdigit():  # noqa: PLR2004 - as in `identity`
-        return False
-    return not Path(f"/proc/{parts[2]}").exists()

@@ -7,19 +7,26 @@ names, and to put in or take out a clause at an exact place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-TOKEN = re.compile(
+_PLAIN = re.compile(
     r"""(?P<space>\s+)
-      | (?P<comment>/\*.*?\*/|--[ \t][^\n]*|\#[^\n]*)
-      | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
-      | (?P<quoted>`(?:[^`]|``)*`)
+      | (?P<comment>--(?=[\0-\x20\x7f]|\Z)[^\n]*|\#[^\n]*)
       | (?P<word>[^\W\d][\w$]*|\d[\w$]*|_\w+)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
+"""A token whose end need not be searched for."""
+_RAW_STRING = re.compile("''?")
+_ENDS = {
+    "'": ("string", re.compile(r"\\.|''?", re.DOTALL)),
+    '"': ("string", re.compile(r'\\.|""?', re.DOTALL)),
+    "`": ("quoted", re.compile("``?")),
+    "/*": ("comment", re.compile(r"\*/")),
+}
+"""What opens a token → its kind, and what to look at for its end: one sign of its quotes is it, what is longer is none."""
 _HEEDED_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|!\d*)")
 """How a comment begins whose content TiDB reads."""
 
@@ -56,18 +63,50 @@ def tokens(sql: str) -> tuple[Token, ...]:
     return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
 
 
+def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tuple[str, int, int]]:
+    """Yield kind, start and end of each token, of white space (``space``) and of comments (``comment``) too.
+
+    Where a string, a quoted name or a comment has no end, what opens it is a symbol, and so is each later one of its kind: the end
+    is not searched for again, so that the time grows with the length of the text alone. `is_raw` is asked whether backslashes in
+    the string that begins at a place stand for themselves.
+    """
+    endless: set[str] = set()
+    at = 0
+    while at < len(sql):
+        opener = sql[at] if sql[at] in _ENDS else sql[at : at + 2]
+        end = -1
+        if opener in _ENDS and opener not in endless:
+            raw = opener == "'" and is_raw is not None and is_raw(at)
+            end = _end(sql, at, opener, _RAW_STRING if raw else _ENDS[opener][1])
+            endless |= set() if end >= 0 or raw else {opener}
+        if end >= 0:
+            yield _ENDS[opener][0], at, end
+            at = end
+        elif match := _PLAIN.match(sql, at):
+            yield match.lastgroup or "symbol", at, match.end()
+            at = match.end()
+
+
+def _end(sql: str, at: int, opener: str, stops: re.Pattern[str]) -> int:
+    """Return where the token ends that begins at a place; -1 for nowhere."""
+    closing_length = 2 if opener == "/*" else 1
+    for stop in stops.finditer(sql, at + len(opener)):
+        if stop.end() - stop.start() == closing_length:
+            return stop.end()
+    return -1
+
+
 def _scanned(sql: str) -> tuple[Token, ...]:
     """As `tokens`."""
     found: list[Token] = []
     depth = 0
-    for match in TOKEN.finditer(sql):
-        kind = match.lastgroup or "symbol"
+    for kind, start, end in pieces(sql):
         if kind in ("space", "comment"):
             continue
-        text = match.group()
+        text = sql[start:end]
         if text == ")" and kind == "symbol":
             depth = max(0, depth - 1)
-        found.append(Token(kind, text, match.start(), match.end(), depth))
+        found.append(Token(kind, text, start, end, depth))
         if text == "(" and kind == "symbol":
             depth += 1
     return tuple(found)
@@ -141,11 +180,38 @@ def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, 
     return parts
 
 
+def closings(found: Sequence[Token]) -> dict[int, int]:
+    """Return for the index of each parenthesis that is closed the index of the one that closes it."""
+    opened: list[int] = []
+    ends: dict[int, int] = {}
+    for index, token in enumerate(found):
+        if token.kind == "symbol" and token.text == "(":
+            opened.append(index)
+        elif token.kind == "symbol" and token.text == ")" and opened:
+            ends[opened.pop()] = index
+    return ends
+
+
+def openings(found: Sequence[Token]) -> list[int]:
+    """Return for each token the index of the parenthesis that it stands in, -1 for none."""
+    opened, around = [-1], list[int]()
+    for index, token in enumerate(found):
+        if token.kind == "symbol" and token.text == ")" and len(opened) > 1:
+            opened.pop()
+        around.append(opened[-1])
+        if token.kind == "symbol" and token.text == "(":
+            opened.append(index)
+    return around
+
+
 def replace_spans(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:
     """`sql` with each (start, end, text) put in; the spans must not overlap."""
-    for start, end, text in sorted(edits, reverse=True):
-        sql = sql[:start] + text + sql[end:]
-    return sql
+    parts: list[str] = []
+    at = 0
+    for start, end, text in sorted(edits):
+        parts += (sql[at:start], text)
+        at = end
+    return "".join((*parts, sql[at:]))
 
 
 def quote(name: str) -> str:

@@ -39,7 +39,9 @@ class RoundSummary:
     ddls: int = 0
     """DDL statements executed."""
     checkpoint: int = 0
-    """Commit ts up to which every table that is not halted is applied, inclusive."""
+    """Commit ts up to which every table is applied that is not left out, halted ones included; inclusive."""
+    checkpoint_running: int = 0
+    """The same of the tables that are not halted; never less than `checkpoint`."""
     storage_checkpoint: int = 0
     """checkpoint-ts of the bucket's ``metadata`` at the start of the round."""
     seconds: float = 0.0
@@ -56,6 +58,11 @@ class RoundSummary:
     def halted(self) -> tuple[TableSummary, ...]:
         """The tables that stopped with an error."""
         return tuple(table for table in self.tables if table.state == "halted")
+
+    @property
+    def halted_tables(self) -> tuple[str, ...]:
+        """The names of the tables that stopped with an error."""
+        return tuple(table.table for table in self.halted)
 
     @property
     def waiting(self) -> tuple[TableSummary, ...]:

@@ -12,7 +12,7 @@ import logging.handlers
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
@@ -76,13 +76,17 @@ EVENTS: dict[str, Event] = {
         meaning="Executors of a cluster have what they need; cores of all that have come so far, hosts that were asked.",
         fields=("hosts", "cores", "seconds"),
     ),
+    "cache_refused": Event(
+        meaning="Others could change this folder, so that compiled code is not kept there; the error says how to put it right.",
+        fields=("folder", "error"),
+    ),
     "spark_said": Event(
         meaning="A line that Spark's JVM or a worker wrote to standard error; a warning where it tells of an error.",
         fields=("text",),
     ),
     "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
     "lease_waiting": Event(
-        meaning="Another process is the writer; this one stands by.", fields=("holder", "epoch", "expires_in")
+        meaning="Another process is the writer, which the holder names; this one stands by.", fields=("holder",)
     ),
     "connections_ended": Event(
         meaning="A former owner that is paused or cut off held locks on the state; its connections were ended.",
@@ -94,15 +98,11 @@ EVENTS: dict[str, Event] = {
         fields=("storage_checkpoint", "schema_files", "data_files", "vanished", "changed", "full", "seconds"),
     ),
     "storage_warning": Event(meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path")),
-    "checkpoint_missing": Event(meaning="The bucket has no checkpoint yet: nothing can be applied.", fields=("path",)),
+    "checkpoint_missing": Event(
+        meaning="The bucket has no checkpoint yet: nothing can be applied.", fields=("path", "text")
+    ),
     "schema_warning": Event(
         meaning="Something in a schema file is odd, but stops nothing.", fields=("text", "path", "table", "version")
-    ),
-    "wave_started": Event(
-        meaning="Rows of several tables are being applied.", fields=("tables", "files", "size", "low", "high")
-    ),
-    "wave_finished": Event(
-        meaning="Rows of several tables were applied.", fields=("tables", "files", "rows", "written", "seconds")
     ),
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
     "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
@@ -132,6 +132,18 @@ EVENTS: dict[str, Event] = {
         meaning="This table stops, the others go on; the error says what to do.",
         fields=("table", "checkpoint", "version", "error"),
     ),
+    "decision_obeyed": Event(
+        meaning="What an operator decided about a table took effect; a copy is as of that checkpoint.",
+        fields=("table", "verb", "decided_by", "checkpoint"),
+    ),
+    "decision_refused": Event(
+        meaning="What an operator decided about a table changes nothing, for this reason.",
+        fields=("table", "verb", "decided_by", "error"),
+    ),
+    "tables_halted": Event(
+        meaning="Tables stand still: the first of them by name. Said again every ten minutes while it lasts.",
+        fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds"),
+    ),
     "table_waiting": Event(
         meaning="This table waits for something that should come.", fields=("table", "checkpoint", "error")
     ),
@@ -144,14 +156,18 @@ EVENTS: dict[str, Event] = {
         meaning="One look at the bucket and all that could be applied; the line to watch.",
         fields=(
             *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
-            *("lag_seconds", "source_lag_seconds", "pending_files", "finished_files", "halted", "waiting", "skipped"),
+            *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),
+            *("halted", "halted_tables", "waiting", "skipped"),
         ),
     ),
 }
 """All events. A test compares this table with the calls in the package."""
 
-TSO_FIELDS = frozenset({"checkpoint", "storage_checkpoint", "commit_ts", "low", "high", "version"})
+TSO_FIELDS = frozenset({"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"})
 """Fields that hold a TSO where they hold a number: shown as number and time."""
+
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys instead of showing it: control characters, ends of lines, and what turns the direction of writing."""
 
 _secrets: dict[str, re.Pattern[str]] = {}
 _around_write: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -176,6 +192,29 @@ def redact(text: str) -> str:
     for spelling in sorted(_secrets, key=len, reverse=True):  # a short one may stand inside a long one
         text = _secrets[spelling].sub(HIDDEN, text)
     return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
+
+
+def escaped(text: str) -> str:
+    r"""The text with ``\u`` and its number in place of each character of `UNSEEN`; valid in JSON as well."""
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def lines_escaped(text: str) -> str:
+    """The text as `escaped` gives it, but for its ends of lines."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def json_text(document: object) -> str:
+    """A document for another program, without secrets in its texts; its numbers and the names of its members stay as they are."""
+    return lines_escaped(json.dumps(_redacted(document), ensure_ascii=False, indent=2)) + "\n"
+
+
+def _redacted(value: object) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _redacted(item) for key, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def tso_time(ts: int) -> str:
@@ -260,7 +299,7 @@ class JsonFormatter(logging.Formatter):
         trace = _trace(record)
         if trace:
             line["traceback"] = trace
-        return json.dumps(line, ensure_ascii=False)
+        return escaped(json.dumps(line, ensure_ascii=False))
 
 
 def _said(record: logging.LogRecord) -> _Said:
@@ -291,14 +330,15 @@ def _as_text(name: str, value: object) -> str:
         return f"{value} ({tso_time(value)})"  # type: ignore[arg-type]  # _is_tso has looked
     plain = _plain(value)
     if isinstance(plain, str):
-        return plain if re.fullmatch(r"[^\s\"=\x00-\x1f\x7f]+", plain) else json.dumps(plain, ensure_ascii=False)
-    return json.dumps(plain, ensure_ascii=False)
+        is_word = re.fullmatch(r"[^\s\"=]+", plain) and not UNSEEN.search(plain)
+        return plain if is_word else escaped(json.dumps(plain, ensure_ascii=False))
+    return escaped(json.dumps(plain, ensure_ascii=False))
 
 
 def _trace(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[0] is None:
         return ""
-    return redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+    return lines_escaped(redact("".join(traceback.format_exception(*record.exc_info)).rstrip()))
 
 
 class _Stream(logging.StreamHandler):  # type: ignore[type-arg]  # generic in the stubs only

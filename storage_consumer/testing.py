@@ -28,7 +28,7 @@ Row = dict[str, str | None]
 class FakeClock:
     """A clock that stands still until it is told otherwise; waiting moves it on at once."""
 
-    def __init__(self, now: float = 1_700_000_000.0) -> None:
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
         """At `now` seconds since 1970-01-01 UTC."""
         self._now = now
         self._passed = 0.0
@@ -50,6 +50,10 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass."""
         self._passed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward, or back, without any time passing."""
+        self._now += seconds
 
 
 def in_place(work: Callable[[], None]) -> None:

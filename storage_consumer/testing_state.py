@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table import DROPPED, EXCLUDED, HALTED, LOST
-from storage_consumer.consumers.table_version import Finished
+from storage_consumer.consumers.copies import Copies
+from storage_consumer.consumers.table_decisions import Obeyed, TableDecision
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.steps import DdlStep
 from storage_consumer.ports import Decision, ServerFacts, TableProgress
 from storage_consumer.sql_text import Token
+from storage_consumer.storage.finished import Finished
 from storage_consumer.target.journal import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Outcome, Sent
 from storage_consumer.target.part_names import PartNames
+from storage_consumer.testing_operator import obey, put_tables, restart_of, unobeyed
 from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
@@ -35,12 +37,18 @@ class TargetRecords:
     expires_at: float = 0.0
     window: tuple[int, int] = (0, 0)  # epoch and window id in every slot
     checkpoint: int = 0
+    """What idle tables follow."""
+    lowest: int = 0
+    """What is told to others."""
     storage_checkpoint: int = 0
     tables: dict[str, TableProgress] = field(default_factory=dict)
     streams: dict[str, Finished] = field(default_factory=dict)
     journal: dict[tuple[str, int, int], JournalEntry] = field(default_factory=dict)
     kept: dict[tuple[str, int, int], TableDefinition] = field(default_factory=dict)
     decisions: dict[tuple[str, int, int], Decision] = field(default_factory=dict)
+    copies: dict[str, Copies] = field(default_factory=dict)
+    table_decisions: dict[str, TableDecision] = field(default_factory=dict)
+    obeyed: dict[str, Obeyed] = field(default_factory=dict)
     databases: set[str] = field(default_factory=set)
     structures: dict[TableName, TargetTable] = field(default_factory=dict)
     rows: dict[TableName, list[Row]] = field(default_factory=dict)
@@ -89,23 +97,7 @@ class MemoryState:
         """What was saved."""
         self._check_owner("reading the state")
         records = self._records
-        restart = Restart(
-            checkpoint=records.checkpoint,
-            tables={table_key: table.checkpoint for table_key, table in records.tables.items()},
-            behind=frozenset(table_key for table_key, table in records.tables.items() if not table.follows),
-            dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == DROPPED),
-            lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == LOST),
-            excluded=frozenset(table_key for table_key, table in records.tables.items() if table.state == EXCLUDED),
-            targets={
-                key: (name := TableName(schema=table.schema, table=table.table), table.target or name)
-                for key, table in records.tables.items()
-                if table.table and table.state not in (DROPPED, EXCLUDED)
-            },
-            done=dict(records.streams),
-            journalled=frozenset(i for i, entry in records.journal.items() if entry.state in (DONE, SKIPPED)),
-            started=frozenset(i for i, entry in records.journal.items() if entry.state == STARTED),
-        )
-        return restart, records.storage_checkpoint
+        return restart_of(records), records.storage_checkpoint
 
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no slots are needed for one writer
         """Fence off everything older."""
@@ -114,14 +106,24 @@ class MemoryState:
         return self._records.window[1]
 
     def save(
-        self, *, tables: Iterable[TableProgress], streams: Streams, checkpoint: int, storage_checkpoint: int
+        self,
+        *,
+        tables: Iterable[TableProgress],
+        streams: Streams,
+        checkpoint: int,
+        storage_checkpoint: int,
+        lowest: int | None = None,
     ) -> None:
-        """Store what moved; checkpoints only grow."""
+        """Store what moved; all checkpoints but `lowest` only grow."""
         self._check_owner("storing the progress")
-        self._put_tables(tables)
+        put_tables(self._records, tables)
         records = self._records
-        records.streams |= streams
+        for name, stream in streams.items():
+            before = {} if stream.replaces else records.streams.get(name, Finished()).digests
+            kept = Finished(upto=stream.upto, left_out=stream.left_out, digests={**before, **stream.digests})
+            records.streams[name] = kept
         records.checkpoint = max(records.checkpoint, checkpoint)
+        records.lowest = records.lowest if lowest is None else lowest
         records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
 
     def journal_entry(self, step: DdlStep) -> JournalEntry | None:
@@ -145,7 +147,7 @@ class MemoryState:
         self._records.journal[step.identity] = JournalEntry(
             state=state, structure_before=sent.structure_before, note=note, statement=sent.statement
         )
-        self._put_tables(tables, as_they_were=True)
+        put_tables(self._records, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note why a statement stops its table; one that was started and is not settled stays so."""
@@ -164,6 +166,11 @@ class MemoryState:
         self._check_owner("reading a structure")
         return [d for identity, d in sorted(self._records.kept.items()) if identity[:2] == (table_dir, version)]
 
+    def known_versions(self) -> frozenset[tuple[str, int]]:
+        """Table directory and version of what was kept."""
+        self._check_owner("reading which versions are known")
+        return frozenset(identity[:2] for identity in self._records.kept)
+
     def unsettled(self) -> list[tuple[str, int]]:
         """Directory and version of kept statements that are neither done nor skipped."""
         self._check_owner("reading which statements are not settled")
@@ -176,6 +183,16 @@ class MemoryState:
         journal, made = self._records.journal, self._records.decisions
         return {i: d for i, d in made.items() if i in journal and journal[i].state not in (DONE, SKIPPED)}
 
+    def copied(self, step: DdlStep, at: int) -> None:
+        """Note that a statement is done, since a copy holds what it did."""
+        self.journal(step, DONE, note=f"a copy as of {at} holds it")
+
+    def obey(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+        """Have decisions about tables take effect, each once, but those about tables that are `busy`."""
+        if unobeyed(self._records):
+            self._check_owner("obeying a decision about a table")
+        return obey(self._records, busy, timed=timed)
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -185,15 +202,6 @@ class MemoryState:
     def _check_owner(self, doing: str) -> None:
         if self._records.epoch != self.epoch:
             raise LeaseLost(f"another process took the lease while {doing}")
-
-    def _put_tables(self, tables: Iterable[TableProgress], *, as_they_were: bool = False) -> None:
-        known = self._records.tables
-        for table in tables:
-            before = known.get(table.table_key, table)
-            stopped = as_they_were and before.state in (HALTED, LOST)
-            kept = replace(table, state=before.state, error=before.error, follows=before.follows)
-            stored = kept if stopped else table
-            known[table.table_key] = replace(stored, checkpoint=max(before.checkpoint, table.checkpoint))
 
 
 _NAME = r"`?(?:(?P<{0}_schema>\w+)`?\.`?)?(?P<{0}>\w+)`?"
@@ -314,8 +322,10 @@ class MemoryTarget:
 
     def _rename(self, name: TableName, found: re.Match[str]) -> None:
         table, rows = self._there(name), self._records.rows.get(name.folded(), [])
-        self._drop(name, found)
         new = TableName(schema=found["b_schema"] or name.schema, table=found["b"])
+        if new.folded() in self._records.structures:
+            raise _Refused(1050, f"{new} exists")
+        self._drop(name, found)
         self._records.structures[new.folded()] = replace(table, name=new)
         self._records.rows[new.folded()] = rows
 
@@ -330,7 +340,9 @@ class MemoryTarget:
 
 
 def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:
-    return TargetColumn(name=name.strip("`"), data_type=kind.lower(), nullable=nullable)
+    base, _, size = kind.lower().rstrip(")").partition("(")
+    digits = int(size or 0) if base == "time" else None
+    return TargetColumn(name=name.strip("`"), data_type=base, nullable=nullable, digits=digits)
 
 
 class _Refused(Exception):

@@ -37,7 +37,7 @@ class FencedWriter:
         unique = {names, *self._unique(work)}
         for upsert, lines in ordered:
             for line in lines:
-                row = self._row(work, line) if upsert else dict(zip(names, decode_line(line), strict=True))
+                row = self._row(work, tuple(column.name for column in work.written) if upsert else names, line)
                 _remove(rows, row, unique if upsert else {names})
                 rows += [row] if upsert else []
                 written += 1
@@ -54,7 +54,7 @@ class FencedWriter:
         due = chain.from_iterable(part.after(table.checkpoint).by_commit_ts() for part in parts)
         for commit_ts, events in due:
             for upsert, line in events:
-                row = self._row(work, line)
+                row = self._row(work, tuple(column.name for column in work.written), line)
                 if not upsert and row not in rows:
                     raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
                 _remove(rows, row, unique if upsert else ())
@@ -73,8 +73,20 @@ class FencedWriter:
         table = self._records.structures.get(work.name.folded())
         return set() if table is None else {key.columns for key in table.unique_keys}
 
-    def _row(self, work: TableWork, line: bytes) -> Row:
-        return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
+    def _row(self, work: TableWork, names: Sequence[str], line: bytes) -> Row:
+        """The values of a line as the table's columns hold them."""
+        row: Row = dict(zip(names, decode_line(line), strict=True))
+        table = self._records.structures.get(work.name.folded())
+        for column in table.columns if table else ():
+            if column.digits and (text := row.get(column.name)):
+                row[column.name] = _with_fraction(text, column.digits)
+        return row
+
+
+def _with_fraction(text: str, digits: int) -> str:
+    """A time with so many digits of a second, as a column gives it back."""
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction.ljust(digits, '0')}"
 
 
 def _remove(rows: list[Row], row: Row, keys: Collection[Sequence[str]]) -> None:

@@ -10,7 +10,7 @@ from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decoding.decoder import RowLayout
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.limits import Limit
-from storage_consumer.model import DataFile, TableName, VersionKey, Window
+from storage_consumer.model import MAX_TSO, DataFile, TableName, VersionKey, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,10 @@ class TargetTable:
     """The primary key first, if there is one."""
     by_hand: str = ""
     """What somebody else added to its unique keys since the last statement of ours; empty if nothing."""
+    unseen: str = ""
+    """What to do where it is there and its columns are not shown; empty where they are."""
+    is_view: bool = False
+    """Rows that are written to it would go into other tables."""
 
     @property
     def virtual(self) -> frozenset[str]:
@@ -100,7 +104,7 @@ class WireColumn:
     name: str
     kind: WireKind
     type: str
-    """Upper-case type name of the schema file."""
+    """Upper-case type name of the schema file; of a FLOAT or DOUBLE, and of what becomes a text, that of the target's column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +163,8 @@ class TableWork:
     stripe_bits: int = 6
     """So many of an integer key's last bits do not count for its bucket: neighbours share one, so that each writer fills pages of the
     target's index in sequence."""
+    latest: int = MAX_TSO
+    """The highest commit ts that a row may have: no source can have given out a later one yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,28 +39,28 @@ def _tidb() -> Iterator[servers.DatabaseServer]:
 @pytest.fixture
 def mariadb(_mariadb: servers.DatabaseServer) -> servers.DatabaseServer:
     """A MariaDB server without any database."""
-    _mariadb.drop_all()
+    _mariadb.clear()
     return _mariadb
 
 
 @pytest.fixture
 def mariadb_without_infile(_mariadb_without_infile: servers.DatabaseServer) -> servers.DatabaseServer:
     """A MariaDB server that refuses LOAD DATA LOCAL, without any database."""
-    _mariadb_without_infile.drop_all()
+    _mariadb_without_infile.clear()
     return _mariadb_without_infile
 
 
 @pytest.fixture
 def mysql(_mysql: servers.DatabaseServer) -> servers.DatabaseServer:
     """A MySQL server without any database."""
-    _mysql.drop_all()
+    _mysql.clear()
     return _mysql
 
 
 @pytest.fixture
 def tidb(_tidb: servers.DatabaseServer) -> servers.DatabaseServer:
     """A TiDB server without any database; only for tests of `servers.KINDS`, which leave it out where there is none."""
-    _tidb.drop_all()
+    _tidb.clear()
     return _tidb
 
 

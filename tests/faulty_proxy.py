@@ -6,6 +6,7 @@ import re
 import socketserver
 import ssl
 import threading
+import time
 from collections.abc import Collection, Mapping
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
@@ -18,6 +19,7 @@ ERRORS = {
     "500": (500, "InternalError", "We encountered an internal error. Please try again."),
     "expired": (400, "ExpiredToken", "The provided token has expired."),
     "denied": (403, "AccessDenied", "Access Denied"),
+    "moved": (301, "PermanentRedirect", "The bucket must be addressed by another endpoint."),
     "skewed": (
         403,
         "RequestTimeTooSkewed",
@@ -28,6 +30,9 @@ ERRORS = {
 _METADATA = r"/metadata$"
 PLACES = {"metadata": _METADATA, "listing": r"list-type=2", "schema files": r"/schema_", "data files": r"/CDC"}
 """What is asked for → how such a request looks."""
+_PAGE = b"<html><body>Please sign in.</body></html>"
+_DROP, _BETWEEN = 200, 0.05
+"""Bytes, and seconds."""
 _ENTRY = re.compile(
     rb"<Contents>.*?<Key>(.*?)</Key>.*?</Contents>|<CommonPrefixes>.*?<Prefix>(.*?)</Prefix>.*?</CommonPrefixes>",
     re.DOTALL,
@@ -38,7 +43,8 @@ class FaultyProxy:
     """Passes requests on to `behind`; while `faults` is above 0 it spoils an answer and counts down.
 
     Faults beside those of `ERRORS`: ``cut``, an answer that breaks off in its middle; ``stall``, one that stops there and goes
-    on no more; ``silent``, none; ``stale``, a listing that shows nothing but what is `known`, and ``metadata`` as it was then.
+    on no more; ``short``, its first rows as if they were all; ``page``, a page for people in its place; ``drip``, one that comes drop by
+    drop; ``moved``, that the bucket is in another region; ``silent``, none; ``stale``, a listing that shows nothing but what is `known`, and ``metadata`` as it was then.
     """
 
     def __init__(self, behind: str, fault: str = "503", tls: ssl.SSLContext | None = None) -> None:
@@ -127,6 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "silent":
             self._wait()
             return
+        if fault in ("short", "page"):
+            headers = [one for one in headers if not one[0].lower().startswith("x-amz-checksum")]
+            body = body[: body.rfind(b"\n", 0, len(body) // 2) + 1] if fault == "short" else _PAGE
         if fault == "stale":
             known = self.proxy.known
             headers = [one for one in headers if not one[0].lower().startswith("x-amz-checksum")]
@@ -148,6 +157,11 @@ class _Handler(BaseHTTPRequestHandler):
             if fault == "stall":
                 self._wait()
             self.close_connection = True
+        elif fault == "drip":
+            for place in range(0, len(body), _DROP):
+                self.wfile.write(body[place : place + _DROP])
+                self.wfile.flush()
+                time.sleep(_BETWEEN)
         elif self.command != "HEAD":
             self.wfile.write(body)
 

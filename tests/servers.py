@@ -26,6 +26,7 @@ from pymysql.constants import CLIENT
 START_SECONDS = 60
 STOP_SECONDS = 30
 SYSTEM_SCHEMAS = frozenset({"information_schema", "metrics_schema", "mysql", "performance_schema", "sys"})
+_SYSTEM_USERS = frozenset({"root", "mariadb.sys", "mysql.infoschema", "mysql.session", "mysql.sys"})
 TIDB_PROGRAM = "STORAGE_CONSUMER_TIDB_SERVER"
 """Environment variable: path of a TiDB server's program. Without it, what needs one is left out."""
 INNODB_SMALL_AND_FAST = (
@@ -74,7 +75,7 @@ class DatabaseServer:
     port: int
     socket: Path
     """Listens as well; TiDB's tests have no use for it."""
-    child: Child
+    child: Child = field(compare=False)
     """Its process."""
 
     @property
@@ -112,6 +113,13 @@ class DatabaseServer:
         """Drop all of them."""
         for name in self.databases():
             self.query(f"DROP DATABASE {quoted(name)}")
+
+    def clear(self) -> None:
+        """Drop all databases, and the users that tests made."""
+        self.drop_all()
+        for user, host in self.query("SELECT user, host FROM mysql.user"):
+            if user not in _SYSTEM_USERS:
+                self.query(f"DROP USER '{user}'@'{host}'")
 
 
 def quoted(name: str) -> str:

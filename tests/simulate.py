@@ -46,13 +46,16 @@ class Outcome:
 
 def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
     """What runs a history, and its numbers."""
-    dice = random.Random(seed)  # noqa: S311 - not for secrets
+    dice, more = random.Random(seed), random.Random(f"{seed} files")  # noqa: S311 - not for secrets
+    new = dice.random() < 0.5
     habits = Habits(
-        new=dice.random() < 0.5,
+        new=new,
         dates=dice.random() < 0.5,
         dispatchers=dice.random() < 0.3,
         raw=dice.random() < 0.3,
         protocol="canal-json" if dice.random() < 0.3 else "csv",
+        lagging=more.random() < 0.8 and not new,
+        shared=more.random() < 0.3 and not new,
     )
     return partial(run, habits, dice.random() < 0.4), [dice.getrandbits(48) for _ in range(acts)]
 

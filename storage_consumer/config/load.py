@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,9 +11,11 @@ from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.secrets_file import password_in
+from storage_consumer.config.selecting import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
-from storage_consumer.config.sources import Sources, known_options
+from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.upstream import (
     refuse_lost_keys,
@@ -24,6 +26,7 @@ from storage_consumer.config.upstream import (
     weaker_promise,
 )
 from storage_consumer.config.uris import UNNEEDED, default_port, mask_uri, store_secrets
+from storage_consumer.config.zone_names import others_of
 from storage_consumer.errors import ConfigError
 
 __all__ = ["Loaded", "Program", "load", "mask_uri", "with_files_read"]
@@ -143,7 +146,7 @@ def load_target(
 def _time_zone(sources: Sources) -> tuple[str, list[str]]:
     given = sources.find(BY_KEYWORD["tz"])
     if given.value != "System":
-        return str(given.value), []
+        return str(given.value), [*_other_zones(given)]
     try:
         zone = parsers.system_zone(sources.environ)
     except ValueError as error:
@@ -153,12 +156,23 @@ def _time_zone(sources: Sources) -> tuple[str, list[str]]:
     ]
 
 
+def _other_zones(given: Given) -> Iterator[str]:
+    """Yield what to look at where a zone's name is also what others call their time; it means what it means to TiCDC's own --tz."""
+    others = others_of(given.value)
+    if others:
+        yield (
+            f"{given.origin}: {given.value} is taken for the zone of that name, as TiCDC's own --tz does; if the servers' zone is one that "
+            f"calls its time so for a part of the year, say it: {', '.join(others)}"
+        )
+
+
 def _downstream(sources: Sources, time_zone: str) -> Downstream:
     uri = sources.downstream
     if uri is None:
         return Downstream()
     given = sources.values(
-        "ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "state_schema", "connect_timeout", "ddl_lock_wait"
+        *("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "allow_unverified_server"),
+        *("state_schema", "connect_timeout", "ddl_lock_wait"),
     )
     for name in ("ssl_ca", "ssl_cert", "ssl_key"):
         if given[name] and not Path(given[name]).is_file():
@@ -170,6 +184,8 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
         raise uri.error(f"`ssl-mode` {mode} contradicts +ssl, `ssl-ca` or `ssl-cert`, which ask for TLS")
     if mode == "required" and given["ssl_ca"]:
         raise uri.error("`ssl-mode` required verifies nothing, so that `ssl-ca` is of no use; verify-ca uses it")
+    if given["allow_unverified_server"] and (mode.startswith("verify-") or (asked and not mode)):
+        raise uri.error("`allow-unverified-server` is of no use where TLS verifies the server: leave one of them out")
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
@@ -184,19 +200,16 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
 
 
 def _selecting(sources: Sources, state_schema: str) -> Selecting:
-    """Our own filter and routes; raises `ConfigError` for a route into the program's own schema or the server's."""
-    routed = sources.find(BY_KEYWORD["route"])
-    for route in routed.value:
-        if route.target_schema.lower() in {*parsers.SYSTEM_SCHEMAS, state_schema.lower()}:
-            whose = "the program's own" if route.target_schema.lower() == state_schema.lower() else "the server's own"
-            raise ConfigError(
-                f"{routed.origin}: the route of {', '.join(route.matcher)} leads into {route.target_schema}, {whose}"
-            )
-    return Selecting(
-        rules=sources.find(BY_KEYWORD["filter"]).value,
-        event_filters=sources.find(BY_KEYWORD["event_filter"]).value,
-        routes=routed.value,
+    """Our own filter and routes; raises `ConfigError` where they name a database that the target keeps for itself."""
+    filtered, routed = sources.find(BY_KEYWORD["filter"]), sources.find(BY_KEYWORD["route"])
+    selecting = Selecting(
+        rules=filtered.value, event_filters=sources.find(BY_KEYWORD["event_filter"]).value, routes=routed.value
     )
+    if fault := routed_to_reserved(selecting, Reserved(state_schema=state_schema)):
+        raise ConfigError(f"{routed.origin}: {fault}")
+    if fault := taken_from_reserved(selecting, Reserved(state_schema=state_schema)):
+        raise ConfigError(f"{filtered.origin}: {fault}")
+    return selecting
 
 
 def _password(sources: Sources) -> str:

@@ -99,6 +99,11 @@ _TARGET = (
         help="How far TLS goes, in the words of MySQL's programs: disabled, preferred (where the server offers it; verifies nothing), "
         "required (verifies nothing), verify-ca, or verify-identity (CA and host name).",
     ),
+    switch(
+        "allow-unverified-server",
+        "the target",
+        "Whether a server that nobody verified may get the password itself; else it gets no more than the answer to a challenge.",
+    ),
     Option(
         name="connect-timeout",
         group="the target",
@@ -107,7 +112,7 @@ _TARGET = (
         shown_default=f"{Downstream().connect_timeout}s",
         uri=("downstream", "timeout"),
         metavar="DURATION",
-        help="How long one attempt to connect to the target may take.",
+        help="How long one attempt to connect to the target may take, from its name to a session that is ready.",
     ),
     switch(
         "local-infile",

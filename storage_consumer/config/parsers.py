@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_consumer.config.reserved import is_system
+from storage_consumer.config.zone_names import is_zone, meant_by
+
 Parser = Callable[[object], object]
 
 _TRUE = frozenset({"1", "t", "true", "yes", "on"})
@@ -24,7 +27,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
 _SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
 _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
-SYSTEM_SCHEMAS = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
+_LONGEST = 20
+"""Digits of the largest number of 64 bits."""
 _MAX_OFFSET_MINUTES = 14 * 60
 
 
@@ -144,7 +148,7 @@ def choice(*words: str) -> Parser:
 def schema_name(value: object) -> str:
     """The name of a schema of our own: letters, digits, ``_`` and ``$``, and none of the server's schemas."""
     given = text(value)
-    if not _IDENTIFIER.fullmatch(given) or given.lower() in SYSTEM_SCHEMAS:
+    if not _IDENTIFIER.fullmatch(given) or is_system(given):
         raise ValueError(
             f"a schema name of 1 to 64 letters, digits, _ or $ that is not the server's own is expected, not {given!r}"
         )
@@ -176,14 +180,12 @@ def time_zone(value: object) -> str:
     offset = _OFFSET.fullmatch(given)
     if offset:
         return _offset(offset, given)
-    try:
-        zoneinfo.ZoneInfo(given)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        hint = did_you_mean(given, zoneinfo.available_timezones())
-        raise ValueError(
-            f"a time zone like UTC, Asia/Shanghai, +08:00 or System is expected, not {given!r}{hint}"
-        ) from None
-    return given
+    if is_zone(given):
+        return given
+    expected = f"a time zone like UTC, Asia/Shanghai, +08:00 or System is expected, not {given!r}"
+    if meant := meant_by(given):
+        raise ValueError(f"{expected}, an abbreviation that does not tell the zone; it may mean {', '.join(meant)}")
+    raise ValueError(f"{expected}{did_you_mean(given, zoneinfo.available_timezones())}")
 
 
 def _offset(match: re.Match[str], given: str) -> str:
@@ -210,3 +212,8 @@ def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
         if candidate and not candidate.startswith("/"):
             return time_zone(candidate)
     raise ValueError("this host's time zone has no name; give one, like --tz UTC or --tz Asia/Shanghai")
+
+
+def is_unsigned(text: str) -> bool:
+    """Whether a text is a number as a TSO or a checksum is one: plain digits, of 64 bits at most."""
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST and int(text) < 1 << 64

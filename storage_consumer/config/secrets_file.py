@@ -1,24 +1,32 @@
 """Secrets on their way to workers: a file that only this user can read, never a closure, a broadcast or a Spark property.
 
-An executor on another machine has no such file; there the same environment variables that the program itself reads count.
+The file lies in memory and in no folder: the driver holds it open, and workers open it through the driver's entry in /proc, as only
+processes of the same user may. So nothing of it is left when the driver ends, however it ends. Where there is no such thing, the
+file lies in the driver's own folder. An executor on another machine has neither; there the same environment variables that the
+program itself reads count.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
 from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.own_folder import own_folder
 from storage_consumer.config.settings import Secrets
 from storage_consumer.config.uris import parse_upstream, store_secrets
 from storage_consumer.errors import ConfigError
 
-_PREFIX = "storage-consumer-"
+_NAME = "storage-consumer-secrets-"
+_AND = "#"
+"""Between the path of a file in memory and its name."""
 PASSWORD_VARIABLE = BY_KEYWORD["downstream_password"].environment
 _PASSWORD_FILE = BY_KEYWORD["downstream_password_file"].environment
 _BUCKET = BY_KEYWORD["upstream_uri"].environment
@@ -36,54 +44,64 @@ VARIABLES: Mapping[str, str] = {
 
 
 def write_secrets(secrets: Secrets) -> str:
-    """Put the secrets in a new file with mode 0600 and return its path; `remove_secrets` removes it."""
-    _remove_orphans()
-    handle, path = tempfile.mkstemp(prefix=f"{_PREFIX}{_process_space()}-{os.getpid()}-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump({field.name: getattr(secrets, field.name) for field in fields(secrets)}, file)
-    return path
-
-
-def _remove_orphans() -> None:
-    """Remove what processes of this user that were killed have left behind."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        space, _, rest = left.name.removeprefix(_PREFIX).partition("-")
-        owner = rest.partition("-")[0]
-        if space == _process_space() and owner.isdigit() and _is_gone(int(owner)):
-            with suppress(OSError):
-                left.unlink()
-
-
-def _process_space() -> str:
-    """Tells whether a process number means the same process here: containers may share a folder for temporary files."""
+    """Put the secrets in a new file and return by what `secrets_from` finds it; `remove_secrets` removes it."""
+    content = json.dumps({field.name: getattr(secrets, field.name) for field in fields(secrets)}).encode()
     try:
-        return str(Path("/proc/self/ns/pid").stat().st_ino)
+        return _held_open(content)
+    except (AttributeError, OSError):  # not Linux, or no /proc
+        handle, path = tempfile.mkstemp(prefix="secrets-", dir=own_folder())
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        return path
+
+
+def _held_open(content: bytes) -> str:
+    """Where a file in memory is found that this process holds open. Raises `AttributeError` or `OSError` where it would not be."""
+    process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
+    handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    path = f"{process}/fd/{handle}"
+    try:
+        os.fchmod(handle, 0o600)
+        os.write(handle, content)
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        if (process / "fd").stat().st_uid != os.geteuid() or not _holds(path, name):  # other processes would be refused
+            raise PermissionError(path)
     except OSError:
-        return "0"
+        os.close(handle)
+        raise
+    return f"{path}{_AND}{name}"
 
 
-def _is_gone(process: int) -> bool:
-    """Whether no process has this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
+def _holds(path: str, name: str) -> bool:
+    """Whether a process's entry leads to the file in memory that was given this name: elsewhere it may be anything."""
+    with suppress(OSError):
+        return str(Path(path).readlink()).startswith(f"/memfd:{name} ")
     return False
 
 
-def remove_secrets(path: str) -> None:
-    """Remove the file; no error if it is gone."""
-    with suppress(FileNotFoundError):
-        Path(path).unlink()
+def remove_secrets(place: str) -> None:
+    """Remove the file; no error if it is gone. `place`: as `write_secrets` gave it to this process."""
+    path, _, name = place.partition(_AND)
+    if not name:
+        Path(path).unlink(missing_ok=True)
+    elif _holds(path, name):
+        os.close(int(path.rpartition("/")[2]))
 
 
-def secrets_from(path: str, environ: Mapping[str, str] = os.environ) -> Secrets:
-    """The secrets in the file, or those of the environment where there is no such file on this machine. Raises `ConfigError`."""
-    with suppress(FileNotFoundError):
-        if path:
-            return Secrets(**json.loads(Path(path).read_text(encoding="utf-8")))
+def held_secrets(place: str) -> Secrets | None:
+    """The secrets in the file, or None where this machine and user have no such file."""
+    path, _, name = place.partition(_AND)
+    if not path or (name and not _holds(path, name)):
+        return None
+    with suppress(FileNotFoundError, PermissionError):
+        return Secrets(**json.loads(Path(path).read_bytes()))
+    return None
+
+
+def secrets_from(place: str, environ: Mapping[str, str] = os.environ) -> Secrets:
+    """The secrets in the file, or those of the environment where there is no such file here. Raises `ConfigError`."""
+    if found := held_secrets(place):
+        return found
     bucket = environ.get(_BUCKET)
     return Secrets(password=_password(environ), **(store_secrets(parse_upstream(bucket)) if bucket else {}))
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.config.settings import EventFilter, Route
+from storage_consumer.config.reserved import Reserved
+from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.config.table_rules import table_rules
 
 EVENTS: Mapping[int, str] = MappingProxyType(
@@ -109,6 +110,29 @@ def routes(value: object) -> tuple[Route, ...]:
             _check_placeholders(text)
         found.append(Route(matcher=given["matcher"], target_schema=schema, target_table=name))
     return tuple(found)
+
+
+def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
+    """Return why a route cannot be: it leads into a database that the target keeps for itself; empty if none does.
+
+    Where `{schema}` is filled by names that no rule tells, this shows only when a table of that name comes.
+    """
+    for route in selecting.routes:
+        target = route.target_schema or "{schema}"
+        schemas = [target.replace("{schema}", name) for name in table_rules(route.matcher).named_schemas()]
+        for schema in (*schemas, target):
+            if "{" not in schema and (why := reserved.why(schema)):
+                return f"the route of {', '.join(route.matcher)} leads into {schema}, which {why}"
+    return ""
+
+
+def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
+    """Return why the filter cannot be: it names such a database, and no route leads its tables elsewhere; empty if it can."""
+    for schema in table_rules(selecting.rules).named_schemas():
+        moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
+        if not moved and (why := reserved.why(schema)):
+            return f"the filter takes in {schema}, which {why}. Lead its tables to another database by --route, or leave them out"
+    return ""
 
 
 def _array(text: str) -> list[str]:

@@ -108,6 +108,8 @@ class Downstream:
     """What the file `ssl_ca` holds, for machines that lack it; empty: the file counts, as it is at each connection."""
     ssl_mode: str = ""
     """One of `SSL_MODES` as it was given; empty: see `tls`."""
+    allow_unverified_server: bool = False
+    """Tell the password to whoever answers, where nothing verifies who that is."""
     state_schema: str = "storage_consumer"
     time_zone: str = "UTC"
     """The writer's zone, the same as `Upstream.time_zone`, in which literals of DDL are meant."""

@@ -33,6 +33,8 @@ class _Rule:
     taken_in: bool
     patterns: tuple[re.Pattern[str], ...]
     """Of each part of a name."""
+    schema: str
+    """The first part where it is a name without any pattern in it; else empty."""
 
     def fits(self, name: tuple[str, ...]) -> bool:
         return all(pattern.search(part) for pattern, part in zip(self.patterns, name, strict=True))
@@ -61,6 +63,11 @@ class TableRules:
                 return rule.taken_in
         return False
 
+    def named_schemas(self) -> tuple[str, ...]:
+        """Return the schemas that the rules take in by name, without any pattern."""
+        named = dict.fromkeys(rule.schema for rule in self._rules if rule.taken_in and rule.schema)
+        return tuple(schema for schema in named if self.matches_schema(schema))
+
     def covers_schema(self, schema: str) -> bool:
         """Whether every table of this schema is taken in, whatever its name."""
         for rule in reversed(self._rules):
@@ -85,37 +92,40 @@ def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
     if text.startswith("@"):
         raise _error(text, "rules in a file of TiCDC's host cannot be read here; write them out")
     taken_in = not text.startswith("!")
-    place, patterns = 0 if taken_in else 1, []
+    place, patterns, names = 0 if taken_in else 1, [], []
     for part in range(parts):
         if part:
             if text[place : place + 1] != ".":
                 raise _error(text, "a dot is missing between schema and table")
             place += 1
-        pattern, place = _pattern(text, place)
+        pattern, name, place = _pattern(text, place)
         patterns.append(_compiled(text, pattern, case=case))
+        names.append(name)
     if place != len(text):
         raise _error(text, f"{text[place:]!r} is too much")
-    yield _Rule(taken_in, tuple(patterns))
+    yield _Rule(taken_in, tuple(patterns), names[0])
 
 
-def _pattern(text: str, place: int) -> tuple[str, int]:
-    """The regular expression of the name pattern at `place`, and where it ends."""
+def _pattern(text: str, place: int) -> tuple[str, str, int]:
+    """The regular expression of the name pattern at `place`, the name if it is one and no pattern, and where it ends."""
     sign = text[place : place + 1]
     if sign == "/":
         if (found := _EXPRESSION.match(text, place)) is None:
             raise _error(text, "the regular expression has no end")
-        return found[1], found.end()
+        return found[1], "", found.end()
     if sign in _DELIMITED:
         if (found := _DELIMITED[sign].match(text, place)) is None:
             raise _error(text, "the quoted name has no end")
-        return rf"\A{re.escape(found[1].replace(sign * 2, sign))}\Z", found.end()
-    pattern = []
+        name = found[1].replace(sign * 2, sign)
+        return rf"\A{re.escape(name)}\Z", name, found.end()
+    pattern, signs = [], []
     while found := _TOKEN.match(text, place):
         pattern.append(_piece(found))
+        signs.append(found["sign"] or found["plain"])
         place = found.end()
     if not pattern:
         raise _error(text, "a name or pattern is missing")
-    return rf"\A(?s:{''.join(pattern)})\Z", place
+    return rf"\A(?s:{''.join(pattern)})\Z", "" if None in signs else "".join(signs), place
 
 
 def _piece(token: re.Match[str]) -> str:

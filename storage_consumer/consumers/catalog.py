@@ -5,22 +5,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from storage_consumer.consumers.copies import Copies
+from storage_consumer.consumers.file_stream import Streams
 from storage_consumer.consumers.table import HALTED, RUNNING, TableConsumer
-from storage_consumer.consumers.table_version import Finished
+from storage_consumer.consumers.table_decisions import Verb
 from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey
 from storage_consumer.planning.renames import is_astray, renamed
+from storage_consumer.planning.selection import Selection
 from storage_consumer.planning.steps import key_of
+from storage_consumer.planning.table_words import table_flag
+from storage_consumer.storage.finished import Finished
 
 _WAS_LEFT_OUT = (
-    "the filter left this table out until now, so that its rows from before are missing. Give the table a fresh copy, then set its "
-    "row in the state schema's table_progress to state 'running' and to the checkpoint (commit ts) of that copy, and start again; or leave it out as before"
+    "the filter left this table out until now, so that its rows from before are missing. Leave it out as before, or {}"
+)
+_STRAY = (
+    "the files in {}, which no schema file tells of, are gone. If somebody moved them away since the changefeed did not write them, "
+    "start again; else rows are missing: restore them with their schema file"
 )
 _LOST = (
-    "a data file of this table vanished or was written anew before it was read, or could not be told to be of this table in "
-    "time: rows are missing. "
-    "Give the table a fresh copy, or restore the file, then set its row in the state schema's table_progress to state 'running' "
-    "and start again"
+    "a data file of this table was written anew before it was read, or could not be told to be of this table in time: rows are "
+    "missing that no file holds any more; {}"
 )
+_OVERWRITTEN = (
+    "{} was written anew after the files beyond it, and rows up to checkpoint {} were applied by then: rows are missing. With "
+    "enable-partition-separator = false the partitions of a table overwrite one another's files; set it to true in the changefeed and "
+    "start that anew; then {}"
+)
+_RESTORED = (
+    ". But if the bucket was only restored or copied over, with the same content (the sizes are the same), no row is missing, and the "
+    "target's table itself is that copy: {}. Before another start with such files `storage-consumer rebind --restored` keeps tables from this"
+)
+_COPY = "make a copy of the table as of now or later, then say what it is as of: {}"
+Commands = Callable[[Verb, TableName], str]
+"""The command for a decision about a table."""
+
+
+def plain_command(verb: Verb, name: TableName) -> str:
+    """The command without what leads to the target."""
+    return f"storage-consumer table {verb} {table_flag(name)}{' --at TSO' if verb == 'reload-done' else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +51,9 @@ class Restart:
     """What an earlier run left in the target. Tables go by their keys, see `key_of`."""
 
     checkpoint: int = 0
-    """Checkpoint of the whole, inclusive; every table that has none of its own follows it."""
+    """How far the tables are that do not stand still, inclusive; every table that has no checkpoint of its own follows it."""
+    lowest: int = 0
+    """The smallest checkpoint of all tables that are not left out, as it is told to others."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Table → its own checkpoint, inclusive."""
     behind: frozenset[str] = frozenset()
@@ -36,7 +61,11 @@ class Restart:
     dropped: frozenset[str] = frozenset()
     """Tables that did not exist any more."""
     lost: frozenset[str] = frozenset()
-    """Tables of which a file vanished before it was read: only an operator can let them go on."""
+    """Tables that lack rows which no file holds any more: they go on with a copy."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Table that an operator holds → who, and until when."""
+    copies: Mapping[str, Copies] = field(default_factory=dict)
+    """Table → what a copy of it has to hold, or held."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Stream → how far it is finished."""
     excluded: frozenset[str] = frozenset()
@@ -57,10 +86,19 @@ class Catalog:
     """
 
     def __init__(
-        self, restart: Restart, *, timed: bool = True, leaves_out: Callable[[TableName], bool] = lambda _: False
+        self,
+        restart: Restart,
+        *,
+        timed: bool = True,
+        selection: Selection | None = None,
+        command: Commands = plain_command,
     ) -> None:
-        """With what an earlier run left; `timed`: see `TableConsumer`; `leaves_out`: whether the filter leaves a table out."""
-        self._leaves_out = leaves_out
+        """With what an earlier run left; `timed`: see `TableConsumer`."""
+        self._selection = selection or Selection()
+        self._copied: list[TableConsumer] = []
+        self.now = 0
+        """The wall clock's time as a TSO."""
+        self.command = command
         self.discarded: set[VersionKey] = set()
         """Version directories of which files were passed over, since their table is left out."""
         self._timed = timed
@@ -69,7 +107,7 @@ class Catalog:
         self.to_be_stored: list[TableConsumer] = []
         """Tables that took over files from another, and the stand-ins that went away."""
         self._restart = restart
-        self._done = dict(restart.done)
+        self.streams = Streams(restart.done)
         self._owners: dict[VersionKey, str] = {}
         self._names: dict[str, dict[int, TableName]] = {}
 
@@ -79,14 +117,37 @@ class Catalog:
         if key not in self.tables:
             restart = self._restart
             follows = 0 if key in restart.behind else self.stored_checkpoint
-            table = TableConsumer(name, max(restart.tables.get(key, 0), follows), self._done, timed=self._timed)
+            table = TableConsumer(name, max(restart.tables.get(key, 0), follows), self.streams, timed=self._timed)
             table.dropped = key in restart.dropped
-            table.left_out = bool(name.table) and self._leaves_out(name)
+            table.left_out = bool(name.table) and self._selection.filter.leaves_out(name)
+            table.nowhere = self._selection.why_nowhere(name)
             table.lacks_past = bool(name.table) and key in restart.excluded and not table.left_out
-            if table.lacks_past or key in restart.lost:
-                table.state, table.error = HALTED, _LOST if key in restart.lost else _WAS_LEFT_OUT
+            copies = restart.copies.get(key, Copies())
+            table.copy_from, table.absent = copies.copy_from, dict(copies.absent)
+            table.copied_at, table.passed = copies.copied_at, copies.passed
+            table.listed, table.listed_at = dict(copies.listed), copies.listed_at
+            self._copied += [table] if table.passed else []
+            table.held = key in restart.held and not (table.left_out or table.dropped)
+            table.late = key in restart.lost and not table.left_out
+            if table.late or table.lacks_past:
+                table.state, table.error = HALTED, (_LOST if table.late else _WAS_LEFT_OUT).format(self._copy(name))
+            elif table.held:
+                table.state, table.error = HALTED, restart.held[key]
             self.tables[key] = table
         return self.tables[key]
+
+    def _copy(self, name: TableName) -> str:
+        """How a table goes on with a copy."""
+        return _COPY.format(self.command("reload-done", name))
+
+    def look_at_copies(self, *, again: bool) -> None:
+        """Wait for nothing that copies hold; unless `again`, have all tables that lack something or are held, in the bucket or not."""
+        restart = self._restart
+        for key in () if again else restart.lost | restart.held.keys() | restart.copies.keys():
+            if key in restart.targets and key not in self.tables:
+                self.table(restart.targets[key][0])
+        for table in self._copied:
+            table.pass_over()
 
     def owner(self, key: VersionKey) -> TableConsumer:
         """The table that a version directory belongs to."""
@@ -143,25 +204,55 @@ class Catalog:
         lost = {}
         for file in files:
             table = self.owner(file.version_key) if file.version_key in self else None
-            if table is not None and not table.excluded and table.version(file.version_key).forget(file):
+            if table is not None and table.is_stand_in:
+                table.version(file.version_key).remove(file)
+                table.halt(_STRAY.format(file.stored.path.rpartition("/")[0]))
+                lost[table.key] = table
+            elif table is not None and not table.excluded and table.version(file.version_key).forget(file):
+                table.misses([(file.stream, file.number, file.number)], self.now)
                 lost[table.key] = table
         return list(lost.values())
 
+    def offer(self, table: TableConsumer, file: DataFile) -> bool:
+        """Hand a data file to its table; False for one that an earlier run finished as it is.
+
+        Where the table lacks rows already, or files behind this one, a file that changes before it was read may have taken more with
+        it, or be gone with more: a copy has to be newer.
+        """
+        stream = self.streams[file.stream]
+        again = file.stored.path in stream.pending
+        taken = table.offer(file)
+        table.changed |= again
+        lost = (table.late and file.number not in stream.same_size) or file.number <= table.absent.get(file.stream, 0)
+        if again and lost and table.copy_from < self.now:
+            table.copy_from = self.now
+            self.to_be_stored.append(table)
+        return taken
+
     def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
         """Files that were written anew unseen, so that rows in them may pass for repeats; table key → why it can't go on."""
-        halted: dict[str, str] = {}
+        found: dict[str, list[DataFile]] = {}
         for file in files:
-            table = self.owner(file.version_key)
-            if table.excluded:
-                continue
-            table.late = True
-            halted.setdefault(
-                table.key,
-                f"{file.stored.path} was written anew after the files beyond it, and rows up to checkpoint {table.checkpoint} "
-                "were applied by then: rows are missing. With enable-partition-separator = false the partitions of a table "
-                "overwrite one another's files; set it to true in the changefeed, start that anew, and give the table a fresh copy",
-            )
-        return halted
+            found.setdefault(self.owner(file.version_key).key, []).append(file)
+        return {
+            key: self._overwritten(self.tables[key], f) for key, f in found.items() if not self.tables[key].excluded
+        }
+
+    def _overwritten(self, table: TableConsumer, files: Iterable[DataFile]) -> str:
+        """Note that a table may lack rows of these files; the error.
+
+        Where all have the size with which they were finished, an operator may know that the content is the same too. The table itself
+        is the copy that it needs then, and `table reload-done` takes it.
+        """
+        first, *_ = files
+        same = all(file.number in self.streams[file.stream].same_size for file in files)
+        table.late, table.copy_from = True, max(table.copy_from, table.checkpoint if same else self.now)
+        error = _OVERWRITTEN.format(first.stored.path, table.checkpoint, self._copy(table.name))
+        return error + _RESTORED.format(self._as_it_is(table)) if same else error
+
+    def _as_it_is(self, table: TableConsumer) -> str:
+        """The command by which a table goes on as it is."""
+        return self.command("reload-done", table.name).replace("--at TSO", f"--at {table.checkpoint}")
 
     def _replace_stand_in(self, table_dir: str, name: TableName) -> None:
         """Give what stood under the path alone to the table that it turns out to be."""
@@ -173,19 +264,17 @@ class Catalog:
         new = self.table(name)
         if is_new:
             new.checkpoint = old.checkpoint
-        if old_key in restart.lost or old.lost:
+        lacks = old.late or bool(old.absent)
+        if lacks or (old.checkpoint < new.checkpoint and (old.pending or old_key in restart.behind)):
             self._halt_late(new, f"the files in {table_dir}")
-        elif old.checkpoint < new.checkpoint and (old.pending or old_key in restart.behind):
-            self._halt_late(new, f"the files in {table_dir}", f" (delete the row of {old_key} there)")
         for key in [key for key in old.versions if key[1] == table_dir]:
             self._move(key, new)
             self._owners[key] = new_key
         if not old.versions:
             del self.tables[old_key]
-            if not new.late:
-                old.state, old.error, old.dropped = RUNNING, "", True
-                old.advance(self.stored_checkpoint)
-                self.to_be_stored += (new, old)
+            old.state, old.error, old.dropped, old.late = RUNNING, "", True, False
+            old.advance(self.stored_checkpoint)
+            self.to_be_stored += (old,) if new.late else (new, old)
 
     def _move(self, key: VersionKey, new: TableConsumer) -> None:
         """Hand a version directory, with its files and marks, to another table."""
@@ -196,15 +285,14 @@ class Catalog:
         if unread or (version.pending and old.checkpoint < new.checkpoint):
             self._halt_late(new, f"the files in {key[1]}/{key[0]}")
 
-    def _halt_late(self, table: TableConsumer, what: str, also: str = "") -> None:
+    def _halt_late(self, table: TableConsumer, what: str) -> None:
         """Stop a table some of whose rows could not be told to be its own in time."""
         if table.late:
             return
-        table.state, table.late = HALTED, True
+        table.state, table.late, table.copy_from = HALTED, True, max(table.copy_from, self.now)
         table.error = (
             f"{what} turned out to be of this table after later rows of it had been applied: their schema file was not there, or "
-            "could not be read. Give the table a fresh copy, then set its row in the state schema's table_progress to state "
-            f"'running'{also} and start again"
+            f"could not be read; {self._copy(table.name)}"
         )
         self.to_be_stored.append(table)
 

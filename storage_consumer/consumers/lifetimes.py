@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from storage_consumer.consumers.table import TableConsumer
-from storage_consumer.model import TableDefinition, folded_name
+from storage_consumer.model import TableDefinition, TableName, folded_name
 from storage_consumer.planning.renames import renamed
-from storage_consumer.planning.steps import key_of
+from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.planning.touches import ALTER_SCHEMA, CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE
 
 
@@ -48,3 +48,15 @@ class Lifetimes:
     def is_created(self, schema: str, version: int) -> bool:
         """Whether a statement up to this version makes the database."""
         return self._created.get(folded_name(schema), version + 1) <= version
+
+
+def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
+    """Whether a table that the statement touches does not exist after it; `gone`: the name that it takes away, if any."""
+    own = table.key == step.table_key
+    if step.definition.ddl_type == DROP_SCHEMA:
+        return bool(table.name.table)
+    if step.definition.ddl_type == DROP_TABLE:
+        return own or table.dropped
+    if own:
+        return False
+    return table.dropped or table.name.folded() == gone

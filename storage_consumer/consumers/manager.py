@@ -6,33 +6,48 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import chain
 
-from storage_consumer.checkpoint import ddl_is_pending, ddl_is_stored, lowest
-from storage_consumer.consumers.catalog import Catalog, Restart
-from storage_consumer.consumers.lifetimes import Lifetimes
+from storage_consumer.checkpoint import ddl_is_pending
+from storage_consumer.consumers.catalog import Catalog, Commands, Restart, plain_command
+from storage_consumer.consumers.lifetimes import Lifetimes, is_dropped_after
+from storage_consumer.consumers.missing import (
+    covered_renames,
+    gives_away,
+    is_covered,
+    leave_behind,
+    look_for_gaps,
+    stuck,
+)
 from storage_consumer.consumers.selected import collisions, note_ignored, sharing_a_name
 from storage_consumer.consumers.stopped import LATE, StoppedDdl
-from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
+from storage_consumer.consumers.table import RUNNING, WAITING, TableConsumer
 from storage_consumer.consumers.table_names import TableNames
-from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import DataFile, TableDefinition, TableName, folded_name
 from storage_consumer.planning.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.planning.renames import renamed, subject
 from storage_consumer.planning.selection import Selection
 from storage_consumer.planning.steps import DdlStep, RowStep, Wave, key_of
-from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, renamed_keys, touched_keys
+from storage_consumer.planning.touches import CREATE_SCHEMA, renamed_keys, touched_keys
 
 
 class ConsumerManager:
     """All tables of one bucket. One `TableConsumer` per table name; the same one for all data of that table."""
 
     def __init__(
-        self, restart: Restart, gap_timeout: float, *, timed: bool = True, selection: Selection | None = None
+        self,
+        restart: Restart,
+        gap_timeout: float,
+        *,
+        timed: bool = True,
+        selection: Selection | None = None,
+        command: Commands = plain_command,
     ) -> None:
         """`gap_timeout`: seconds for which a missing file is waited for; `timed`: see `TableConsumer`."""
         self.finished_files = 0
         self.left_out_files = 0
         self.selection = selection or Selection()
-        self._catalog = Catalog(restart, timed=timed, leaves_out=self.selection.filter.leaves_out)
+        self.stored_lowest = restart.lowest
+        """`Checkpoints.lowest` as it is stored."""
+        self._catalog = Catalog(restart, timed=timed, selection=self.selection, command=command)
         self._gap_timeout = gap_timeout
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)
@@ -40,9 +55,10 @@ class ConsumerManager:
         """Identities of the DDL that an earlier run was interrupted in."""
         self.stopped = StoppedDdl()
         self._late: list[DdlStep] = []
+        self._copied: list[DdlStep] = []
         self.has_structure = self._catalog.has_structure
         self._dispatched = False
-        self._rewound: dict[str, Finished] = {}
+        self.streams = self._catalog.streams
         self.lifetimes = Lifetimes()
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
         self._tables_are_new = True
@@ -57,7 +73,7 @@ class ConsumerManager:
 
     @property
     def stored_checkpoint(self) -> int:
-        """Checkpoint of the whole as it is stored, inclusive."""
+        """What idle tables follow, as it is stored, inclusive: see `Checkpoints.running`."""
         return self._catalog.stored_checkpoint
 
     @stored_checkpoint.setter
@@ -95,11 +111,8 @@ class ConsumerManager:
                 self._catalog.discarded.add(file.version_key)
                 self.left_out_files += 1
                 continue
-            finished = table.finished(file)
-            if not table.offer(file, again=self._dispatched):
-                self.finished_files += 1
-            elif file.number <= finished.upto:
-                self._rewound[file.stream] = table.finished(file)
+            self.finished_files += not self._catalog.offer(table, file)
+        self._catalog.look_at_copies(again=self._dispatched)
         self._dispatched = True
         if taken or len(self.tables) != before:
             self._tables_are_new = True
@@ -112,7 +125,9 @@ class ConsumerManager:
         if ensure and (table.excluded or not table.needs_table_before(definition, self.lifetimes.ends_of(table))):
             return
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=ensure)
-        if ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
+        if step.version <= table.copied_at and step.identity not in self._ran:
+            self._copied += [] if ensure else [step]
+        elif ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
             self._pending[step.identity] = step
         elif not (ensure or table.excluded) and step.version < table.checkpoint and step.identity not in self._ran:
             self._late.append(step)
@@ -130,6 +145,31 @@ class ConsumerManager:
                 del self._pending[step.identity]
             ensured[step.table_key] = step.version
 
+    def covered(self) -> list[DdlStep]:
+        """Statements that came since the last call and whose effects are in copies of their tables; the others go on the line."""
+        copied, self._copied = self._copied, []
+        if not copied:
+            return []
+        waiting = [step for step in chain(copied, self._pending.values()) if gives_away(step)]
+        together = covered_renames(waiting, self.tables, self.lifetimes.ends_of)
+        done = [
+            step for step in copied if not gives_away(step) and is_covered(step, self.tables, self.touched)
+        ] + together
+        for step in copied:
+            if step not in done:
+                self._pending[step.identity] = step
+                self._tables_are_new = True
+        for step in done:
+            self._pending.pop(step.identity, None)
+            if (old := leave_behind(step, self.tables)) is not None:
+                self._catalog.to_be_stored.append(old)
+        for step in together:
+            table = self.tables[step.table_key]
+            table.copied_at = max(table.copied_at, step.version)
+            self._catalog.to_be_stored.append(table)
+        self._ran |= {step.identity for step in done}
+        return done
+
     def taken_over(self) -> list[TableConsumer]:
         """Tables whose progress is to be stored now, since a schema file said since the last call which table some files are of."""
         stored, self._catalog.to_be_stored = self._catalog.to_be_stored, []
@@ -139,16 +179,8 @@ class ConsumerManager:
 
     def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
         """Let tables wait for what is missing; table key → error for those that waited too long. `now` in seconds."""
-        late = {}
-        for table in self.tables.values():
-            if table.state == HALTED:
-                continue
-            if reason := table.look_for_gaps(storage_checkpoint, now, self._gap_timeout):
-                late[table.key] = (
-                    f"{reason} is missing and did not come within {self._gap_timeout:g} s: data was lost at the source. Restore "
-                    "the file if it still exists somewhere, else the table needs a fresh copy"
-                )
-        return late
+        tables, catalog = self.tables.values(), self._catalog
+        return look_for_gaps(tables, storage_checkpoint, now, self._gap_timeout, catalog.now, catalog.command)
 
     def next_wave(self, storage_checkpoint: int, *, settled: bool) -> Wave:
         """Rows of every table that has some to read; where no table has any before its next DDL, the DDL that can run.
@@ -212,14 +244,13 @@ class ConsumerManager:
     # (6) acknowledge: what was done
 
     def beyond(self, step: DdlStep) -> list[str]:
-        """Tables that a statement touches though they have been applied beyond it; there are none unless it came late."""
-        tables = (self.tables[key] for key in sorted(self.touched(step)))
-        return [str(t.name) for t in tables if t.checkpoint > step.version and 0 < t.first <= step.version]
+        """Tables that a statement touches though they have been applied beyond it, or are copies that hold what it did to them.
 
-    def rewound(self) -> dict[str, Finished]:
-        """Streams of which a finished file has changed since the last call, as they are to be stored."""
-        rewound, self._rewound = self._rewound, {}
-        return rewound
+        There are none unless it came late, or not all that it touches was copied.
+        """
+        tables = (self.tables[key] for key in sorted(self.touched(step)))
+        known = [t for t in tables if 0 < t.first <= step.version]
+        return [str(t.name) for t in known if t.checkpoint > step.version or t.copied_at >= step.version]
 
     def rows_applied(self, step: RowStep) -> None:
         """All rows of the step's window are in the target."""
@@ -232,7 +263,7 @@ class ConsumerManager:
         for key in () if self.stopped.is_late(step) else sorted(self.touched(step)):
             table = copy(self.tables[key])
             table.advance(step.version)
-            table.dropped = self._dropped_after(step, table, gone)
+            table.dropped = is_dropped_after(step, table, gone)
             moved.append(table)
         return moved
 
@@ -257,17 +288,6 @@ class ConsumerManager:
         self._touches.pop(step.identity, None)
         self._pending.pop(step.identity, None)  # one that was inferred never was on the line
 
-    def _dropped_after(self, step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
-        """Whether a table that the statement touches does not exist after it; `gone`: the name that it takes away, if any."""
-        own = table.key == step.table_key
-        if step.definition.ddl_type == DROP_SCHEMA:
-            return bool(table.name.table)
-        if step.definition.ddl_type == DROP_TABLE:
-            return own or table.dropped
-        if own:
-            return False
-        return table.dropped or table.name.folded() == gone
-
     def unreadable(self, table_dir: str, version: int) -> str:
         """A version is there whose structure cannot be read; the key of the table that it seems to be of."""
         return self._catalog.owner((version, table_dir)).key
@@ -287,12 +307,17 @@ class ConsumerManager:
         """
         return self.tables[key].wait(seen, now) >= self._gap_timeout
 
-    def new_round(self) -> None:
-        """Tables that waited may try again."""
-        self.left_out_files = 0
+    def new_round(self, now: int = 0) -> None:
+        """Tables that waited may try again. `now`: the wall clock's time as a TSO."""
+        self.left_out_files, self._catalog.now = 0, now
         for table in self.tables.values():
             if table.state == WAITING:
                 table.state, table.error = RUNNING, ""
+
+    def note_listed(self, storage_checkpoint: int) -> list[TableConsumer]:
+        """Note the unread files of the tables that are behind the bucket; the tables of which that is news."""
+        now = self._catalog.now
+        return [t for t in self.tables.values() if t.note_listed(behind=t.checkpoint < storage_checkpoint, now=now)]
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
         """Files that are no longer stored; a table waits for those that were not finished. The tables that lost one now."""
@@ -304,25 +329,12 @@ class ConsumerManager:
 
     # what is known
 
-    def checkpoint(self, storage_checkpoint: int) -> int:
-        """The smallest checkpoint over the tables that are not halted, inclusive; an idle table has reached the storage's."""
-        return lowest((t.checkpoint for t in self.tables.values() if t.state != HALTED), storage_checkpoint)
-
     def stuck(self, storage_checkpoint: int) -> dict[str, str]:
         """Tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
         Table key → which DDL, the first of several, and which of the tables that it touches stand still.
         """
-        stuck: dict[str, str] = {}
-        for ddl in sorted(self._with_touches(), key=lambda ddl: ddl.step.version, reverse=True):
-            step = ddl.step
-            if not ddl_is_stored(step.version, storage_checkpoint, settled=False):
-                continue
-            tables = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
-            still = ", ".join(str(table.name) for table in tables if table.is_in_the_way_of(step.version))
-            why = f"waits for the DDL of {step.name} with version {step.version}{still and f': {still} stands still'}"
-            stuck |= dict.fromkeys((table.key for table in tables), why)
-        return stuck
+        return stuck(self._with_touches(), self.tables, storage_checkpoint)
 
     def creates_database(self, step: DdlStep) -> bool:
         """Whether the bucket has a statement that made the step's database before it, and no other table is in that database."""

@@ -12,6 +12,7 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.planning.routes import Routes
 from storage_consumer.planning.selection import Selection
+from storage_consumer.planning.table_words import shell_word, table_flag, table_word
 
 NOWHERE = TableName(schema="", table="")
 """The place of a table of which nothing could be put into the target."""
@@ -25,16 +26,21 @@ def note_ignored(table: TableConsumer, definition: TableDefinition, selection: S
 
 
 def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
-    """Where a table's rows are in the target, for the state to remember; None without routes."""
-    if not routes:
-        return None
-    return NOWHERE if table.misplaced and table.checkpoint < table.first else routes.target(table.name)
+    """Where a table's rows are in the target, for the state to remember; None where that goes without saying."""
+    if (table.misplaced or table.nowhere) and table.checkpoint < table.first:
+        return NOWHERE
+    return routes.target(table.name) if routes else None
 
 
 def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer]) -> dict[str, frozenset[str]]:
     """Key of a table → keys of all tables that have its name in the target, one after another; `alike`: see `TableNames`."""
     placed = [frozenset(key for key in keys if not tables[key].misplaced) for keys in alike]
     return {key: keys for keys in placed if len(keys) > 1 for key in keys}
+
+
+def nowhere(tables: Iterable[TableConsumer]) -> dict[str, str]:
+    """Return the tables that have no place in the target and were not halted for it yet; key → error."""
+    return {table.key: table.nowhere for table in tables if table.nowhere and table.state != HALTED}
 
 
 def collisions(
@@ -67,11 +73,10 @@ def _is_over(table: TableConsumer, version: int, ends: AbstractSet[int]) -> bool
 
 def refuse_other_places(restart: Restart, routes: Routes) -> None:
     """Raise `ConfigError` where the routes of now lead a table elsewhere than its rows of earlier runs are."""
-    for key, (name, place) in sorted(restart.targets.items()):
+    for _, (name, place) in sorted(restart.targets.items()):
         now = routes.target(name)
         if place != NOWHERE and now.folded() != place.folded():
             raise ConfigError(
                 f"the rows of {name} are in {place} of the target, by the routes of now they would go to {now}: give the routes as "
-                f"before, or rename the table in the target and set its row in the state schema's table_targets to table_key "
-                f"{key!r}, target_schema {now.schema!r}, target_table {now.table!r}"
+                f"before, or rename the table in the target and say `storage-consumer table moved {table_flag(name)} --to {shell_word(table_word(now))}`"
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint import may_hold_rows
-from storage_consumer.consumers.table_version import Finished, TableVersionConsumer
+from storage_consumer.consumers.copies import Copies
+from storage_consumer.consumers.file_stream import Streams
+from storage_consumer.consumers.table_version import TableVersionConsumer
 from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.planning.steps import DdlStep, RowStep, key_of
 from storage_consumer.planning.touches import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
@@ -25,8 +27,8 @@ class TableConsumer:
     the table's own where an earlier run stored one.
     """
 
-    def __init__(self, name: TableName, checkpoint: int, done: Mapping[str, Finished], *, timed: bool = True) -> None:
-        """`done`: per stream how far an earlier run finished it; `timed`: rows say when they committed, if only to the millisecond."""
+    def __init__(self, name: TableName, checkpoint: int, known: Streams, *, timed: bool = True) -> None:
+        """`known`: the streams of the whole bucket; `timed`: rows say when they committed, if only to the millisecond."""
         self._timed = timed
         self.key = key_of(name)
         self.name = name
@@ -38,7 +40,18 @@ class TableConsumer:
         self.error = ""
         self.dropped = False
         self.late = False
-        """Files turned out to be of this table, or were written anew, after later rows of it had been applied."""
+        """Files turned out to be of this table, or were written anew, after later rows of it had been applied: only a copy helps."""
+        self.held = False
+        """An operator has it stand still, whatever becomes of its statements."""
+        self.copy_from = 0
+        """See `Copies`, as for the next five."""
+        self.absent: dict[str, int] = {}
+        self.copied_at = 0
+        self.passed: Mapping[str, int] = {}
+        self.listed: dict[str, int] = {}
+        self.listed_at = 0
+        self.changed = False
+        """A file that it had not read was written anew since its files were noted last."""
         self.left_out = False
         """The filter leaves a table of this name out."""
         self.named = False
@@ -47,18 +60,20 @@ class TableConsumer:
         """The filter left it out until this start."""
         self.misplaced = False
         """By the routes it has the name of another table that is there at the same time."""
+        self.nowhere = ""
+        """Why it has no place in the target; nothing of it is done then, whatever its state."""
         self.ignored: dict[int, str] = {}
         """Version → statement that the filter kept from being run."""
         self._open: dict[VersionKey, TableVersionConsumer] = {}
         self._first = 0
-        self._done = done
+        self._known = known
         self._waiting_since: float | None = None
         self._seen: tuple[tuple[str, ...], float] = ((), 0.0)
 
     @property
     def blocked(self) -> bool:
         """Whether nothing of it may be done now."""
-        return self.state in (HALTED, WAITING)
+        return bool(self.nowhere) or self.state in (HALTED, WAITING)
 
     @property
     def first(self) -> int:
@@ -66,11 +81,121 @@ class TableConsumer:
         return self._first
 
     @property
-    def lost(self) -> bool:
-        """Whether rows of it are missing: a file vanished that had been listed and not been finished, or came too late."""
-        return self.late or any(
-            stream.lost for _, version in self._open_versions() for stream in version.open_streams()
+    def copies(self) -> Copies | None:
+        """What is to be stored about copies of it; None where nothing is."""
+        if not (self.copy_from or self.copied_at or self.listed_at):
+            return None
+        return Copies(
+            copy_from=self.copy_from,
+            absent=dict(self.absent),
+            copied_at=self.copied_at,
+            passed=dict(self.passed),
+            listed=dict(self.listed),
+            listed_at=self.listed_at,
         )
+
+    def note_listed(self, *, behind: bool, now: int) -> bool:
+        """Note the files that are there, so that a later run misses those that are gone by then; whether it is news.
+
+        A table that is not `behind` the bucket has read what it needs of them, and waits for none. `now`: a TSO.
+        """
+        there = self._unread() if behind and not (self.excluded or self.is_stand_in) else {}
+        more = {stream: number for stream, number in there.items() if self.listed.get(stream, 0) < number}
+        changed, self.changed = self.changed, False
+        if more or (there and changed):
+            self.listed, self.listed_at = self.listed | more, now
+        elif not behind and self.listed:
+            self.listed = {}
+        else:
+            return False
+        return True
+
+    def _unread(self) -> dict[str, int]:
+        """Stream → the highest number of its pending files."""
+        return {
+            name: max(file.number for file in stream.pending.values())
+            for _, version in self._open_versions()
+            for name, stream in version.streams.items()
+            if stream.pending
+        }
+
+    def misses(self, files: Iterable[tuple[str, int, int]], now: int) -> bool:
+        """Note what is missing, as stream, number and highest number that is known there; whether it is news. `now`: a TSO."""
+        new = {stream: last for stream, number, last in files if self.absent.get(stream, 0) < number}
+        if new:
+            self.absent |= new
+            self.copy_from = max(self.copy_from, now)
+        return bool(new)
+
+    def gaps(self) -> list[tuple[str, int, int]]:
+        """See `TableVersionConsumer.gaps`."""
+        found = [gap for _, version in self._open_versions() for gap in version.gaps()]
+        return found + [(stream, reached + 1, upto) for stream, reached, upto in self._not_there(self.listed)]
+
+    def _not_there(self, wanted: Mapping[str, int]) -> list[tuple[str, int, int]]:
+        """Of streams of which files up to a number are needed those that lack some: stream, the number that is reached, that one."""
+        found = []
+        for stream, upto in wanted.items():
+            known = [version.reached(stream) for version in self.versions.values() if stream in version.streams]
+            reached = max([self._known[stream].done_upto, *known])
+            found += [(stream, reached, upto)] if reached < upto else []
+        return found
+
+    def is_over(self, version: int) -> None:
+        """The name went to another table, and a copy of that one holds all that was in this one until then.
+
+        A table that was made anew under the name keeps what is known of it: what it lacks, and why it stands still. `copied_at`
+        is right before the statement that took the name away: others of its version may lead to this table.
+        """
+        lacks = {stream: last for stream, _, last in self.gaps()} | self.absent
+        self.passed = {stream: last for stream, last in lacks.items() if self._is_before(stream, version)}
+        self.absent = {stream: last for stream, last in self.absent.items() if stream not in self.passed}
+        self.listed = {stream: last for stream, last in self.listed.items() if not self._is_before(stream, version)}
+        self.copied_at = version - 1
+        self.dropped = version not in self.statements
+        if not self._is_made_anew(version):
+            self.go_on()
+            self.copy_from = self.copy_from if self.absent else 0
+            self.late = False
+        self.pass_over()
+
+    def _is_before(self, stream: str, version: int) -> bool:
+        """Whether a stream is of an older version; of one that is not known nothing tells."""
+        folder = f"{stream.partition('|')[0]}/"
+        return any(
+            number < version and folder.startswith(f"{table_dir}/{number}/") for number, table_dir in self.versions
+        )
+
+    def is_passing_at(self, version: int, ends: Collection[int]) -> bool:
+        """Whether nothing tells of it right before a version or right after it; `ends`: versions of the statements that took it away."""
+        numbers = {number for number, _ in self.versions} | self.statements.keys()
+        last = max((number for number in numbers.union(ends) if number < version), default=None)
+        rows = any(number == version and found.streams for (number, _), found in self.versions.items())
+        return (last is None or last in ends) and not rows and not self.stays_after(version)
+
+    def ends_with(self, version: int) -> bool:
+        """Whether no statement that its copy holds came after this version."""
+        return not any(version < number <= self.copied_at for number in self.statements)
+
+    def _is_made_anew(self, version: int) -> bool:
+        """Whether anything is known of this name from a version on."""
+        return any(number >= version for number in (*(number for number, _ in self.versions), *self.statements))
+
+    def pass_over(self) -> None:
+        """Wait no more for files whose rows the last copy holds."""
+        for stream, upto in self.passed.items():
+            for version in self.versions.values():
+                if stream in version.streams:
+                    version.streams[stream].pass_over(upto)
+
+    def _is_copied(self, version: int) -> bool:
+        """Whether the last copy holds all rows of a version: another structure had followed by then."""
+        return any(version < number <= self.copied_at for number, _ in self.versions)
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether nothing but the path of its data files tells of it."""
+        return bool(self.versions) and not self.named
 
     @property
     def excluded(self) -> bool:
@@ -80,7 +205,7 @@ class TableConsumer:
     @property
     def stored_state(self) -> str:
         """The state as the target remembers it."""
-        if self.lost:
+        if self.late:
             return LOST
         return EXCLUDED if self.excluded or self.lacks_past else self.shown_state
 
@@ -98,6 +223,10 @@ class TableConsumer:
                 f". The filter kept this statement of version {version} from being run: {self.ignored[version]}"
             )
 
+    def go_on(self) -> None:
+        """Stand still no longer."""
+        self.state, self.error = RUNNING, ""
+
     def is_in_the_way_of(self, version: int) -> bool:
         """Whether a DDL with this version has to wait since this table stands still before it."""
         return self.blocked and version >= self.first
@@ -105,7 +234,7 @@ class TableConsumer:
     def version(self, key: VersionKey) -> TableVersionConsumer:
         """The consumer of one version directory, made at first sight."""
         if key not in self.versions:
-            self.take_over(key, TableVersionConsumer(*key, self._done))
+            self.take_over(key, TableVersionConsumer(*key, self._known))
         self._open[key] = self.versions[key]
         return self.versions[key]
 
@@ -129,15 +258,9 @@ class TableConsumer:
             del self._open[key]
         return sorted(self._open.items(), key=lambda item: item[0])
 
-    def offer(self, file: DataFile, *, again: bool) -> bool:
-        """Take a data file; False if an earlier run finished it."""
-        return self.version(file.version_key).offer(file, again=again)
-
-    def finished(self, file: DataFile) -> Finished:
-        """How far the stream of a file is finished."""
-        version = self.versions.get(file.version_key)
-        streams = {} if version is None else version.streams
-        return streams[file.stream].finished if file.stream in streams else self._done.get(file.stream, Finished())
+    def offer(self, file: DataFile) -> bool:
+        """Take a data file; False for one that an earlier run finished as it is."""
+        return self.version(file.version_key).offer(file)
 
     def needs_table_before(self, definition: TableDefinition, ended: Iterable[int] = ()) -> bool:
         """Whether a structure without a statement is the first that is known of this table, or of it since a DROP.
@@ -272,7 +395,12 @@ class TableConsumer:
         )
 
     def wait(self, seen: tuple[str, ...], now: float) -> float:
-        """Stand still for this round; for how many seconds it does so already with the same seen. `seen`: the reason first."""
+        """Stand still for this round; for how many seconds it does so already with the same seen. `seen`: the reason first.
+
+        A table that is halted stays so: what it waits for besides may come, and must not set it going.
+        """
+        if self.state == HALTED:
+            return 0.0
         self.state, self.error = WAITING, seen[0]
         if self._seen[0] != seen:
             self._seen = (seen, now)
@@ -295,9 +423,17 @@ class TableConsumer:
 
     def _what_is_missing(self, storage_checkpoint: int) -> str:
         """Which file or schema file is missing, or an empty text."""
+        missed = self._not_there(self.absent)
+        self.absent = {stream: upto for stream, _, upto in missed}
+        for stream, reached, _ in missed or self._not_there(self.listed):
+            return f"file number {reached + 1} in {stream.partition('|')[0]}"
         for (number, table_dir), version in self._open_versions():
-            if version.definition is None and number <= storage_checkpoint:
-                return f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json)"
+            lacks = version.definition is None and version.pending and not self._is_copied(number)
+            if lacks and number <= storage_checkpoint:
+                return (
+                    f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json; if the changefeed did not "
+                    "write that folder, move it out of the bucket)"
+                )
             if gap := version.gap():
                 return gap
         return ""

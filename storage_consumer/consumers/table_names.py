@@ -23,7 +23,8 @@ class TableNames:
     @cached_property
     def known(self) -> KnownTables:
         """By database and by name, for statements that name them."""
-        return KnownTables.of(table.name for table in self._tables.values())
+        stand_ins = frozenset(key for key, table in self._tables.items() if table.is_stand_in)
+        return KnownTables.of((table.name for table in self._tables.values()), stand_ins)
 
     @cached_property
     def databases(self) -> frozenset[str]:

@@ -2,124 +2,26 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
+from storage_consumer.consumers.file_stream import FileStream, Streams
 from storage_consumer.model import DataFile, TableDefinition
 from storage_consumer.planning.renames import is_astray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """How far one stream is finished."""
-
-    upto: int = 0
-    """Highest number (inclusive) up to which all files are finished."""
-    tag: str = ""
-    """`StoredObject.tag` of that file when it was read; empty where that is not known."""
-
-
-class FileStream:
-    """One numbered sequence of files: all of one directory, dispatcher and index width.
-
-    Numbers start at 1 and grow by 1. What is finished is one number and, rarely, a few runs beyond a file that is still pending.
-    """
-
-    def __init__(self, done_upto: int = 0, tag: str = "") -> None:
-        """`done_upto`, `tag`: see `Finished`; from an earlier run."""
-        self.done_upto = done_upto
-        self._tag = tag
-        self.pending: dict[str, DataFile] = {}
-        self._done: list[_Run] = []
-        self._lost: set[int] = set()
-        self._not_before: dict[str, int] = {}
-
-    def offer(self, file: DataFile, *, again: bool) -> bool:
-        """Take a listed file; False if an earlier run finished it. `again`: this process saw the whole stream before.
-
-        A file that is offered again has changed its content or came late under an old number, so it is read again; rows
-        that were applied are told by their commit ts. The last finished file is read again too where it changed while nobody
-        looked: a restarted TiCDC may write it anew.
-        """
-        anew = file.number == self.done_upto and self._tag not in ("", file.stored.tag)
-        if file.number <= self.done_upto and not again and not anew:
-            return False
-        self._lost.discard(file.number)
-        self.pending[file.stored.path] = file
-        self._not_before.pop(file.stored.path, None)
-        if file.number <= self.done_upto:
-            if file.number < self.done_upto:
-                self._done.insert(0, _Run(file.number + 1, self.done_upto, self._tag))
-            self.done_upto, self._tag = file.number - 1, ""  # so that a restart reads it again too
-        else:
-            _take_out(self._done, file.number)
-        return True
-
-    def readable(self, high: int) -> Iterator[DataFile]:
-        """Pending files that may hold rows with commit ts <= `high`."""
-        for path, file in self.pending.items():
-            if self._not_before.get(path, 0) <= high:
-                yield file
-
-    def finish(self, file: DataFile) -> None:
-        """All rows of the file are applied."""
-        current = self.pending.get(file.stored.path)
-        if current is None or current.stored.tag != file.stored.tag:
-            return  # it changed while it was read: the new content is read next
-        del self.pending[file.stored.path]
-        self._not_before.pop(file.stored.path, None)
-        if file.number > self.done_upto:
-            _put_in(self._done, file.number, file.stored.tag)
-        if self._done and self._done[0].first == self.done_upto + 1:
-            run = self._done.pop(0)
-            self.done_upto, self._tag = run.last, run.tag
-
-    def defer(self, file: DataFile, next_ts: int) -> None:
-        """The file's lowest commit ts that is not applied is `next_ts`."""
-        self._not_before[file.stored.path] = next_ts
-
-    def forget(self, file: DataFile) -> bool:
-        """The file is no longer stored; True if it had not been finished: then it is missed from now on."""
-        lost = self.pending.pop(file.stored.path, None) is not None
-        if lost:
-            self._lost.add(file.number)
-        return lost
-
-    @property
-    def is_open(self) -> bool:
-        """Whether anything is pending, finished out of turn, or lost."""
-        return bool(self.pending or self._done or self._lost)
-
-    @property
-    def known(self) -> list[tuple[int, int]]:
-        """First and last numbers of what is finished or listed above `done_upto`, in no order."""
-        return [(run.first, run.last) for run in self._done] + [(f.number, f.number) for f in self.pending.values()]
-
-    @property
-    def lost(self) -> frozenset[int]:
-        """Numbers that were listed, are no longer stored, and were not finished."""
-        return frozenset(self._lost)
-
-    @property
-    def finished(self) -> Finished:
-        """How far it is finished, as it is stored."""
-        return Finished(upto=self.done_upto, tag=self._tag)
 
 
 class TableVersionConsumer:
     """One version directory of one table: its structure, its streams of files and how far each is consumed."""
 
-    def __init__(self, version: int, table_dir: str, done: Mapping[str, Finished]) -> None:
-        """`done`: per stream how far an earlier run finished it (shared by all versions of the table)."""
+    def __init__(self, version: int, table_dir: str, known: Streams) -> None:
+        """`known`: the streams of the whole bucket."""
         self.version = version
         self.table_dir = table_dir
         self.definition: TableDefinition | None = None
         self.streams: dict[str, FileStream] = {}
         self.partitions: set[int] = set()
         """Of the files that are known; without those that lie in no partition's directory."""
-        self._done = done
+        self._known = known
         self._sequences: dict[str, list[FileStream]] = defaultdict(list)
         self._open: dict[str, FileStream] = {}
         self._applied: dict[tuple[int | None, str], tuple[str, int]] = {}
@@ -134,19 +36,18 @@ class TableVersionConsumer:
         """The definition, where it tells the structure of this very table at this version."""
         return None if self.definition is None or is_astray(self.definition) else self.definition
 
-    def offer(self, file: DataFile, *, again: bool) -> bool:
-        """Take a listed file; False if an earlier run finished it."""
+    def offer(self, file: DataFile) -> bool:
+        """Take a listed file; False for one that an earlier run finished as it is."""
         key = file.stream
         stream = self.streams.get(key)
         if stream is None:
-            before = self._done.get(key, Finished())
-            stream = self.streams[key] = FileStream(before.upto, before.tag)
+            stream = self.streams[key] = self._known[key]
             self._sequences[_sequence(key)].append(stream)
             self.partitions |= set() if file.partition is None else {file.partition}
-            if before.upto:
-                self._note_applied(file, before.upto)
+            if stream.highest:
+                self._note_applied(file, stream.highest)
         self._open[key] = stream
-        return stream.offer(file, again=again)
+        return stream.offer(file)
 
     def finish(self, file: DataFile) -> None:
         """All rows of the file are applied."""
@@ -190,50 +91,41 @@ class TableVersionConsumer:
         stream = self.streams.get(file.stream)
         return stream is not None and stream.forget(file)
 
+    def remove(self, file: DataFile) -> None:
+        """The file is no longer stored, and is not missed."""
+        if (stream := self.streams.get(file.stream)) is not None:
+            stream.pending.pop(file.stored.path, None)
+
     def gap(self) -> str:
         """Which file is missing from a sequence, or an empty text.
 
         Numbering goes on where the index width was changed in between, so all widths of a directory and dispatcher count.
         """
+        return next((f"file number {number} in {stream.partition('|')[0]}" for stream, number, _ in self.gaps()), "")
+
+    def gaps(self) -> Iterator[tuple[str, int, int]]:
+        """Per sequence that a number is missing from: its stream with the highest number, the missing one, and the highest."""
         self.open_streams()
         for key in dict.fromkeys(map(_sequence, self._open)):
             if number := _missing(self._sequences[key]):
-                return f"file number {number} in {key.partition('|')[0]}"
-        return ""
+                highest = {name: _highest(s) for name, s in self.streams.items() if _sequence(name) == key}
+                last = max(highest, key=lambda name: highest[name])
+                yield last, number, highest[last]
+
+    def reached(self, stream: str) -> int:
+        """The number up to which (inclusive) all files of a stream's sequence are finished or listed."""
+        streams = self._sequences[_sequence(stream)]
+        reached = max((found.done_upto for found in streams), default=0)
+        for first, last in sorted(span for found in streams for span in found.known):
+            if first > reached + 1:
+                break
+            reached = max(reached, last)
+        return reached
 
 
-@dataclass(slots=True)
-class _Run:
-    """Finished files without a gap: first and last number, and the tag of the last one."""
-
-    first: int
-    last: int
-    tag: str
-
-
-def _put_in(runs: list[_Run], number: int, tag: str) -> None:
-    """Add a number that is in none of the runs; they are in order, and none touches another."""
-    place = bisect_left(runs, number, key=lambda run: run.first)
-    if place and runs[place - 1].last == number - 1:
-        place -= 1
-        runs[place].last, runs[place].tag = number, tag
-    else:
-        runs.insert(place, _Run(number, number, tag))
-    if place + 1 < len(runs) and runs[place + 1].first == number + 1:
-        after = runs.pop(place + 1)
-        runs[place].last, runs[place].tag = after.last, after.tag
-
-
-def _take_out(runs: list[_Run], number: int) -> None:
-    """Remove a number, if it is in a run."""
-    place = bisect_right(runs, number, key=lambda run: run.first) - 1
-    if place < 0 or runs[place].last < number:
-        return
-    run = runs.pop(place)
-    if run.last > number:
-        runs.insert(place, _Run(number + 1, run.last, run.tag))
-    if run.first < number:
-        runs.insert(place, _Run(run.first, number - 1, ""))
+def _highest(stream: FileStream) -> int:
+    """The highest number of a stream that is finished, listed or missed."""
+    return max([stream.done_upto, *(last for _, last in stream.known), *stream.lost])
 
 
 def _sequence(stream: str) -> str:

@@ -146,7 +146,10 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
     names = tuple(column.name for column in columns)
     grammars = [grammar(column, "canal-json") for column in columns]
     checked = tuple(index for index, form in enumerate(grammars) if form)
-    conversions = ((index, converter(column, "canal-json", zone=layout.zone)) for index, column in enumerate(columns))
+    conversions = (
+        (index, converter(column, "canal-json", zone=layout.zone, spelling=layout.spelling(index)))
+        for index, column in enumerate(columns)
+    )
     return Shape(
         layout=layout,
         names=names,

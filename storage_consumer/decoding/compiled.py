@@ -7,7 +7,6 @@ and the driver do not need.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +16,12 @@ from numba import __version__, config, njit
 from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
+from storage_consumer.config.code_cache import make_place, mistrust, place_of_code
+from storage_consumer.telemetry import Log
+
 config.DISABLE_JIT = 0  # type: ignore[attr-defined] # Numba fills this module; uncompiled, NumPy's numbers of one byte would overflow in the loops
 
+_log = Log("decoding")
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
@@ -26,7 +29,7 @@ def compiled(function: Loop) -> Loop:
     """The same function, compiled; what it calls has to be `inlined`. It can't make arrays, so that nothing counts references.
 
     The compiled code is kept for the next process, below NUMBA_CACHE_DIR or the user's cache folder. Where that cannot be written to,
-    and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
+    where others may write to it, and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
     """
     kept = _njit(function, callable_by_python=True)
     with suppress(RuntimeError):  # no folder can be written to
@@ -74,7 +77,7 @@ def _njit(function: Loop, *, callable_by_python: bool) -> Any:
 
 
 def _folder() -> Path | None:
-    """Where code is kept that was compiled of these very sources; None where they are no files.
+    """Where code is kept that was compiled of these very sources; None where they are no files, or nobody may trust what is there.
 
     Numba alone would see a change of the module that a function is in, but not one of what it calls. Nor does it keep what two
     kinds of processors compile at the same time apart (see `_Cache`), which may share a folder.
@@ -83,12 +86,13 @@ def _folder() -> Path | None:
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:
         digest.update(path.read_bytes())
-    told = config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME")  # type: ignore[attr-defined] # as above
-    try:
-        parent = told or Path("~/.cache").expanduser()
-    except RuntimeError:  # this user has no home
+    told = str(config.CACHE_DIR or "")  # type: ignore[attr-defined] # as above
+    folder = place_of_code(told, digest.hexdigest()[:16]) if sources else None
+    if folder is None or not make_place(folder):
         return None
-    return Path(parent) / "storage-consumer" / "compiled" / digest.hexdigest()[:16] if sources else None
+    if why := mistrust(folder):
+        _log.warning("cache_refused", folder=str(folder), error=why)
+    return None if why else folder
 
 
 _FOLDER = _folder()

@@ -18,7 +18,7 @@ def read_batch(form: RowForm, content: bytes, window: Window, tally: Tally) -> t
     None where no row of this form comes first, or where a value is not one of its column's type: the plain reader has to look.
     """
     rows = read_rows(form, content)
-    if rows is None:
+    if rows is None or not rows.ts.all():  # 0 is no commit ts
         return None
     numbers = np.arange(len(rows)) - rows.seconds + (tally.rows + 1)
     try:
@@ -34,7 +34,7 @@ def read_together(form: RowForm, contents: Sequence[bytes], window: Window) -> F
     """The changes of whole files without old images; None where `read_batch` would not read one of them to its end."""
     content = b"".join(contents)
     rows = read_rows(form, content) if content.endswith(b"\n") else None
-    if rows is None or rows.end != len(content):
+    if rows is None or rows.end != len(content) or not rows.ts.all():
         return None
     ends, borders = rows.borders[:, -1] + 1, np.cumsum([*map(len, contents)])
     last = np.searchsorted(ends, borders)

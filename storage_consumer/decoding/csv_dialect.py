@@ -24,6 +24,9 @@ _LONGEST_BARE = 4096
 """More characters than a number ever has."""
 _LONGEST_HEAD = 4096
 """More characters than the fields before a row's values ever have."""
+_AT_ONCE = 10_000
+"""So many pieces of a row of any form are looked at in one go: each takes 150 bytes meanwhile, and a quote that is not closed may make
+pieces of all that follows."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"r": "\r", "n": "\n"}
 
@@ -66,8 +69,8 @@ class Dialect:
             f"{head}({self.text}{self.delimiter}{self.text}){timed}{update}(?={self.delimiter}|{self.end()})"
         )
         """A row's fields before the handle key and the values. Groups: table and schema as written, commit ts."""
-        self.rest = re.compile(repeated(self._unread()) + self.terminator) if options.terminator else None
-        """What is left of a row of any form; None without terminator, where only a row's own form says its end."""
+        self._unread_some = re.compile(f"(?>(?:{self._unread()}){{0,{_AT_ONCE}}})") if options.terminator else None
+        """As much as is looked at in one go of what is left of a row of any form; None without terminator."""
         self.next_row = re.compile(self.terminator + head) if options.terminator and options.quote else None
         """Where another row may begin; not within one, where quotes of texts are doubled."""
         bare = f"(?>(?:(?!{self._stop()}|{self.quote})(?s:.)){{0,{_LONGEST_BARE}}})"
@@ -107,6 +110,19 @@ class Dialect:
         if self.options.terminator:
             return self.terminator
         return rf"(?={self._row_start}|\Z)" if final else f"(?={self._row_start})"
+
+    def row_end(self, text: str, start: int) -> int | None:
+        """Where a row of any form ends, behind its terminator, of which the fields before `start` were read; None where it does not.
+
+        Without terminator only a row's own form says its end.
+        """
+        if self._unread_some is None:
+            return None
+        before = -1
+        while start > before and (found := self._unread_some.match(text, start)):
+            before, start = start, found.end()
+        terminator = self.options.terminator
+        return start + len(terminator) if text.startswith(terminator, start) else None
 
     def free_text(self, follows: str) -> str:
         """The pattern of a text that a user can type, with its content as a group. `follows`: what stands behind it."""

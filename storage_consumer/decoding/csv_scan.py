@@ -65,8 +65,9 @@ class Scan:
             self.pending += block
             if len(self.pending) >= enough:
                 yield from self.whole_rows(final=False)
-                enough = 2 * len(self.pending)  # a long row is looked at again only when twice as much is there
-            if len(self.pending) > 2 * MAX_ROW_BYTES:
+                # A long row is looked at again only when twice as much is there.
+                enough = min(2 * len(self.pending), MAX_ROW_BYTES + 1)
+            if len(self.pending) > MAX_ROW_BYTES:
                 self.tally.rows += 1
                 raise self.pending_error(f"the row is longer than {MAX_ROW_BYTES} bytes; {CHECK_OPTIONS}", at_end=False)
         yield from self.whole_rows(final=True)
@@ -191,7 +192,7 @@ class Scan:
                 if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
                     tally.max_ts = ts
                 if not low < ts <= high:
-                    self.pass_over(ts)
+                    self.pass_over(ts, match.start(), match.end())
                     continue
             try:
                 values = values_of(match, fields)
@@ -227,29 +228,27 @@ class Scan:
         """Take a row that has not the shape, or find the shape that it has; False where it does not end in the text."""
         dialect, start = self.shape.dialect, self.position
         head = dialect.head.match(self.text, start)
-        rest = dialect.rest.match(self.text, head.end()) if head and dialect.rest else None
-        if head is None or (rest is None and dialect.rest):
+        end = dialect.row_end(self.text, head.end()) if head else None
+        if head is None or (end is None and dialect.options.terminator):
             return False
         timed = dialect.options.include_commit_ts
         ts = int(head[2]) if timed else 0
         is_inside = not timed or self.window.low < ts <= self.window.high
-        if (is_inside or rest is None) and self.found_shape(head, rest.end() if rest else None, ts, final=final):
+        if (is_inside or end is None) and self.found_shape(head, end, ts, final=final):
             return True
-        if rest is None:
+        if end is None:
             return False
         self.tally.rows += 1
         self.tally.max_ts = max(ts, self.tally.max_ts)
         if is_inside:
-            raise self.row_error(start, rest.end(), self.shape.mismatch(rest.string[start : rest.end()]), ts)
+            raise self.row_error(start, end, self.shape.mismatch(self.text[start:end]), ts)
         if ts < _EARLIEST_TS:
-            raise self.row_error(start, rest.end(), f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
-        starts = dialect.next_row.finditer(self.text, head.end(), rest.end()) if dialect.next_row else ()
+            raise self.row_error(start, end, f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
+        starts = dialect.next_row.finditer(self.text, head.end(), end) if dialect.next_row else ()
         if any(self.text.startswith(head[1], found.end()) for found in starts):
-            raise self.row_error(
-                start, rest.end(), f"another row begins within it: a quote is lost; {CHECK_OPTIONS}", ts
-            )
-        self.pass_over(ts)
-        self.position = rest.end()
+            raise self.row_error(start, end, f"another row begins within it: a quote is lost; {CHECK_OPTIONS}", ts)
+        self.pass_over(ts, start, end)
+        self.position = end
         return True
 
     def found_shape(self, head: re.Match[str], end: int | None, ts: int, *, final: bool) -> bool:
@@ -294,14 +293,16 @@ class Scan:
                 return False
         return True
 
-    def pass_over(self, ts: int) -> None:
-        """Count a row outside the window; its values may have another table version's form."""
+    def pass_over(self, ts: int, start: int, end: int) -> None:
+        """Count a row outside the window; its values may have another table version's form. Raises `UndecodableRow` for ts 0."""
         tally = self.tally
         if ts > self.window.high:
             tally.later += 1
             tally.next_ts = min(ts, tally.next_ts or ts)
-        else:
+        elif ts:
             tally.duplicates += 1
+        else:
+            raise self.row_error(start, end, f"0 is no commit ts; {CHECK_OPTIONS}", None)
 
     def row_error(self, start: int, end: int | None, reason: str, ts: int | None) -> UndecodableRow:
         """The error for a row of `text`; `end` is None where it is not known."""

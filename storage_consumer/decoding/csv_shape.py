@@ -137,8 +137,14 @@ def shape(form: Form) -> Shape:
     dialect = dialect_of(form.options)
     columns = [form.layout.columns[index] for index in form.order]
     converters = (
-        converter(column, "csv", binary_encoding=form.options.binary_encoding, zone=form.layout.zone)
-        for column in columns
+        converter(
+            column,
+            "csv",
+            binary_encoding=form.options.binary_encoding,
+            zone=form.layout.zone,
+            spelling=form.layout.spelling(place),
+        )
+        for place, column in zip(form.order, columns, strict=True)
     )
     quoted = bool(form.options.quote)
     texts = [

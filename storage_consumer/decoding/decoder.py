@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decoding.cutting import Mark
 from storage_consumer.decoding.lines import Lines
+from storage_consumer.decoding.spellings import Spelling
 from storage_consumer.model import TableColumn, TableName, Window
 
 PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2
@@ -47,6 +48,12 @@ class RowLayout:
     """Names of all columns of the schema file, in order: a CSV header line may name those too that rows lack."""
     zone: str = ""
     """Zone whose TIMESTAMP texts become UTC while they are decoded; empty: they stay as they are."""
+    spelled: tuple[Spelling | None, ...] = ()
+    """Per column how its texts are spelled while they are decoded (see `key_forms`); empty: all stay as they are."""
+
+    def spelling(self, place: int) -> Spelling | None:
+        """How the texts of the column at this place are spelled; None: they stay as they are."""
+        return self.spelled[place] if self.spelled else None
 
 
 @dataclass(slots=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-USUAL_INTEGER = r"(?:0|-?[1-9][0-9]{0,19}+)"
-"""An integer as everybody writes it, so that equal numbers are equal texts."""
-
 
 def repeated(pattern: str) -> str:
     """The pattern as often as it fits and never less often, without groups.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
+from storage_consumer.decoding.spellings import Spelling
 from storage_consumer.decoding.zones import to_utc
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
@@ -197,13 +198,27 @@ def wire_kind(column: TableColumn, protocol: Protocol) -> WireKind:
 
 
 def converter(
-    column: TableColumn, protocol: Protocol, *, binary_encoding: BinaryEncoding = "base64", zone: str = ""
+    column: TableColumn,
+    protocol: Protocol,
+    *,
+    binary_encoding: BinaryEncoding = "base64",
+    zone: str = "",
+    spelling: Spelling | None = None,
 ) -> Converter | None:
     """From the text in the file to wire text; None where the text stays as it is.
 
     The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has none.
-    `zone`: see `RowLayout.zone`.
+    `zone`, `spelling`: see `RowLayout`.
     """
+    found = _converter(column, protocol, binary_encoding, zone)
+    if spelling is None or found is None:
+        return found if spelling is None else spelling.spell
+    convert = found
+    return lambda text: spelling.spell(convert(text))
+
+
+def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryEncoding, zone: str) -> Converter | None:
+    """`converter` without a spelling."""
     rule = _rule(column)
     if zone and column.type == "TIMESTAMP":
         return to_utc(zone)

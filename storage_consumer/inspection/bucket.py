@@ -79,6 +79,8 @@ class Bucket:
     versions: tuple[int, ...]
     """Lowest and highest table version of all paths; empty where there is none."""
     warnings: tuple[str, ...]
+    likely: tuple[str, ...] = ()
+    """URIs of folders near it that have a ``metadata``, where it has none with a checkpoint itself."""
     upstream: Upstream
     """The settings, completed by what was inferred."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.inspection.inspector import inspect
+from storage_consumer.inspection.places import likely_places
 from storage_consumer.inspection.report import as_document, as_text
 from storage_consumer.storage.reader import Storage
-from storage_consumer.telemetry import register_secret
+from storage_consumer.telemetry import json_text, register_secret
 
 
 def inspected(
@@ -33,12 +34,11 @@ def inspected(
     storage = open_storage(upstream, loaded.secrets)
     storage.check()
     bucket = inspect(storage, upstream, loaded.told, time.time())
+    if not bucket.checkpoint:
+        bucket = replace(bucket, likely=likely_places(upstream, lambda near: open_storage(near, loaded.secrets)))
     configs = _sources(given.get("config"))
-    if as_json:
-        text = json.dumps(as_document(bucket, configs), ensure_ascii=False, indent=2) + "\n"
-    else:
-        text = as_text(bucket, configs)
-    return text, not bucket.missing and not bucket.contradictions
+    text = json_text(as_document(bucket, configs)) if as_json else as_text(bucket, configs)
+    return text, not (bucket.missing or bucket.contradictions or bucket.likely)
 
 
 def _sources(config: object) -> list[str]:

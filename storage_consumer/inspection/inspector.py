@@ -14,7 +14,7 @@ from storage_consumer.inspection.elimination import Verdict, infer_csv
 from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, take_samples
 from storage_consumer.inspection.survey import Survey, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT
-from storage_consumer.storage.metadata import parse_metadata
+from storage_consumer.storage.metadata import Metadata
 from storage_consumer.storage.reader import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
 
@@ -22,6 +22,7 @@ _SHOWN = 10
 NO_DATA = "no data file yet"
 NO_NULL = "no row looked at holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
+_NO_CHECKPOINT = "nothing can be applied before there is one"
 _SEVERAL = "files leave several values"
 
 
@@ -31,21 +32,25 @@ def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: 
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
     """
-    checkpoint = _checkpoint(storage)
+    checkpoint, odd = _checkpoint(storage, now)
     seen = survey(storage.listing(frozenset(), {}))
     samples = take_samples(storage, seen)
     definitions_of_others(storage, seen, samples)
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
+    samples.warnings[:0] = odd
     look = _Look(upstream=upstream, told=told, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
     settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
     return look.bucket(checkpoint, settings)
 
 
-def _checkpoint(storage: Storage) -> int:
+def _checkpoint(storage: Storage, now: float) -> tuple[int, tuple[str, ...]]:
+    """What ``metadata`` says, 0 where it says nothing that can be; and what is odd about it."""
+    metadata = Metadata()
     try:
-        return parse_metadata(storage.read("metadata", METADATA_BYTES)) or 0
+        odd = metadata.update(storage.read("metadata", METADATA_BYTES), now)
     except FileNotFoundError:
-        return 0
+        odd = ()
+    return metadata.checkpoint, odd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,9 +279,7 @@ class _Look:
         return tuple(sorted(found, key=lambda each: (-each.size, each.directory)))
 
     def _warnings(self, checkpoint: int) -> list[str]:
-        found = (
-            [] if checkpoint else ["there is no metadata with a checkpoint yet: nothing can be applied before there is"]
-        )
+        found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
         found += [f"{path} reads under no settings at all: is it damaged?" for path in self.set_aside]
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
@@ -286,6 +289,15 @@ class _Look:
         more = len(self.samples.warnings) - _SHOWN
         found += self.samples.warnings[:_SHOWN]
         return [*found, f"and {more} more"] if more > 0 else found
+
+    def _content(self) -> str:
+        """What a bucket without a checkpoint holds."""
+        seen = self.seen
+        if not seen.objects:
+            return "there is no object at all"
+        if not (seen.folders or seen.schemas or seen.old_schemas):
+            return f"none of the {seen.objects} objects is one that TiCDC writes"
+        return "there are files as TiCDC writes them"
 
     def _told_or(self, keyword: str, state: State, origin: str) -> Setting:
         """What was told, or else a setting in `state`."""

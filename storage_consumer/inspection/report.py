@@ -49,6 +49,7 @@ def as_document(bucket: Bucket, configs: Iterable[str] = ()) -> dict[str, Any]:
         "checkpoint_time": _time(bucket.checkpoint),
         "commit_ts": {"sampled": list(bucket.commit_ts), "table_versions": list(bucket.versions)},
         "warnings": list(bucket.warnings),
+        "likely": list(bucket.likely),
         "command": command(bucket, configs),
     }
 
@@ -119,6 +120,9 @@ def _tables(bucket: Bucket) -> Iterator[str]:
 
 
 def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
+    if bucket.likely:
+        yield f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}"
+        return
     for each in bucket.contradictions:
         yield f"contradicts: --{each.name} was given as {_shown(each)}, but {each.origin}"
     for each in bucket.missing:

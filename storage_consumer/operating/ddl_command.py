@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import getpass
-import json
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from storage_consumer.config.load import load_target
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
+from storage_consumer.planning.table_words import is_meant, refuse_several, table_flag
 from storage_consumer.ports import Decision
 from storage_consumer.target.desk import Desk, JournalRow
-from storage_consumer.telemetry import register_secret, tso_time
+from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 LIST = "list"
 VERBS = (LIST, "done", "skip", "replace")
@@ -43,7 +43,7 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         if action == LIST:
             return _listed(_wanted(desk, own), as_json=as_json)
         row = _chosen(desk, own)
-        decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=_who())  # type: ignore[arg-type]  # checked
+        decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=who())  # type: ignore[arg-type]  # checked
         outcome = desk.decide(row, decision)
     if outcome == "settled":
         raise ConfigError(f"the DDL of {row.name} with version {row.version} was settled just now; nothing was changed")
@@ -53,18 +53,23 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
 def _check(action: str, own: Mapping[str, str]) -> None:
     """Refuse what does not go together."""
     if action == LIST:
+        if more := [f"--{name}" for name in ("version", "checksum", "sql") if name in own]:
+            raise ConfigError(
+                f"{' and '.join(more)}: goes with `ddl done`, `ddl skip` or `ddl replace`, which have to be said"
+            )
         return
     for name in ("table", "version"):
         if name not in own:
             raise ConfigError(f"ddl {action} needs --{name}; `storage-consumer ddl` lists what waits")
     for name in ("version", "checksum"):
-        if not own.get(name, "0").isdecimal():
+        if not is_unsigned(own.get(name, "0")):
             raise ConfigError(f"--{name} {own[name]!r}: a number is expected, as `storage-consumer ddl` shows it")
     if (action == "replace") != bool(own.get("sql", "").strip()):
         raise ConfigError("--sql, the text to run, goes with `ddl replace`, and that needs it")
 
 
-def _who() -> str:
+def who() -> str:
+    """The user who decides, and on which host."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -72,21 +77,17 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}"[:255]
 
 
-def _is_of(row: JournalRow, table: str) -> bool:
-    """Whether a statement is of the table that an operator names."""
-    return str(row.name.folded()) == table.replace("`", "").lower() or str(row.name) == table
-
-
 def _wanted(desk: Desk, own: Mapping[str, str]) -> list[JournalRow]:
     """What waits, of one table if one is named."""
     rows = desk.unsettled()
-    return [row for row in rows if "table" not in own or _is_of(row, own["table"])]
+    return [row for row in rows if "table" not in own or is_meant(row.name, own["table"])]
 
 
 def _chosen(desk: Desk, own: Mapping[str, str]) -> JournalRow:
     """The one statement that is meant, which nothing has settled yet."""
     version = int(own["version"])
-    of_version = [row for row in desk.of_version(version) if _is_of(row, own["table"])]
+    of_version = [row for row in desk.of_version(version) if is_meant(row.name, own["table"])]
+    refuse_several((row.name for row in of_version), own["table"])
     rows = [row for row in of_version if "checksum" not in own or row.identity[2] == int(own["checksum"])]
     where = f"the DDL of {own['table']} with version {version}"
     if len(rows) > 1:
@@ -112,7 +113,7 @@ def _lines(rows: Iterable[JournalRow]) -> str:
 
 def _line(row: JournalRow) -> str:
     """One statement in a few lines."""
-    lines = [f"  --table {row.name} --version {row.version} --checksum {row.identity[2]}"]
+    lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity[2]}"]
     lines.append(f"    {tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}")
     if row.note:
         lines.append(f"    {row.note}")
@@ -128,7 +129,7 @@ def _short(text: str) -> str:
 
 def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:
     if as_json:
-        return _as_json({"waiting": [_document(row) for row in rows]})
+        return json_text({"waiting": [_document(row) for row in rows]})
     if not rows:
         return "no statement waits\n"
     return f"{len(rows)} not done yet:\n{_lines(rows)}\n"
@@ -137,7 +138,7 @@ def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:
 def _told(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -> str:
     """What was done, in words."""
     if as_json:
-        return _as_json({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
+        return json_text({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
     lines = [f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"]
     if outcome == "same":
         lines.append(f"decided before: {decision.verb}, and not obeyed yet; nothing was changed")
@@ -168,7 +169,3 @@ def _document(row: JournalRow) -> dict[str, object]:
         if decision is None
         else {"verb": decision.verb, "sql": decision.statement, "by": decision.decided_by},
     }
-
-
-def _as_json(document: Mapping[str, object]) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

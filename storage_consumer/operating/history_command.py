@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from storage_consumer.config.load import load_target
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import TableDefinition
 from storage_consumer.operating.changes import changes, described
 from storage_consumer.planning.renames import is_astray, renamed
 from storage_consumer.planning.steps import key_of
+from storage_consumer.planning.table_words import is_meant, refuse_several
 from storage_consumer.target.desk import JournalRow
 from storage_consumer.target.desk_history import HistoryDesk, KeptTable, KeptVersion
-from storage_consumer.telemetry import register_secret, tso_time
+from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 _ONLY_HERE = ("table", "at", "json")
 _SHOWN = 100
@@ -29,7 +29,7 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     Raises `ConfigError` for a table that there is not, with the nearest names, and `TargetUnavailable`.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    if not own.get("at", "0").isdecimal():
+    if not is_unsigned(own.get("at", "0")):
         raise ConfigError(f"--at {own['at']!r}: a TSO is expected, as `storage-consumer history` shows them")
     if "at" in own and "table" not in own:
         raise ConfigError("--at needs --table")
@@ -47,22 +47,14 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
 
 def _keys(desk: HistoryDesk, table: str) -> list[str]:
     """The keys of the table that is meant: a name may hold dots itself. Raises `ConfigError` where nothing is kept of it."""
-    if "`" in table:
-        wanted = {table.lower()}
-    else:
-        parts = table.split(".")
-        wanted = {_key(".".join(parts[:cut]), ".".join(parts[cut:])) for cut in range(1, len(parts) + 1)}
     tables = desk.tables()
-    found = [each.key for each in tables if each.key in wanted]
+    refuse_several((each.name for each in tables), table)
+    found = [each.key for each in tables if is_meant(each.name, table)]
     if not found:
         known = [str(each.name) for each in tables]
         near = did_you_mean(table, known) or (f"; there are {', '.join(known[:10])}" if known else "")
         raise ConfigError(f"no version of a table {table} is kept in the state schema{near}")
     return found
-
-
-def _key(schema: str, table: str) -> str:
-    return key_of(TableName(schema=schema, table=table))
 
 
 # all tables
@@ -74,7 +66,7 @@ def _all_tables(desk: HistoryDesk, *, as_json: bool) -> str:
     for row in desk.unsettled():
         waiting.setdefault(key_of(row.name), row)
     if as_json:
-        return _as_json({"tables": [_table_document(table, waiting.get(table.key)) for table in tables]})
+        return json_text({"tables": [_table_document(table, waiting.get(table.key)) for table in tables]})
     if not tables:
         return "no structure is kept yet\n"
     width = max(len(str(table.name)) for table in tables)
@@ -112,7 +104,7 @@ def _versions(desk: HistoryDesk, table: str, keys: Sequence[str], *, as_json: bo
         _document(version, before, journal.get(version.identity)) for version, before in _with_before(desk, kept)
     ]
     if as_json:
-        return _as_json({"table": table, "versions": documents})
+        return json_text({"table": table, "versions": documents})
     return "\n".join(_text(document) for document in documents)
 
 
@@ -181,7 +173,7 @@ def _structure(desk: HistoryDesk, table: str, keys: Sequence[str], ts: int, *, a
     columns = [described(column) for column in found.definition.columns]
     if as_json:
         document = {"table": table, "version": found.version, "time": tso_time(found.version), "columns": columns}
-        return _as_json(document | {"path": found.definition.path, "statement": found.definition.query})
+        return json_text(document | {"path": found.definition.path, "statement": found.definition.query})
     head = f"{table} at {ts}: version {found.version} ({tso_time(found.version)}), {found.definition.path}"
     return "\n".join([head, *(f"{_INDENT}{column}" for column in columns)]) + "\n"
 
@@ -189,7 +181,3 @@ def _structure(desk: HistoryDesk, table: str, keys: Sequence[str], ts: int, *, a
 def _short(text: str) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
-
-
-def _as_json(document: Mapping[str, object]) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -44,7 +44,11 @@ def table_names(query: str) -> list[NameAt]:
 
     Where a view names a column with table and database, that is a name too.
     """
-    found = tokens(query)
+    return named_by(tokens(query))
+
+
+def named_by(found: Sequence[Token]) -> list[NameAt]:
+    """As `table_names`, for one reading of a statement."""
     if not found:
         return []
     first, second = found[0].upper, found[1].upper if len(found) > 1 else ""
@@ -98,9 +102,10 @@ def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:
     while at < len(found):
         token = found[at]
         opens, new = _opens(found, at, first)
-        named = _name_at(found, _skip(found, at + 1)) if opens else None
+        following = _skip(found, at + 1) if opens else at + 1
+        named = _name_at(found, following) if opens else None
         if named is None:
-            at += 1
+            at = following
             continue
         index, name = named
         is_new = new or (creates and token.upper in ("TABLE", "VIEW"))

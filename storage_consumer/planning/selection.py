@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.settings import Selecting
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableDefinition, TableName
@@ -48,11 +49,38 @@ class Selection:
 
     filter: Filter = field(default_factory=Filter)
     routes: Routes = field(default_factory=Routes)
+    reserved: Reserved = field(default_factory=Reserved)
 
     @classmethod
-    def of(cls, selecting: Selecting) -> Selection:
+    def of(cls, selecting: Selecting, state_schema: str) -> Selection:
         """From the settings."""
-        return cls(filter=Filter(selecting.rules, selecting.event_filters), routes=Routes(selecting.routes))
+        return cls(
+            filter=Filter(selecting.rules, selecting.event_filters),
+            routes=Routes(selecting.routes),
+            reserved=Reserved(state_schema=state_schema),
+        )
+
+    def why_nowhere(self, name: TableName) -> str:
+        """Return why a table, or a database, of the bucket has no place in the target; empty where it has, or is left out."""
+        if self.filter.leaves_out(name):
+            return ""
+        places = (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
+        found = ((place, why) for place in places if (why := self.reserved.why(place)))
+        place, why = next(found, ("", ""))
+        if not why:
+            return ""
+        remedy = (
+            f"Lead it to another database by --route, or leave it out by --filter '*.*' --filter '!{name.schema}.*'"
+        )
+        return f"{name} would go into {place} of the target, which {why}. {remedy}"
+
+    def refuse_reserved(self, definition: TableDefinition) -> None:
+        """Raise `NotReplicable` for a statement, with the target's names, that names a table of the state or of the server."""
+        for name in table_names(definition.query):
+            if name.schema and (why := self.reserved.why(name.schema)):
+                raise NotReplicable(
+                    f"{definition.name}: the DDL with version {definition.version} ({definition.path}) names {name.schema}, which {why}"
+                )
 
     def judged(self, definition: TableDefinition) -> Judgement:
         """What becomes of a statement whose names all have their database where it is not the definition's own.

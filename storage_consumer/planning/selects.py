@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from storage_consumer.model import folded_name
-from storage_consumer.sql_text import Token, closing
+from storage_consumer.sql_text import Token, closings, openings
 
 _NAMES = ("quoted", "word")
 _ENDS = frozenset(
@@ -48,15 +51,20 @@ class _Clause:
     """A table follows."""
 
 
+Ends = Mapping[int, int]
+"""See `closings`."""
+
+
 def sources(found: Sequence[Token], start: int) -> Iterator[Source]:
     """The tables of the SELECT that begins at index `start`, those of the ones inside it included; in order."""
-    scopes = list(_common_tables(found, start))
-    for source in _named(found, start):
-        if not _is_common(found, source, scopes):
+    ends = closings(found)
+    hidden = _hidden(_common_tables(found, start, ends))
+    for source in _named(found, start, ends):
+        if not _is_common(found, source, hidden):
             yield source
 
 
-def _named(found: Sequence[Token], start: int) -> Iterator[Source]:
+def _named(found: Sequence[Token], start: int, ends: Ends) -> Iterator[Source]:
     """As `sources`, common table expressions included."""
     clauses = [_Clause()]
     at = start
@@ -66,16 +74,23 @@ def _named(found: Sequence[Token], start: int) -> Iterator[Source]:
             _nest(clauses, token)
         elif clause.expects and _is_name(found, at):
             clause.expects = False
-            if source := _source(found, at):
+            if source := _source(found, at, ends):
                 yield source
                 at = source.end
                 continue
+        elif _is_behind_dot(found, at) or (token.upper in _ENDS and found[at - 1].upper == "AS"):
+            pass  # a column or an alias, whatever its name
         elif clause.place == "from" and token.upper in ("USE", "FORCE", "IGNORE"):
-            at = _behind_hint(found, at)
+            at = _behind_hint(found, at, ends)
             continue
         else:
             _follow(clause, token)
         at += 1
+
+
+def _is_behind_dot(found: Sequence[Token], at: int) -> bool:
+    """Whether a word is the last part of a name, and so no keyword."""
+    return at > 0 and found[at].kind in _NAMES and found[at - 1].text == "."
 
 
 def _nest(clauses: list[_Clause], token: Token) -> None:
@@ -106,7 +121,7 @@ def _is_name(found: Sequence[Token], at: int) -> bool:
     return token.kind in _NAMES and token.upper not in ("SELECT", "LATERAL", "VALUES", "TABLE", "WITH")
 
 
-def _source(found: Sequence[Token], at: int) -> Source | None:
+def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
     """The table whose name begins at an index; None for a function and for DUAL."""
     length = 1
     if at + 2 < len(found) and found[at + 1].text == "." and found[at + 2].kind in _NAMES:
@@ -116,7 +131,7 @@ def _source(found: Sequence[Token], at: int) -> Source | None:
     if (length == 1 and found[at].upper in _NO_TABLE) or (follows is not None and follows.text == "("):
         return None
     if follows is not None and follows.upper == "PARTITION" and end + 1 < len(found):
-        end = max(end, closing(found, end + 1) + 1)
+        end = max(end, ends.get(end + 1, -1) + 1)
         follows = found[end] if end < len(found) else None
     aliased = follows is not None and (
         follows.upper == "AS" or (follows.kind in _NAMES and follows.upper not in _NO_ALIAS)
@@ -124,11 +139,11 @@ def _source(found: Sequence[Token], at: int) -> Source | None:
     return Source(at, length, end, aliased)
 
 
-def _behind_hint(found: Sequence[Token], at: int) -> int:
+def _behind_hint(found: Sequence[Token], at: int, ends: Ends) -> int:
     """Past ``USE INDEX FOR JOIN (i, j)`` and its like."""
     for index in range(at + 1, min(at + 6, len(found))):
         if found[index].text == "(":
-            return max(at + 1, closing(found, index) + 1)
+            return max(at + 1, ends.get(index, -1) + 1)
     return at + 1
 
 
@@ -138,15 +153,15 @@ _Scope = tuple[str, int, int]
 """Folded name of a common table expression, and the indexes (first inclusive, last exclusive) between which it hides a table."""
 
 
-def _common_tables(found: Sequence[Token], start: int) -> Iterator[_Scope]:
+def _common_tables(found: Sequence[Token], start: int, ends: Ends) -> Iterator[_Scope]:
+    around = openings(found)
     for index in range(start, len(found)):
-        if found[index].upper == "WITH":
-            yield from _named_by(found, index)
+        if found[index].upper == "WITH" and not _is_behind_dot(found, index):
+            yield from _named_by(found, index, ends.get(around[index], len(found)), ends)
 
 
-def _named_by(found: Sequence[Token], index: int) -> Iterator[_Scope]:
-    """The names that one WITH gives; ``WITH CHECK OPTION`` and ``WITH ROLLUP`` give none."""
-    until = next((i for i in range(index + 1, len(found)) if found[i].depth < found[index].depth), len(found))
+def _named_by(found: Sequence[Token], index: int, until: int, ends: Ends) -> Iterator[_Scope]:
+    """The names that one WITH gives, up to `until`; ``WITH CHECK OPTION`` and ``WITH ROLLUP`` give none."""
     at, recursive = index + 1, False
     if at < len(found) and found[at].upper == "RECURSIVE":
         at, recursive = at + 1, True
@@ -154,10 +169,10 @@ def _named_by(found: Sequence[Token], index: int) -> Iterator[_Scope]:
         name = folded_name(found[at].name)
         at += 1
         if at < len(found) and found[at].text == "(":
-            at = closing(found, at) + 1
+            at = ends.get(at, -1) + 1
         if at + 1 >= len(found) or found[at].upper != "AS" or found[at + 1].text != "(":
             return
-        end = closing(found, at + 1)
+        end = ends.get(at + 1, -1)
         if end < 0:
             return
         yield name, at + 1 if recursive else end, until
@@ -166,6 +181,23 @@ def _named_by(found: Sequence[Token], index: int) -> Iterator[_Scope]:
         at = end + 2
 
 
-def _is_common(found: Sequence[Token], source: Source, scopes: Sequence[_Scope]) -> bool:
-    name = folded_name(found[source.at].name)
-    return source.length == 1 and any(name == own and low <= source.at < high for own, low, high in scopes)
+_Hidden = Mapping[str, tuple[Sequence[int], Sequence[int]]]
+"""Name → where common tables of it begin to hide a table, in order, and how far the furthest of those up to each one does."""
+
+
+def _hidden(scopes: Iterator[_Scope]) -> _Hidden:
+    """The scopes by name."""
+    by_name = defaultdict[str, list[tuple[int, int]]](list)
+    for name, low, high in scopes:
+        by_name[name].append((low, high))
+    ordered = {name: sorted(each) for name, each in by_name.items()}
+    return {
+        name: ([low for low, _ in each], list(accumulate((high for _, high in each), max)))
+        for name, each in ordered.items()
+    }
+
+
+def _is_common(found: Sequence[Token], source: Source, hidden: _Hidden) -> bool:
+    lows, highs = hidden.get(folded_name(found[source.at].name), ((), ()))
+    place = bisect_right(lows, source.at) - 1
+    return source.length == 1 and place >= 0 and source.at < highs[place]

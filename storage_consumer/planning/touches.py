@@ -61,9 +61,11 @@ class KnownTables:
     """Folded database → keys of its tables, and its own."""
     by_table: Mapping[str, frozenset[str]]
     """Folded table name → keys of the tables of that name, whatever their database."""
+    stand_ins: frozenset[str] = frozenset()
+    """Keys of those that no schema file tells of: data files lie in a folder of that name."""
 
     @classmethod
-    def of(cls, names: Iterable[TableName]) -> KnownTables:
+    def of(cls, names: Iterable[TableName], stand_ins: frozenset[str] = frozenset()) -> KnownTables:
         """From names in any spelling."""
         by_schema, by_table = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for name in names:
@@ -75,16 +77,19 @@ class KnownTables:
             keys=frozenset(key for keys in by_schema.values() for key in keys),
             by_schema={schema: frozenset(keys) for schema, keys in by_schema.items()},
             by_table={table: frozenset(keys) for table, keys in by_table.items()},
+            stand_ins=stand_ins,
         )
 
 
 def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
     """The known tables that a DDL is a barrier for. A database statement (empty table name) touches every table in it.
 
-    Where a name may be one of any database, all tables of that name are taken.
+    Where a name may be one of any database, all tables of that name are taken. What no schema file tells of may be a folder that
+    somebody left there: only a DROP DATABASE, which would take its rows away, is held up by it.
     """
     if not definition.name.table:
-        return set(known.by_schema.get(folded_name(definition.name.schema), ()))
+        inside = set(known.by_schema.get(folded_name(definition.name.schema), ()))
+        return inside if definition.ddl_type == DROP_SCHEMA else inside - known.stand_ins
     touched = {key_of(name) for name in (subject(definition), *touched_names(definition))} & known.keys
     for name in of_any_database(definition):
         touched |= known.by_table.get(folded_name(name.table), frozenset())

@@ -8,6 +8,7 @@ from storage_consumer.errors import (
     ConfigError,
     LeaseLost,
     SparkUnavailable,
+    StateGone,
     StorageConsumerError,
     StorageUnavailable,
     TargetUnavailable,
@@ -16,7 +17,7 @@ from storage_consumer.spark.blocks import FOLDER, REMOVED
 from storage_consumer.spark.shipping import misfit
 
 _FAILURES: dict[str, type[StorageConsumerError]] = {
-    c.__name__: c for c in (ConfigError, LeaseLost, StorageUnavailable, TargetUnavailable)
+    c.__name__: c for c in (ConfigError, LeaseLost, StateGone, StorageUnavailable, TargetUnavailable)
 }
 _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
     (

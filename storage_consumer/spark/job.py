@@ -7,6 +7,7 @@ File systems and connections are built in the worker; what is sent there holds n
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 import threading
@@ -28,11 +29,11 @@ from storage_consumer.buffer import Place
 from storage_consumer.config.secrets_file import names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decoding import decoder_for
-from storage_consumer.errors import Abandoned, StorageConsumerError
+from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
 from storage_consumer.spark.failures import meaning_of
-from storage_consumer.spark.session import open_session
+from storage_consumer.spark.session import answers, close_session, open_session
 from storage_consumer.spark.shipping import at_executor, opened, see_packages, ship, travelling
 from storage_consumer.spark.turns import is_one_process, let_end, turns
 from storage_consumer.summary import Progress
@@ -44,6 +45,18 @@ from storage_consumer.work import FileWork, JobSpec
 
 _log = Log("spark")
 _TICK = 0.5
+_OPEN = (
+    "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set spark.authenticate, as the "
+    "README tells under `On a cluster`"
+)
+_ENDED = (
+    "Spark's JVM is gone, or it stopped the session: mostly it was killed for want of memory, of the machine or of its own "
+    "(spark.driver.memory); another one is started"
+)
+_OTHERS_ENDED = (
+    "the Spark session that this program was given was stopped, or its JVM is gone (killed, most often for want of memory): start "
+    "the program again, with a new session"
+)
 _Seen = Callable[[FileReport], None]
 """Told of each file that a task has read."""
 _Report = FileReport | WriteReport
@@ -78,12 +91,15 @@ class SparkPipeline:
             seconds=round(time.monotonic() - began, 1),
             reused=not owned,
         )
+        if context.getConf().get("spark.authenticate", "false") != "true":
+            _log.warning("notice", text=_OPEN)
         return cls(session, tuning, owned=owned)
 
     @property
     def cores(self) -> int:
-        """Cores of all executors that are there now; some may come after the start."""
-        return self._context.defaultParallelism
+        """Cores of all executors that are there now; some may come after the start. Raises as `run`."""
+        with self._meant():
+            return self._context.defaultParallelism
 
     def prepare(self, upstream: Upstream, secrets_file: str) -> None:
         """Give the executors what they need of ours, and see that they have what else they need. Done once.
@@ -112,12 +128,18 @@ class SparkPipeline:
     def cancel(self) -> None:
         """Give up the running job, and start no other."""
         self._abandoned = True
-        self._context.cancelJobsWithTag(self._tag)
+        with suppress(Py4JError, OSError, AttributeError):  # no JVM, no job
+            self._context.cancelJobsWithTag(self._tag)
 
     def close(self) -> None:
         """Stop the session if it is ours."""
         if self._owned:
-            self._session.stop()
+            close_session(self._session)
+
+    @property
+    def lost(self) -> bool:
+        """Whether its session has ended; it does nothing more then."""
+        return not answers(self._context)
 
     def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[_Report]:
         """Read, decode, order and write; the reports of all files and of all tables in all buckets.
@@ -146,14 +168,35 @@ class SparkPipeline:
         """Jobs that can be called off, and whose failures become errors of ours."""
         if self._abandoned:
             raise Abandoned
-        self._context.addJobTag(self._tag)
+        with self._meant():
+            self._context.addJobTag(self._tag)
+            try:
+                yield
+            finally:
+                self._context.removeJobTag(self._tag)
+
+    @contextmanager
+    def _meant(self) -> Iterator[None]:
+        """Spark's failures become errors of ours."""
         try:
             yield
-        except (Py4JError, PySparkException) as fault:
+        except StorageConsumerError:
+            raise
+        except Exception as fault:
+            if self._abandoned:
+                raise Abandoned from fault
+            if self.lost:
+                raise self._end() from fault
+            if not isinstance(fault, (Py4JError, PySparkException)):
+                raise
             self._let_end()
-            raise self._meant(fault) from fault
-        finally:
-            self._context.removeJobTag(self._tag)
+            raise meaning_of(fault) from fault
+
+    def _end(self) -> StorageConsumerError:
+        """What it means that the session has ended: one of ours is made anew at the next try."""
+        if self._owned and "PYSPARK_GATEWAY_PORT" not in os.environ:
+            return SparkUnavailable(_ENDED)
+        return StorageConsumerError(_OTHERS_ENDED)
 
     def _in_turns(self, reports: RDD[_Report], partitions: int) -> list[_Report]:
         """What the tasks that write say; never more of them at once than may have a connection."""
@@ -213,10 +256,6 @@ class SparkPipeline:
         if self._owned and not is_one_process(self._context):
             with suppress(Py4JError):
                 let_end(self._context)
-
-    def _meant(self, fault: Exception) -> StorageConsumerError:
-        """What the failure of a job means."""
-        return Abandoned() if self._abandoned else meaning_of(fault)
 
 
 class _Told:

@@ -22,9 +22,7 @@ _PRIVATE = 0o077
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start Spark's JVM with these settings and log what it says; nothing where this process has one already."""
-    if SparkContext._gateway is not None:  # noqa: SLF001 - the only way to ask
-        return
+    """Start Spark's JVM with these settings and log what it says."""
     conf = SparkConf().setAll(list(settings.items()))
     gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
     threading.Thread(target=say, args=(gateway.proc.stderr,), name="spark-output", daemon=True).start()

@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark import SparkContext, SparkFiles
 
 import storage_consumer
-from storage_consumer.config.secrets_file import VARIABLES, names_of, secrets_from
+from storage_consumer.config.secrets_file import VARIABLES, held_secrets, names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable, TransientError
 from storage_consumer.storage.fsspec_storage import open_storage
@@ -76,10 +76,11 @@ def at_executor(secrets_file: str, told: Sequence[str]) -> Iterator[Secrets]:
 
     `told`: names of those that the driver has. Raises `ConfigError` where the target's password is missing.
     """
-    if not secrets_file or Path(secrets_file).exists():
-        yield secrets_from(secrets_file)
+    held = held_secrets(secrets_file)
+    if held or not secrets_file:
+        yield held or secrets_from("")
         return
-    secrets = secrets_from(secrets_file)
+    secrets = secrets_from("")
     missing = [VARIABLES[name] for name in told if name not in names_of(secrets)]
     lacking = (
         f"; secrets do not travel through Spark, and the environment of executors lacks {', '.join(sorted(set(missing)))}"

@@ -35,7 +35,11 @@ def spread(partitions: int, most: int) -> list[range]:
 
 def is_one_process(context: SparkContext) -> bool:
     """Whether tasks run in the driver's own JVM."""
-    master = context.master or ""
+    return one_process(context.master or "")
+
+
+def one_process(master: str) -> bool:
+    """Whether tasks run in the driver's own JVM, where this is Spark's master."""
     return master == "local" or master.startswith("local[")
 
 

@@ -94,13 +94,17 @@ class AzureStorage(ReadInParts):
         return objects, folders
 
     def _pages(self, folder: str, *, delimited: bool = False, token: str = "") -> Iterator[Page]:
-        """All pages of a folder, or those from `token` on."""
+        """All pages of a folder, or those from `token` on; raises `StorageUnavailable` where they lead in a circle."""
+        seen = {token}
         while True:
             page = self._page(folder, delimited=delimited, token=token)
             yield page
             if not page.token:
                 return
             token = page.token
+            if token in seen:
+                raise self._contradiction("the pages of a listing lead back to one before")
+            seen.add(token)
 
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
         assert not after, "Azure can't begin at a name"

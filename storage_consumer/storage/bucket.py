@@ -80,7 +80,13 @@ class Bucket(ABC):
 
     def check(self) -> None:
         """Raise `ConfigError` when the bucket does not exist or may not be listed."""
-        self._page("", limit=1)
+        try:
+            self._page("", limit=1)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"what answers for {self._where('')} holds no bucket of that name, or is no store of this kind: check the endpoint "
+                "and the bucket's name in the upstream URI"
+            ) from None
 
     @abstractmethod
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
@@ -174,6 +180,12 @@ class Bucket(ABC):
 
     def _unlisted(self, path: str) -> FileNotFoundError:
         return FileNotFoundError(f"{self._where(path)} is not what was listed")
+
+    def _contradiction(self, what: str) -> StorageUnavailable:
+        """The error where answers of the store cannot all be right: a listing that lacks a file would cost its rows."""
+        return StorageUnavailable(
+            f"{self._where('')}: {what}. It is asked again; a gateway or proxy on the way may be the cause"
+        )
 
     def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
         text = str(error)

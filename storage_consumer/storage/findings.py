@@ -43,7 +43,7 @@ class Look:
     """What comes up while one listing is taken in."""
 
     late: bool
-    """Whether files may turn up that the listings before left out."""
+    """Whether files may turn up that the listings before left out. Not at a start: what is listed once more then was passed over."""
     ignored: Counter[str] = field(default_factory=Counter)
     contradictions: list[str] = field(default_factory=list)
     unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)

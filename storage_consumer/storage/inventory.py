@@ -7,13 +7,16 @@ broken off.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, stream_of
 from storage_consumer.storage.closing import Closing, closing, oldest_open_date, own_versions
+from storage_consumer.storage.earlier import Earlier
 from storage_consumer.storage.findings import Findings, Look, shortened
+from storage_consumer.storage.finished import Verdict
+from storage_consumer.storage.left_out import LeftOut
 from storage_consumer.storage.paths import (
     DataDirectory,
     DataName,
@@ -26,7 +29,7 @@ from storage_consumer.storage.paths import (
     place_directory,
     with_all_above,
 )
-from storage_consumer.storage.streams import Directory, Stream
+from storage_consumer.storage.streams import Directory
 
 EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"
@@ -65,10 +68,11 @@ class Inventory:
         self._closings: dict[str, Closing] = {}
         self._set_apart: dict[str, set[tuple[int, int | None]]] = {}
         self._checkpoint = 0
-        self.finished: Mapping[str, int] = {}
-        """Stream (see `DataFile.stream`) → number up to which an earlier run finished its files: of these, only the last is found."""
+        self.earlier: Earlier | None = None
+        """What an earlier run knew: of the files that it finished, one of each stream is found, and those that are other now."""
         self.closed: frozenset[str] = frozenset()
         """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
+        self.left_out = LeftOut()
         self.after: dict[str, str] = {}
         """Sequence of files → the file name up to which all were found and none can come: likewise."""
 
@@ -83,7 +87,8 @@ class Inventory:
         `full`: nothing was left out of it, so what it lacks is gone. Where `listing` raises, what it had shown is not lost:
         a later call returns it.
         """
-        look = Look(late=full and self._generation > 0)
+        look = Look(late=full and self._generation > 0 and self.earlier is None)
+        after, lowered = {} if full else self.after, self.left_out.lowering()
         if full:
             self._generation += 1
         for stored in listing:
@@ -95,6 +100,8 @@ class Inventory:
             self._ignored = look.ignored
         if not look.overflown:
             self._close(checkpoint)
+            moved |= self._reopen(look)
+        self.left_out.listed(after, lowered)
         return self._findings(look, vanished, moved=moved)
 
     def set_apart(self, file: SchemaFile) -> None:
@@ -161,22 +168,32 @@ class Inventory:
         before = stream.put(data.number, tag, self._generation)
         if before == tag:
             return
-        if self.finished and self._is_finished(stream_of(folder, data.dispatcher, width), data.number, stream):
+        name = stream_of(folder, data.dispatcher, width)
+        verdict = Verdict.ANEW if before else self._judge(name, data.number, stored)
+        if verdict is Verdict.SETTLED and stream.count > 1:
             look.finished += 1
             return
-        if before:
+        if verdict is Verdict.ANEW:
             self._changed.add(stored.path)
             self._written_anew.add(directory.placed.table_dir)
-        if before and look.late and left_out(stored.path, self.after):
+        if verdict is Verdict.ANEW and self._was_unseen(stored.path, name, data.number, listed=bool(before)):
             self._overwritten.add(stored.path)
         elif look.late and self._hidden(folder, stored.path):
             look.came_late.append(stored.path)
         self._dirty.add(directory.placed.table_dir)
-        self._found[stored.path] = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
+        file = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
+        settled = verdict in {Verdict.SETTLED, Verdict.UNSURE}
+        self._found[stored.path] = replace(file, settled=True) if settled else file
 
-    def _is_finished(self, name: str, number: int, stream: Stream) -> bool:
-        """Whether nobody need hear of a file: an earlier run finished it, and the stream has shown itself by another one."""
-        return number < self.finished.get(name, 0) and stream.count > 1
+    def _judge(self, stream: str, number: int, stored: StoredObject) -> Verdict:
+        """What a file that is listed for the first time was to an earlier run."""
+        return Verdict.NEW if self.earlier is None else self.earlier.judge(stream, number, stored)
+
+    def _was_unseen(self, path: str, stream: str, number: int, *, listed: bool) -> bool:
+        """Whether a file may have been other than it was known while listings left it out; `listed`: known by one of this run."""
+        if listed:
+            return self.left_out.hid(path)
+        return self.earlier is not None and self.earlier.was_unseen(stream, number)
 
     def _hidden(self, folder: str, path: str) -> bool:
         """Whether the latest listing that was not full could have left this file out."""
@@ -257,16 +274,9 @@ class Inventory:
         if self._oldest_open_date != (date := oldest_open_date(checkpoint)):
             self._oldest_open_date, dirty = date, dirty | self._folders.keys()
         for table_dir in dirty:
-            folders = {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
-            judged = closing(
-                table_dir,
-                own_versions(self._tables.get(table_dir, {}), self._set_apart.get(table_dir, ())),
-                folders,
-                checkpoint=checkpoint,
-                extension=self._extension,
-                shared=self._partition_separator is False or table_dir in self._written_anew,
-            )
+            before, judged = self._closings.get(table_dir), self._closing(table_dir, checkpoint)
             self._closings[table_dir] = judged
+            self.left_out.judged(before, judged, table_dir, self._within(table_dir))
             if judged.waiting:
                 self._dirty.add(table_dir)
         if dirty:
@@ -274,6 +284,34 @@ class Inventory:
             # A table called t/449 may lie below version 449 of a table t.
             self.closed = closed - self._above
             self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
+
+    def _within(self, table_dir: str) -> dict[str, Directory]:
+        """The directories of a table, by folder."""
+        return {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
+
+    def _closing(self, table_dir: str, checkpoint: int) -> Closing:
+        """What the next listing may leave out of a table, were this the checkpoint."""
+        return closing(
+            table_dir,
+            own_versions(self._tables.get(table_dir, {}), self._set_apart.get(table_dir, ())),
+            self._within(table_dir),
+            checkpoint=checkpoint,
+            extension=self._extension,
+            shared=self._partition_separator is False or table_dir in self._written_anew,
+        )
+
+    def _reopen(self, look: Look) -> bool:
+        """Have files of which nothing is known listed again, where TiCDC may have written them anew; whether there are any."""
+        if self.earlier is None or not self.earlier.unsure:
+            return False
+        tables = {d.placed.table_dir for folder in self.earlier.unsure if (d := self._directories.get(folder))}
+        closed = frozenset[str]().union(*(self._closing(table, self.earlier.checkpoint).closed for table in tables))
+        reopened = self.earlier.reopened(closed)
+        for folder, files in reopened.items():
+            look.finished -= files
+            if directory := self._directories.get(folder):
+                directory.streams.clear()
+        return bool(reopened)
 
     def _findings(self, look: Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
         findings = Findings(
@@ -306,5 +344,5 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
 
 
 def _compact(stored: StoredObject) -> int:
-    """Size and tag as 64 bits, never 0."""
+    """Size and tag as 64 bits, never 0; only for this process, and quicker than `finished.digest_of`."""
     return hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.known_folders import Entries, KnownFolders
-from storage_consumer.storage.paths import sequence_of
+from storage_consumer.storage.paths import parse_data_name, sequence_of
 from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.telemetry import Log
 
@@ -69,11 +69,18 @@ class LocalStorage:
         if Path(self._root, path).is_symlink() and not self._is_within(path):
             raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
-            with Path(self._root, path).open("rb", buffering=0) as file:
+            with open(self._regular(path), "rb", buffering=0, opener=_open_at_once) as file:
                 file.seek(start)
                 yield from iter(lambda: _piece(file, size, tag), b"")
         except OSError as error:
             raise self._translated(error, path) from error
+
+    def _regular(self, path: str) -> str:
+        """Where a file is; raises `FileNotFoundError` for anything else, which would be read without end, or make its reader wait."""
+        place = f"{self._root}/{path}"
+        if not stat.S_ISREG(os.stat(place).st_mode):  # noqa: PTH116 - as in `_shown`
+            raise FileNotFoundError
+        return place
 
     def _shown(self, folder: str, after: Mapping[str, str], *, anew: bool) -> tuple[list[StoredObject], Iterable[str]]:
         """Files of a folder, except up to the names in `after`, and the names of its folders.
@@ -126,13 +133,18 @@ class LocalStorage:
     def _unusable(self, entry: os.DirEntry[str], prefix: str) -> list[StoredObject]:
         """What is shown in place of an entry that is not followed, so that it is counted; nothing for any other.
 
-        The text that it is shown by is that of no file of TiCDC's.
+        What has a data file's name keeps it, since it may stand for rows, and `blocks` refuses it: its table waits. The text by which
+        anything else is shown is that of no file of TiCDC's.
         """
         path = prefix + entry.name
         if not _is_text(entry.name):
             return [self._warn(path, "its name is no UTF-8 text")]
         if entry.is_symlink() and (entry.is_dir() or not self._is_within(path)):
             return [self._warn(path, "it is a link to a folder, or out of the storage")]
+        if entry.is_symlink() and parse_data_name(entry.name) and not _is_there(entry):
+            return [self._warn(path, "it is a link that leads nowhere")]
+        if not (entry.is_file() or entry.is_dir()) and _is_there(entry):
+            return [self._warn(path, "it is no file, but a pipe, a socket or a device")]
         return []
 
     def _warn(self, path: str, reason: str) -> StoredObject:
@@ -140,7 +152,8 @@ class LocalStorage:
         if shown not in self._warned:
             self._warned.add(shown)
             _log.warning("storage_warning", path=shown, text=f"{shown} is not looked at: {reason}")
-        return StoredObject(path=f"{shown} ({reason})", size=1, tag="")
+        stands_for_rows = shown == path and parse_data_name(path.rpartition("/")[2]) is not None
+        return StoredObject(path=path if stands_for_rows else f"{shown} ({reason})", size=1, tag="")
 
     def _is_within(self, path: str) -> bool:
         """Whether `path`, its links followed, is below the root."""
@@ -172,6 +185,20 @@ def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     return StoredObject(path=prefix + entry.name, size=status.st_size, tag=_tag(status))
+
+
+def _is_there(entry: os.DirEntry[str]) -> bool:
+    """Whether what was listed has not vanished, nor leads nowhere."""
+    try:
+        entry.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for whoever may be at a pipe's other end, should the file have become one."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _piece(file: RawIOBase, size: int, tag: str) -> bytes:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import FilesMissing, StorageUnavailable
-from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition, is_ahead_of_clock
+from storage_consumer.storage.cut_short import whole
+from storage_consumer.storage.earlier import Earlier
 from storage_consumer.storage.findings import Findings
+from storage_consumer.storage.finished import Finished
 from storage_consumer.storage.holding import Holding
 from storage_consumer.storage.inventory import Inventory
-from storage_consumer.storage.metadata import Metadata
+from storage_consumer.storage.metadata import Metadata, ahead_of_clock
+from storage_consumer.storage.same_feed import Before, doubts
 from storage_consumer.storage.schema_file import parse_schema_file
 from storage_consumer.storage.small_file import METADATA_BYTES, SCHEMA_FILE_BYTES, read_schema_file
 
+ODD_METADATA = "metadata without a checkpoint-ts that can be one"
 _LISTINGS = 3
 """At most so many listings in one poll."""
 
@@ -86,7 +91,7 @@ class Poll:
     finished: int = 0
     """How many data files were found that an earlier run finished and are therefore not among `data_files`."""
     unreadable_metadata: int = 0
-    """How often ``metadata`` was there but held no checkpoint-ts, since the start."""
+    """How often ``metadata`` was there but held no checkpoint-ts that can be one, since the start."""
 
 
 class StorageReader:
@@ -112,6 +117,7 @@ class StorageReader:
         self._returned = 0
         self._says_ids = True
         self._left_out = frozenset[str]()
+        self._before: Before | None = None
 
     def poll(self) -> Poll:
         """What is new since the last poll.
@@ -119,9 +125,11 @@ class StorageReader:
         ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
         Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found.
         """
-        warnings = self._metadata.update(self._read_metadata())
+        now = self._clock.now()
+        warnings = self._metadata.update(self._read_metadata(), now)
         checkpoint = self._metadata.checkpoint
         judged, full = self._read_files(checkpoint)
+        doubt = self._is_the_same()
         looks, self._looks = self._looks, []
         poll = Poll(
             checkpoint=checkpoint,
@@ -131,26 +139,42 @@ class StorageReader:
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
             overwritten=tuple(file for look in looks for file in look.overwritten),
-            ignored=judged.ignored,
-            warnings=(*warnings, *(text for look in looks for text in look.warnings), *self._advice(judged)),
+            ignored=judged.ignored | self._odd_metadata(),
+            warnings=(
+                *warnings,
+                *doubt,
+                *(text for look in looks for text in look.warnings),
+                *self._too_new(looks, now),
+                *self._advice(judged),
+            ),
             full=full,
             contradictions=judged.contradictions,
             finished=sum(look.finished for look in looks),
             unreadable_metadata=self._metadata.unreadable,
         )
-        self._inventory.finished = {}
+        self._inventory.earlier = None
         self._returned = checkpoint
         return poll
 
-    def resume(self, checkpoint: int, finished: Mapping[str, int]) -> None:
-        """Go on from a checkpoint-ts that an earlier run read, and from the files that it finished.
+    def resume(
+        self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()
+    ) -> None:
+        """Go on from a checkpoint-ts that an earlier run read, and from the files that it finished, by stream (see `DataFile.stream`).
 
-        `finished`: stream (see `DataFile.stream`) → number (inclusive) up to which all its files are. The first poll counts
-        those below it, and shows of a stream at least one file.
+        The first poll counts those that are what they were, and shows of a stream at least one file. `kept`: table directory and
+        version of the schema files that were read: the first poll raises `ConfigError` where the files that are there now are
+        another changefeed's.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
-        if self._holding is None:
-            self._inventory.finished = finished
+        self._before = Before(checkpoint=checkpoint, streams=finished.keys(), schema_files=kept)
+        self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
+
+    def left_out(self) -> dict[str, int]:
+        """Stream → number up to which listings may leave its files out, where that moved since the last call: see `Finished.left_out`.
+
+        To be stored before the next poll: a later run has to know what this one may not have seen.
+        """
+        return self._inventory.left_out.take()
 
     def list_everything(self) -> None:
         """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""
@@ -163,11 +187,12 @@ class StorageReader:
     def definition(self, schema_file: SchemaFile) -> TableDefinition:
         """The content of a schema file.
 
-        Raises `MalformedSchemaFile` where it can't be read as one, `FilesMissing` where it is no longer there.
+        Raises `MalformedSchemaFile` where it can't be read as one, `FilesMissing` where it is no longer there, `StorageUnavailable`
+        where it has fewer bytes than were listed.
         """
         path = schema_file.stored.path
         try:
-            content = read_schema_file(self._storage, path)
+            content = b"".join(whole([read_schema_file(self._storage, path)], schema_file.stored))
         except FileNotFoundError:
             raise FilesMissing(
                 f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
@@ -184,6 +209,22 @@ class StorageReader:
     def set_apart(self, schema_file: SchemaFile) -> None:
         """A schema file turned out to be of another table than the one it lies with: rows of the latter do not go by it."""
         self._inventory.set_apart(schema_file)
+
+    def _is_the_same(self) -> tuple[str, ...]:
+        """What there is to say about whether the bucket is the one that an earlier run read; at the first poll only."""
+        before, self._before = self._before, None
+        return () if before is None else doubts(before, self._looks, self._metadata.told, self._upstream.identity)
+
+    def _odd_metadata(self) -> dict[str, int]:
+        count = self._metadata.unreadable
+        return {ODD_METADATA: count} if count else {}
+
+    def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
+        """Schema files of versions that no source can have given out yet; not while it is the clock that must be wrong."""
+        if self._metadata.is_ahead:
+            return
+        for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
+            yield f"{file.stored.path} waits for the checkpoint to reach its version: {ahead_of_clock(file.version, now)}"
 
     def _read_metadata(self) -> bytes | None:
         try:

@@ -24,6 +24,8 @@ _WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "Auth
 _ABSENT = {"NoSuchKey", "404"}
 _BEHIND_THE_END = {"InvalidRange", "416"}
 _NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
+_NO_TLS = "WRONG_VERSION_NUMBER"
+"""What OpenSSL says of a server that answers a greeting of TLS with something else."""
 _NO_FILE = (FileNotFoundError, PermissionError, IsADirectoryError)
 _UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
 
@@ -38,6 +40,8 @@ class S3Storage(OrderedBucket):
         where |= {"ContinuationToken": token} if token else {"StartAfter": self._absolute(after)} if after else {}
         size = limit or (1000 if delimited else self.page_size)
         answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
+        if "IsTruncated" not in answer or (answer["IsTruncated"] and not answer.get("NextContinuationToken")):
+            raise self._contradiction("what was answered to a listing is none, or has no token by which it goes on")
         return Page(
             objects=tuple(
                 StoredObject(path=self._relative(entry["Key"]), size=entry["Size"], tag=entry["ETag"].strip('"'))
@@ -46,7 +50,7 @@ class S3Storage(OrderedBucket):
             folders=tuple(
                 self._relative(entry["Prefix"]).removesuffix("/") for entry in answer.get("CommonPrefixes", ())
             ),
-            token=answer["NextContinuationToken"] if answer.get("IsTruncated") else "",
+            token=answer["NextContinuationToken"] if answer["IsTruncated"] else "",
         )
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
@@ -159,6 +163,10 @@ class S3Storage(OrderedBucket):
         """The error where the store's certificate is not trusted, or the file with those that are cannot be read."""
         server = self._upstream.endpoint or self._cloud
         for cause in _causes(error):
+            if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
+                return ConfigError(
+                    f"what answers at {server} speaks no TLS: write its endpoint as http://{server.partition('://')[2]}"
+                )
             if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's twin of that error has none
                 return ConfigError(
                     f"the certificate of {server} is not trusted: {verdict}. Name the CA that signed it, a file in "

@@ -142,9 +142,10 @@ class OrderedBucket(Bucket):
 
         Returns the empty text at the end, and the name up to which it went where that took more than `most` calls.
         """
-        last, stretch, token = low, known.stretch(low), ""
+        last, stretch, token, empty = low, known.stretch(low), "", frozenset[str]()
         for calls in count(1):
             page = self._page("", after=stretch.start, token=token, limit=stretch.length(self.page_size))
+            empty = self._agrees(page, last, token, empty)
             for stored in page.objects:
                 if high and stored.path > high:
                     known.remember(stretch, stored.path)
@@ -169,6 +170,20 @@ class OrderedBucket(Bucket):
             if known.closed and calls == most:
                 return last
         raise AssertionError("only an end ends a listing")
+
+    def _agrees(self, page: Page, last: str, token: str, empty: frozenset[str]) -> frozenset[str]:
+        """Return the tokens of `empty` pages in a row, with this one; raise `StorageUnavailable` for a page that goes back, or in a circle.
+
+        `last`: the name up to which the pages before went. A page that no token has brought may begin with it.
+        """
+        names = [last, *(stored.path for stored in page.objects)]
+        if not token and names[1:2] == [last]:
+            del names[0]
+        if any(name <= before for before, name in pairwise(names)):
+            raise self._contradiction("the names of a listing are not in order, or come again on its next page")
+        if page.token and page.token in {token, *empty}:
+            raise self._contradiction("the pages of a listing lead back to one before")
+        return frozenset() if page.objects else empty | {token}
 
     def _onward(self, stretch: _Stretch, last: str, path: str, known: _Known) -> _Stretch:
         """The stretch with the next name: another one if behind `last` a run has ended that the next listing is to jump over."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from storage_consumer.sql_text import Token, closing, find_words, has_words, tokens
-from storage_consumer.target.column_parts import INDEX_WORDS, is_name
+from storage_consumer.target.column_parts import INDEX_WORDS, column_parts, is_name, is_text, type_end
+from storage_consumer.target.part_names import PartNames
 from storage_consumer.target.parts import Edit, Statement
 
 SOURCE_COLLATIONS = {
@@ -89,7 +90,7 @@ def _unquoted(value: Token) -> str:
 def charsets(statement: Statement) -> list[Edit]:
     """The source's default collation after each charset that stands without one."""
     edits: list[Edit] = []
-    found = [] if has_words(statement.found, "VIEW") else statement.found
+    found = [] if has_words(statement.found, "VIEW") or _collated_elsewhere(statement) else statement.found
     for index, token in enumerate(found):
         charset = _value_after(found, index) if _announces_charset(found, index) else None
         collation = SOURCE_COLLATIONS.get(_unquoted(charset)) if charset is not None else None
@@ -99,7 +100,38 @@ def charsets(statement: Statement) -> list[Edit]:
             and not _is_cast(found[:index], token.depth)
             and not (_collated(found[index + 1 :], token.depth) or _collated(found[index::-1], token.depth))
         ):
-            edits.append((charset.end, charset.end, f" COLLATE {collation}"))
+            following = find_words(found[: index + 4], "BINARY", start=index + 1)
+            behind = found[following] if following > 0 else charset
+            by_bytes = f"{_unquoted(charset)}_bin" if following > 0 and _unquoted(charset) != "binary" else collation
+            edits.append((charset.end, behind.end, f" COLLATE {by_bytes}"))
+    return edits
+
+
+def _collated_elsewhere(statement: Statement) -> bool:
+    """Whether ALTER TABLE has its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``."""
+    starts = [statement.found[first : first + 2] for first, _ in statement.parts]
+    begins = [start[start[0].upper == "DEFAULT" :] for start in starts if start]
+    return len(begins) > 1 and any(has_words(begin[:1], "COLLATE") for begin in begins)
+
+
+def new_columns(statement: Statement) -> list[Edit]:
+    """The table's collation for columns that ALTER TABLE adds while it changes that: TiDB gives them the former one."""
+    former = (statement.names or PartNames()).collation
+    found = statement.found
+    starts = [found[first : first + 3] for first, last in statement.parts if first < last]
+    begins = [start[start[0].upper == "DEFAULT" :] for start in starts]
+    changes = any(
+        has_words(one[:1], "COLLATE") or has_words(one[:1], "CHARSET") or has_words(one[:2], "CHARACTER", "SET")
+        for one in begins
+    )
+    if not former or not changes or statement.body[1] >= 0:
+        return []
+    added = [part for part in statement.parts if has_words(found[part[0] : part[0] + 1], "ADD")]
+    edits: list[Edit] = []
+    for _, _, column in column_parts(found, added):
+        if len(column) > 1 and is_text(column) and not _says_charset(column, 0, len(column), column[0].depth):
+            at = column[type_end(column) - 1].end
+            edits.append((at, at, f" CHARACTER SET {former.partition('_')[0]} COLLATE {former}"))
     return edits
 
 
@@ -121,20 +153,6 @@ def _collated(found: Sequence[Token], depth: int) -> bool:
         if token.depth == depth and token.upper == "COLLATE":
             return True
     return False
-
-
-def engine(statement: Statement) -> list[Edit]:
-    """InnoDB for any other engine."""
-    if not has_words(statement.found[:4], "TABLE"):
-        return []
-    edits: list[Edit] = []
-    for at, token in enumerate(statement.found[:-1]):
-        if token.upper != "ENGINE" or token.depth or is_name(statement.found, at):
-            continue
-        value = statement.found[min(at + 1 + (statement.found[at + 1].text == "="), len(statement.found) - 1)]
-        if value.name.strip("'\"").casefold() != "innodb":
-            edits.append((value.start, value.end, "InnoDB"))
-    return edits
 
 
 def index_options(statement: Statement) -> list[Edit]:
@@ -181,43 +199,35 @@ def vectors(statement: Statement) -> list[Edit]:
 
 
 def sequences(statement: Statement) -> list[Edit]:
-    """Take DEFAULT NEXTVAL(...) and DEFAULT NEXT VALUE FOR ... away."""
+    """Take DEFAULT NEXTVAL(...) and DEFAULT NEXT VALUE FOR ... away, in parentheses or not."""
     found = statement.found
     edits: list[Edit] = []
     for at in range(len(found) - 2):
-        if found[at].upper != "DEFAULT":
+        if found[at].upper != "DEFAULT" or (at and found[at - 1].upper == "SET"):
             continue
-        if found[at + 1].upper == "NEXTVAL":
-            edits.append((found[at].start, found[closing(found, at + 2)].end, ""))
-        elif find_words(found, "NEXT", "VALUE", "FOR", start=at + 1) == at + 1:
-            last = at + 4 + (2 if len(found) > at + 5 and found[at + 5].text == "." else 0)
-            edits.append((found[at].start, found[last].end, ""))
+        opened = at + 1 + (found[at + 1].text == "(")
+        if found[opened].upper == "NEXTVAL":
+            last = closing(found, opened + 1)
+        elif has_words(found[opened : opened + 3], "NEXT", "VALUE", "FOR"):
+            last = opened + 3 + (2 if len(found) > opened + 4 and found[opened + 4].text == "." else 0)
+        else:
+            continue
+        last = closing(found, at + 1) if opened > at + 1 else last
+        edits.append((found[at].start, found[last].end, ""))
     return edits
 
 
-def _after_generated(found: Sequence[Token], first: str, second: str) -> list[tuple[int, int]]:
-    """Where the two words follow one another in the rest of a generated column's definition: (start, end) in the text."""
-    places: list[tuple[int, int]] = []
-    at = find_words(found, "GENERATED", "ALWAYS", "AS")
-    while at >= 0:
-        opening = at + 3
-        for token, following in pairwise(found[closing(found, opening) + 1 :]):
-            if token.depth < found[at].depth or (token.depth == found[at].depth and token.text == ","):
-                break
-            if token.upper == first and following.upper == second:
-                places.append((token.start, following.end))
-        at = find_words(found, "GENERATED", "ALWAYS", "AS", start=opening)
-    return places
-
-
 def generated_not_null(statement: Statement) -> list[Edit]:
-    """Take NOT NULL off generated columns."""
-    return [(start, end, "") for start, end in _after_generated(statement.found, "NOT", "NULL")]
-
-
-def generated_primary_key(statement: Statement) -> list[Edit]:
-    """Make a primary key on one generated column a unique key."""
-    return [(start, end, "UNIQUE KEY") for start, end in _after_generated(statement.found, "PRIMARY", "KEY")]
+    """Take NOT NULL and NULL off generated columns."""
+    edits: list[Edit] = []
+    for _, _, column in column_parts(statement.found, statement.parts):
+        at = find_words(column, "AS", "(")
+        end = closing(column, at + 1) if at > 1 else len(column)
+        for number in range(end + 1, len(column)):
+            if column[number].upper == "NULL" and column[number].depth == column[0].depth:
+                first = number - has_words(column[number - 1 : number], "NOT")
+                edits.append((column[first].start, column[number].end, ""))
+    return edits
 
 
 def invisible(statement: Statement) -> list[Edit]:
@@ -241,7 +251,13 @@ def collations(statement: Statement) -> list[Edit]:
 
 
 def default_partition(statement: Statement) -> list[Edit]:
-    """DEFAULT for VALUES IN (DEFAULT)."""
+    """DEFAULT for VALUES IN (DEFAULT), and for a list with DEFAULT in it, whose other values it has anyway."""
     found = statement.found
-    at = find_words(found, "VALUES", "IN", "(", "DEFAULT", ")")
-    return [(found[at].start, found[at + 4].end, "DEFAULT")] if at >= 0 else []
+    edits: list[Edit] = []
+    at = find_words(found, "VALUES", "IN", "(")
+    while at >= 0:
+        end = closing(found, at + 2)
+        if any(token.upper == "DEFAULT" and token.depth == found[at].depth + 1 for token in found[at + 3 : end]):
+            edits.append((found[at].start, found[end].end, "DEFAULT"))
+        at = find_words(found, "VALUES", "IN", "(", start=at + 3)
+    return edits

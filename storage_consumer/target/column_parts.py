@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from storage_consumer.sql_text import Token, closing, elements, has_words
 
 INDEX_WORDS = ("INDEX", "KEY")
+_TYPE_WORDS = frozenset(("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY", "PRECISION"))
 NAMES = ("quoted", "word")
 """Kinds of tokens that can be names: TiCDC writes them in backquotes, but older versions store what was typed."""
 _COLUMN_VERBS = {"ADD": 0, "MODIFY": 0, "CHANGE": 1, "ALTER": 0}
@@ -63,3 +64,25 @@ def column_parts(
                 yield from ((part[a].name, part[a].name, part[a:b]) for a, b in elements(part, listed, end) if a < b)
             elif named > 0 and len(part) > (new := named + _COLUMN_VERBS[part[0].upper]):
                 yield part[named].name, part[new].name, part[new:]
+
+
+def is_text(column: Sequence[Token]) -> bool:
+    """Whether the column is of a type that has a collation."""
+    return column[1].upper.endswith(("CHAR", "TEXT")) or column[1].upper in ("ENUM", "SET")
+
+
+def type_end(column: Sequence[Token]) -> int:
+    """Index of the first token behind a column's type, which stands behind its name."""
+    at = 2
+    if at < len(column) and column[at].text == "(":
+        at = closing(column, at) + 1
+    while at < len(column):
+        if column[at].upper in _TYPE_WORDS:
+            at += 1
+        elif has_words(column[at : at + 2], "CHARACTER", "SET"):
+            at += 3
+        elif column[at].upper == "CHARSET":
+            at += 2
+        else:
+            break
+    return at

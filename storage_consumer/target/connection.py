@@ -10,8 +10,8 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pymysql
@@ -23,40 +23,21 @@ from pymysql.cursors import Cursor
 from pymysql.protocol import MysqlPacket
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decoding.zones import session_zone
-from storage_consumer.errors import ConfigError
+from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
 from storage_consumer.target import tls
 from storage_consumer.target.faults import translated
+from storage_consumer.target.logging_in import WAYS, Trust
+from storage_consumer.target.opening import Deadline, opened_socket
+from storage_consumer.target.session import set_session
 
 if TYPE_CHECKING:
     _Connection = _PlainConnection[Cursor]
 else:
     _Connection = _PlainConnection  # generic in its type stubs only
 
-ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-"""sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
-LOOSE_ROW_MODE = ROW_MODE.removeprefix("STRICT_ALL_TABLES,")
-"""The same, where a value that does not fit is changed; only for rows that were seen to fit otherwise."""
-DDL_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-"""sql_mode for DDL: not strict, since the source took the statement; TiCDC's own MySQL sink does so too."""
-MARIADB_DDL_MODE = DDL_MODE + ",TIME_ROUND_FRACTIONAL"
-"""The same for MariaDB, which otherwise cuts fractions of a second that the source rounds when a column gets fewer digits."""
-_OPTIONAL = (
-    "SET SESSION sql_generate_invisible_primary_key = OFF",
-    "SET SESSION sql_require_primary_key = OFF",
-    "SET SESSION explicit_defaults_for_timestamp = ON",
-    "SET SESSION innodb_strict_mode = OFF",
-    "SET SESSION default_storage_engine = InnoDB",
-    "SET SESSION restrict_fk_on_non_standard_key = OFF",
-    "SET SESSION allow_auto_random_explicit_insert = ON",
-    "SET SESSION tidb_txn_mode = 'pessimistic'",
-    "SET SESSION tidb_placement_mode = 'IGNORE'",
-    "SET SESSION tidb_enable_external_ts_read = OFF",
-)
-"""Known to some servers only, or in need of a privilege that may be missing; each is tried and may fail."""
 _CHUNK = 1 << 20
-_SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Milliseconds that sent data may stay unanswered; seconds without a word, and between questions whether anyone is there, and how many."""
+_NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
+"""What the driver raises over packets that are none."""
 _BULK_EXECUTE = 0xFA
 _TYPES_FOLLOW = 128
 _BULK = 1 << 2
@@ -65,8 +46,6 @@ _RESERVED = slice(9, 32)
 """Where a client's first packet is empty, and has at the end what a client of MariaDB can do beyond MySQL's."""
 _OFFERED = struct.Struct("<27xI")
 """What stands behind the version in a server's first packet; the last of it is what a MariaDB has beyond MySQL's capabilities."""
-_CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
-"""Ways to log in that send the password as it is."""
 
 
 class Connection(_Connection):
@@ -84,6 +63,11 @@ class Connection(_Connection):
     """The server's first packet, from when it was looked at until it is read."""
     _offers_bulk: bool = False
     _logging_in: bool = False
+    trust: Trust
+    """Who answers; the password goes by it."""
+    password: bytes
+    salt: bytes
+    _auth_plugin_name: str
     _unverified: ClassVar[ssl.SSLContext | None] = None
 
     def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
@@ -99,14 +83,26 @@ class Connection(_Connection):
             Connection._unverified = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # likewise
         return Connection._unverified
 
+    def connect_over(self, opened: socket.socket, trust: Trust) -> None:
+        """Log in over a socket that is connected."""
+        self.trust = trust
+        if self.unix_socket:
+            self._secure = True
+        self.connect(opened)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether TLS is in use, or will be before anything is sent; known from the server's first packet on."""
+        return bool(self.ssl and self.server_capabilities & CLIENT.SSL)  # type: ignore[attr-defined] # not in the stubs
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate was verified, or will be likewise."""
+        return self.encrypts and self.ctx.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined] # likewise
+
     def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, handler: Any = None) -> Any:
-        """As PyMySQL does, but no server that was not verified gets the password in clear text, however it asks for it."""
-        verified = bool(self.unix_socket) or (self._secure and self.ctx.verify_mode is ssl.CERT_REQUIRED)  # type: ignore[attr-defined] # not in the stubs
-        if plugin_name in _CLEAR_TEXT and not verified:
-            raise ConfigError(
-                f"the target asks for the password in clear text ({plugin_name.decode()}), which it gets only over TLS that "
-                "verifies it: mysql+ssl:// in --downstream-uri, --ssl-ca"
-            )
+        """As PyMySQL does, but the password itself goes only to those who may have it."""
+        self.trust.check(plugin_name, self)
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
 
     def _get_server_information(self) -> None:
@@ -115,6 +111,7 @@ class Connection(_Connection):
         _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
         self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
         super()._get_server_information()  # type: ignore[misc] # not in the stubs
+        self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
         """As PyMySQL does, beginning with a packet that was looked at."""
@@ -215,64 +212,102 @@ class _FedResult(MySQLResult):
         self._read_ok_packet(answer)  # type: ignore[attr-defined] # not in the stubs
 
 
-def connect(downstream: Downstream, password: str, *, ddl: bool = False, read_timeout: int | None = None) -> Connection:
-    """Open a connection and set its session.
+Prepare = Callable[[Connection], None]
 
-    `read_timeout` in seconds; None waits as long as a statement takes. Raises `ConfigError` for a refused login,
+
+def connect(
+    downstream: Downstream,
+    password: str,
+    *,
+    ddl: bool = False,
+    read_timeout: int | None = None,
+    prepare: Prepare | None = None,
+) -> Connection:
+    """Open a connection, set its session, and `prepare` it: all of that within the time of `--connect-timeout`.
+
+    `read_timeout` in seconds, of later statements; None waits as long as one takes. Raises `ConfigError` for a refused login,
     `TargetUnavailable` when the server does not answer.
     """
-    where: dict[str, Any] = (
-        {"unix_socket": downstream.unix_socket}
-        if downstream.unix_socket
-        else {"host": downstream.host, "port": downstream.port}
-    )
+    deadline = Deadline(downstream.connect_timeout)
+    made = _made(downstream, password, read_timeout)
+    opened = opened_socket(downstream, deadline)
+    is_ours = False
     try:
-        connection = Connection(
-            **where,
-            **tls.driver_options(downstream),
-            user=downstream.user,
-            password=password.encode(),  # as the server stores it; of a text PyMySQL would make latin1
-            charset="utf8mb4",
-            autocommit=True,
-            local_infile=True,
-            client_flag=CLIENT.FOUND_ROWS,
-            connect_timeout=downstream.connect_timeout,
-            read_timeout=read_timeout,
+        with deadline.over(opened):
+            made.connect_over(opened, Trust(downstream, opened))
+            _set_session(made, downstream, ddl=ddl)
+            is_ours = True
+            if prepare is not None:
+                prepare(made)
+    except (pymysql.err.MySQLError, OSError, EOFError, RuntimeError, *_NO_SERVER) as fault:
+        _force_close(made)
+        if is_ours and not deadline.passed:
+            raise
+        raise _refusal(fault, downstream, deadline) from fault
+    except BaseException:
+        _force_close(made)
+        raise
+    return made
+
+
+def _made(downstream: Downstream, password: str, read_timeout: int | None) -> Connection:
+    """Return a connection that is not open yet."""
+    return Connection(
+        host=downstream.host,
+        port=downstream.port,
+        unix_socket=downstream.unix_socket or None,
+        **tls.driver_options(downstream),
+        user=downstream.user,
+        password=password.encode(),  # as the server stores it; of a text PyMySQL would make latin1
+        charset="utf8mb4",
+        collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
+        autocommit=True,
+        local_infile=True,
+        client_flag=CLIENT.FOUND_ROWS,
+        auth_plugin_map=WAYS,
+        read_timeout=read_timeout,
+        defer_connect=True,
+    )
+
+
+def _force_close(connection: Connection) -> None:
+    """Close without a word to the server."""
+    connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
+
+
+def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -> StorageConsumerError:
+    """Return our error for a failed login; what the server refuses then is no row's fault."""
+    doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
+    if deadline.passed:
+        return TargetUnavailable(
+            f"{doing}: it took the connection, but did not answer within {deadline.seconds:g} s (--connect-timeout)"
         )
-    except (pymysql.err.MySQLError, OSError, RuntimeError) as fault:
-        doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
-        raise (tls.refusal(fault, downstream) or translated(fault, doing)) from fault
-    _notice_silence(connection)
-    _set_session(connection, downstream, ddl=ddl)
-    return connection
-
-
-def _notice_silence(connection: Connection) -> None:
-    """Have a connection break where the other machine says nothing at all any more, instead of waiting for a quarter of an hour.
-
-    A server that is busy with a long statement still answers for its connections, so these limits are none for statements.
-    """
-    for name, value in _SILENCE.items():
-        if option := getattr(socket, name, None):  # not every system has each
-            with suppress(OSError):  # a socket of a file system has none
-                connection._sock.setsockopt(socket.IPPROTO_TCP, option, value)  # type: ignore[attr-defined] # noqa: SLF001 - not told otherwise
+    if (refused := tls.refusal(fault, downstream)) is not None:
+        return refused
+    if isinstance(fault, RuntimeError):
+        package = "pynacl" if "pynacl" in str(fault) else "cryptography"
+        return ConfigError(f"{doing}: the account logs in by a way that needs a Python package: pip install {package}")
+    if isinstance(fault, _NO_SERVER):
+        return TargetUnavailable(f"{doing}: what answers there is no MySQL server ({type(fault).__name__}: {fault})")
+    error = translated(fault, doing)
+    return (
+        ConfigError(f"{error} (check the account and the settings of the server)")
+        if isinstance(error, TableError)
+        else error
+    )
 
 
 def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
-    """Everything that the meaning of our statements depends on."""
-    with connection.cursor() as cursor:
-        version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
-        ddl_mode = MARIADB_DDL_MODE if "mariadb" in version.lower() else DDL_MODE
-        cursor.execute("SET SESSION sql_mode = %s", (ddl_mode if ddl else ROW_MODE,))
-        if ddl:  # strings in views and generated columns compare as they do at the source
-            cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
-        cursor.execute("SET SESSION foreign_key_checks = 0")
-        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        cursor.execute("SET SESSION time_zone = %s", (session_zone(downstream.time_zone),))
-        waits = (f"SET SESSION lock_wait_timeout = {max(1, downstream.ddl_lock_wait)}",) if ddl else ()
-        for statement in (*_OPTIONAL, *waits):
-            with suppress(pymysql.err.MySQLError):
-                cursor.execute(statement)
+    """Set what our statements rely on; a transaction that the server's `init_connect` left open ends."""
+    connection.query("ROLLBACK AND NO CHAIN NO RELEASE")
+    version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
+
+    def rows(sql: str) -> Sequence[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+    set_session(connection.query, rows, version, downstream, ddl=ddl)
 
 
 def escape(text: str) -> str:

@@ -15,20 +15,24 @@ import pymysql.err
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decoding.zones import converted_zone, offset_at
-from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
+from storage_consumer.errors import ConfigError, DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.ports import ServerFacts
-from storage_consumer.sql_text import Token
+from storage_consumer.sql_text import Token, quote
 from storage_consumer.target import standing
+from storage_consumer.target.column_facts import target_column, text_of
 from storage_consumer.target.connection import Connection, connect, escape, translating
-from storage_consumer.target.faults import described, is_conflict, number_of, translated
+from storage_consumer.target.faults import described, is_conflict, is_denied, number_of, translated
 from storage_consumer.target.fence import fenced
 from storage_consumer.target.journal import DdlAnswer
 from storage_consumer.target.locks import blockers
 from storage_consumer.target.part_names import PartNames, part_names
+from storage_consumer.target.rights import all_rights, remedy, state_remedy
+from storage_consumer.target.session import kind_of
 from storage_consumer.target.spelling import closest, existing, is_far
 from storage_consumer.target.statements import qualified
-from storage_consumer.work import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.target.unique_keys import unique_keys
+from storage_consumer.work import TargetColumn, TargetTable
 
 _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
@@ -38,8 +42,6 @@ _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
 _UNKNOWN_DATABASE = 1049
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
-_NO_DATABASE = "information_schema"
-"""The default database between two statements: the next one may drop the last one's, and the state's would mark it for `eviction`."""
 _CHUNK = 500
 _IDLE = 60.0
 """Seconds."""
@@ -56,6 +58,8 @@ class TargetDatabase:
         self._password = password
         self._lane = f":{lane}" if lane else ""
         self._connection: Connection | None = None
+        self._fenced: Connection | None = None
+        """The one that took the lock for DDL, for the next statement."""
         self._used = 0.0
         self._no_pad: frozenset[str] | None = None
         self._knows_zone: bool | None = None
@@ -66,6 +70,15 @@ class TargetDatabase:
         if self._connection is not None and self._connection.open:
             self._connection.close()
         self._connection = None
+
+    def _for_ddl(self) -> Connection:
+        """The connection for one statement; never one in the place of that which took the lock for it."""
+        fenced, self._fenced = self._fenced, None
+        connection = self._live()
+        if fenced is not None and connection is not fenced:
+            message = "the connection that held the lock for DDL broke before its statement"
+            raise TargetUnavailable(message)
+        return connection
 
     def _live(self) -> Connection:
         """The connection; one that was idle for long may have been ended by the server, and is made anew then."""
@@ -85,8 +98,11 @@ class TargetDatabase:
             with translating("reading the target's structure"), self._live().cursor() as cursor:
                 cursor.execute(sql, tuple(arguments))
                 return list(cursor.fetchall())
-        except Exception:
+        except Exception as fault:
             self.close()
+            if fault.__cause__ is not None and is_denied(fault.__cause__):  # of tables it reads only the state's own
+                message = state_remedy(fault.__cause__, self._rows, self._downstream.state_schema)
+                raise ConfigError(message) from fault
             raise
 
     def check(self) -> None:
@@ -98,9 +114,8 @@ class TargetDatabase:
         """What the server is. Raises `ConfigError` or `TargetUnavailable`."""
         version, packet, local = self._rows("SELECT VERSION(), @@max_allowed_packet, @@local_infile")[0]
         text = str(version)
-        flavor = "tidb" if "tidb" in text.lower() else "mariadb" if "mariadb" in text.lower() else "mysql"
         return ServerFacts(
-            flavor=flavor, version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON")
+            flavor=kind_of(text), version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON")
         )
 
     # structure
@@ -120,7 +135,8 @@ class TargetDatabase:
     def remember(self, names: Iterable[TableName]) -> None:
         """Note which keys these tables have."""
         tables = self._described([name for name in names if name.table])
-        standing.remember(self._rows, self._downstream.state_schema, tables.values())
+        seen = [table for table in tables.values() if not table.unseen]
+        standing.remember(self._rows, self._downstream.state_schema, seen)
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """The tables that exist, by folded name, also where the target spells a name in another case."""
@@ -131,8 +147,15 @@ class TargetDatabase:
         names = sorted(set(wanted))
         found = self._describe_all([name for name in names if not (is_far(name.schema) or is_far(name.table))])
         if missing := [name for name in names if name.folded() not in found]:
-            found |= self._describe_all(sorted(self.existing(missing).values()))
+            spelled = self.existing(missing)
+            found |= self._describe_all(sorted(spelled.values()))
+            unseen = {folded: name for folded, name in spelled.items() if name.table and folded not in found}
+            found |= {folded: self._unseen(name) for folded, name in unseen.items()}
         return found
+
+    def _unseen(self, name: TableName) -> TargetTable:
+        """A table whose columns the server does not show for want of a right."""
+        return TargetTable(name=name, columns=(), unique_keys=(), unseen=all_rights(self._rows, name.schema))
 
     def _describe_all(self, names: list[TableName]) -> dict[TableName, TargetTable]:
         """As `describe`, with names as the target spells them."""
@@ -155,37 +178,20 @@ class TargetDatabase:
             names,
         ):
             sizes = {"digits": fraction if scale is None else scale, "length": length}
-            columns[schema, table].append(replace(self._column(*facts), column_type=_text(column_type), **sizes))
-        keys = self._unique_keys(where, names)
+            columns[schema, table].append(
+                replace(target_column(facts, self._no_pad_collations()), column_type=text_of(column_type), **sizes)
+            )
+        keys = unique_keys(self._rows, where, names)
+        views = self._rows(f"SELECT table_schema, table_name FROM information_schema.views WHERE {where}", names)
         return {
             TableName(schema=schema, table=table).folded(): TargetTable(
                 name=TableName(schema=schema, table=table),
                 columns=tuple(found),
                 unique_keys=tuple(keys.get((schema, table), ())),
+                is_view=(schema, table) in views,
             )
             for (schema, table), found in columns.items()
         }
-
-    def _column(
-        self, name: str, data_type: Any, nullable: str, extra: str, collation: str | None, expression: Any
-    ) -> TargetColumn:
-        """One row of information_schema.columns. MySQL's DEFAULT_GENERATED marks a default expression, no generated column."""
-        flags = (extra or "").upper()
-        generated = ""
-        if "VIRTUAL" in flags:
-            generated = "VIRTUAL"
-        elif "STORED" in flags or "PERSISTENT" in flags or (expression and "DEFAULT_GENERATED" not in flags):
-            generated = "STORED"
-        collation = collation or ""
-        return TargetColumn(
-            name=name,
-            data_type=_text(data_type).lower(),
-            nullable=nullable == "YES",
-            generated=generated,
-            binary_collation=not collation or collation == "binary" or collation.endswith("_bin"),
-            pads=bool(collation) and collation != "binary" and collation not in self._no_pad_collations(),
-            collation=collation,
-        )
 
     def _no_pad_collations(self) -> frozenset[str]:
         """Collations for which trailing spaces count."""
@@ -194,27 +200,6 @@ class TargetDatabase:
             no_pad = {str(name) for (name,) in names if "nopad" in str(name) or "_0900_" in str(name)}
             self._no_pad = frozenset(no_pad)
         return self._no_pad
-
-    def _unique_keys(self, where: str, names: list[str]) -> dict[tuple[str, str], list[UniqueKey]]:
-        """Unique indexes per table, the primary key first, those over expressions left out."""
-        parts: dict[tuple[str, str], dict[str, list[tuple[str | None, int | None]]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        for schema, table, index, column, sub_part in self._rows(
-            "SELECT table_schema, table_name, index_name, column_name, sub_part FROM information_schema.statistics "
-            f"WHERE non_unique = 0 AND {where} "
-            "ORDER BY table_schema, table_name, index_name <> 'PRIMARY', index_name, seq_in_index",
-            names,
-        ):
-            parts[schema, table][index].append((column, None if sub_part is None else int(sub_part)))
-        keys: dict[tuple[str, str], list[UniqueKey]] = {}
-        for name, indexes in parts.items():
-            keys[name] = [
-                UniqueKey(name=index, columns=tuple(str(c) for c, _ in columns), prefixes=tuple(p for _, p in columns))
-                for index, columns in indexes.items()
-                if all(column is not None for column, _ in columns)
-            ]
-        return keys
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """A hash of the structure of tables (empty table name: of a database), or of their absence."""
@@ -237,6 +222,9 @@ class TargetDatabase:
             if number_of(fault) in _UNKNOWN_TABLE:
                 return b""
             self.close()
+            if is_denied(fault):
+                message = f"reading the structure of {name}: {described(fault)}"
+                raise DdlFailed(f"{message}. {remedy(fault, self._rows, [name.schema])}") from fault
             raise translated(fault, f"reading the structure of {name}") from fault
         return _COUNTER.sub(rb"\1", row[1]) if row else b""
 
@@ -254,7 +242,7 @@ class TargetDatabase:
     def _databases(self) -> dict[str, str]:
         """Name → default collation of every database."""
         sql = "SELECT schema_name, default_collation_name FROM information_schema.schemata"
-        return {_text(name): _text(collation) for name, collation in self._rows(sql)}
+        return {text_of(name): text_of(collation) for name, collation in self._rows(sql)}
 
     def is_running(self, statement: str) -> bool:
         """Whether the server is executing the statement right now, for a connection or, on TiDB, after it is gone."""
@@ -266,7 +254,7 @@ class TargetDatabase:
             rows += self._rows(
                 f"SELECT query FROM information_schema.ddl_jobs WHERE state NOT IN ({states})", _ENDED_JOBS
             )
-        return any(_text(text).strip() == statement.strip() for (text,) in rows)
+        return any(text_of(text).strip() == statement.strip() for (text,) in rows)
 
     def _is_tidb(self) -> bool:
         self._flavor = self._flavor or self.facts().flavor
@@ -275,16 +263,18 @@ class TargetDatabase:
     def fence_ddl(self) -> bool:
         """Make this connection the only one of this state schema and lane that may begin a DDL; see `fence.fenced`."""
         schema = hashlib.sha256(self._downstream.state_schema.encode()).hexdigest()[:32]
-        return fenced(self._rows, f"storage_consumer:{schema}{self._lane}", tidb=self._is_tidb())
+        taken = fenced(self._rows, f"storage_consumer:{schema}{self._lane}", tidb=self._is_tidb())
+        self._fenced = self._connection if taken else None
+        return taken
 
     def _enter(self, connection: Connection, schema: str) -> None:
         """Make `schema` the default database, in whatever case the target spells it."""
         try:
-            connection.select_db(schema)
+            connection.query(f"USE {quote(schema)}")
         except pymysql.err.MySQLError as fault:
             if number_of(fault) != _UNKNOWN_DATABASE:
                 raise
-            connection.select_db(closest(schema, self._databases()) or schema)
+            connection.query(f"USE {quote(closest(schema, self._databases()) or schema)}")
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
         """Who holds locks that a statement on these tables waits for, as far as the server tells."""
@@ -297,9 +287,12 @@ class TargetDatabase:
 
         Returns the server's answer, which may be an error whose number is in `ignorable`. Raises `DdlFailed` with the server's
         answer, and `TargetUnavailable` when nobody knows whether it took effect, or the server takes no writes for now.
+
+        The connection ends with the statement, so that nothing that it did to its session (variables, default database, temporary
+        tables, locks) outlives it. The lock for DDL goes with it: whoever runs another one calls `fence_ddl` first.
         """
         zone = self.statement_zone(version)
-        connection = self._live()
+        connection = self._for_ddl()
         try:
             if schema:
                 self._enter(connection, schema)
@@ -307,18 +300,19 @@ class TargetDatabase:
             connection.query(f"SET SESSION timestamp = {physical_ms(version) / 1000:.3f}")
             affected = connection.query(statement)
             warnings = self._warnings(connection)
-            connection.query("SET SESSION timestamp = DEFAULT")
-            connection.select_db(_NO_DATABASE)
         except (pymysql.err.MySQLError, OSError, EOFError) as fault:
-            self.close()
             if is_conflict(fault):
                 message = f"running a DDL: {described(fault)}"
                 raise TargetBusy(message) from fault
             if isinstance(error := translated(fault, "running a DDL"), TargetUnavailable):
                 raise error from fault
+            if is_denied(fault):
+                raise DdlFailed(described(fault), remedy=remedy(fault, self._rows, [schema], statement)) from fault
             if number_of(fault) in ignorable:
                 return DdlAnswer(ignored=described(fault))
             raise DdlFailed(described(fault)) from fault
+        finally:
+            self.close()
         return DdlAnswer(affected=affected, warnings=warnings)
 
     def _warnings(self, connection: Connection) -> tuple[str, ...]:
@@ -328,7 +322,7 @@ class TargetDatabase:
         with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:  # it ran, whatever comes of this
             cursor.execute("SHOW WARNINGS")
             found = cursor.fetchmany(_WARNINGS)
-            return tuple(f"{_text(level).lower()} {number}: {_text(text)}" for level, number, text in found)
+            return tuple(f"{text_of(level).lower()} {number}: {text_of(text)}" for level, number, text in found)
         return ()
 
     def statement_zone(self, version: int) -> str:
@@ -342,8 +336,3 @@ class TargetDatabase:
             sql = "SELECT CONVERT_TZ('2000-01-01 00:00:00', '+00:00', %s) IS NOT NULL"
             self._knows_zone = bool(converted_zone(zone)) and bool(self._rows(sql, [zone])[0][0])
         return zone if self._knows_zone else offset_at(zone, physical_ms(version))
-
-
-def _text(value: Any) -> str:
-    """A value of information_schema as text."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

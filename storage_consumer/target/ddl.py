@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.planning.gate.judging import refuse_foreign, refuse_unsafe
+from storage_consumer.planning.steps import DdlStep
 from storage_consumer.sql_text import Token, find_words, heeds_comment, quote, replace_spans, tokens
+from storage_consumer.target.arranging import arranged
+from storage_consumer.target.backslashes import escaped
 from storage_consumer.target.differences import all_edits
-from storage_consumer.target.literals import escaped
 from storage_consumer.target.part_names import PartNames
 from storage_consumer.target.parts import statement_of
 from storage_consumer.target.spelling import is_far
@@ -45,8 +48,9 @@ def action_for(
     `names`: what the parts of its table are called on the target, None if that was not asked for. `zone`: time zone of the
     session that will run it. `source_collation`: the default collation of its database at the source. Raises `NotReplicable` for what such a server can't hold.
     """
-    stored = definition.query.strip().rstrip(";").strip()
+    stored = _stored(definition)
     query = escaped(stored)
+    notes = ["backslash"] if query != stored else []
     found = tokens(query)
     if _is_bare(found) and not (flavor == "tidb" and heeds_comment(query)):
         note = "attribute of TiDB" if heeds_comment(query) else "an ALTER TABLE without any action"
@@ -59,11 +63,31 @@ def action_for(
         _refuse_fractions(definition, ", ".join(sorted(names.fractions)))
     if flavor != "tidb" and names is not None and names.scattered:
         _refuse_partition(definition)
+    if flavor != "tidb":
+        query, arrangements = arranged(query)
+        notes += arrangements
+        found = tokens(query)
     statement = statement_of(found, collation, names, query, definition.name.table)
     statement = replace(statement, columns=definition.columns, zone=zone, source_collation=source_collation)
-    edits, notes = all_edits(statement, flavor)
-    notes += ["backslash"] if query != stored else []
+    edits, changes = all_edits(statement, flavor)
+    notes = list(dict.fromkeys(changes + notes))
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
+
+
+def safe_action(
+    definition: TableDefinition,
+    flavor: str,
+    collation: str | None,
+    names: PartNames | None = None,
+    *,
+    zone: str,
+    source_collation: str,
+) -> DdlAction:
+    """As `action_for`, for a statement that `refuse_what_may_not_run` let pass; raises `StatementRefused` where the text to be sent may not run."""
+    action = action_for(definition, flavor, collation, names, zone=zone, source_collation=source_collation)
+    if action.statement:
+        refuse_unsafe(definition, action.statement, flavor)
+    return action
 
 
 def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
@@ -101,6 +125,21 @@ def _is_bare(found: Sequence[Token]) -> bool:
     if len(found) not in (3, 5) or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):
         return False
     return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
+
+
+def _stored(definition: TableDefinition) -> str:
+    """The text of a statement, without the semicolon that the new architecture may put behind it."""
+    return definition.query.strip().removesuffix(";").strip()
+
+
+def refuse_what_may_not_run(step: DdlStep, flavor: str) -> None:
+    """Raise, before anything is asked of the server, for a statement that is none of TiCDC's, or that only TiDB can take.
+
+    `StatementRefused` or `NotReplicable`. A table that is made from its columns has no statement to be looked at.
+    """
+    refuse_what_only_tidb_holds(step.definition, flavor)
+    if not step.ensure:
+        refuse_foreign(step.origin.definition, escaped(_stored(step.origin.definition)), flavor)
 
 
 def refuse_what_only_tidb_holds(definition: TableDefinition, flavor: str) -> None:
@@ -150,6 +189,14 @@ def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> Non
 
 _LENGTHS = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))
 _SCALES = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
+_TYPES = (
+    _LENGTHS
+    | _SCALES
+    | frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR", "FLOAT", "DOUBLE", "DECIMAL"))
+    | frozenset(("VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+    | frozenset(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "DATE", "ENUM", "SET", "JSON", "VECTOR"))
+)
+"""All types that schema files have (format sheet 3.3); whatever else stands there would become part of a statement."""
 
 
 def create_from_columns(definition: TableDefinition, escape: Callable[[str], str]) -> str:
@@ -169,6 +216,11 @@ def create_from_columns(definition: TableDefinition, escape: Callable[[str], str
 
 def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[str], str]) -> str:
     """One column's definition."""
+    if column.type not in _TYPES:
+        raise NotReplicable(
+            f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, which is none of "
+            "TiDB's. Find out who wrote the file; or make the table by hand, then start again"
+        )
     text = column.type
     if column.type in ("ENUM", "SET"):
         if not column.elements:

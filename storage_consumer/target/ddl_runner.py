@@ -26,10 +26,11 @@ from storage_consumer.planning.steps import DdlStep
 from storage_consumer.planning.touches import ALTER_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
 from storage_consumer.ports import DdlContext, Decision, TableProgress
 from storage_consumer.sql_text import Token, has_words, quote, tokens
+from storage_consumer.target.arranging import unfolded
 from storage_consumer.target.asked import Journal, Structure
 from storage_consumer.target.clauses import source_collation
 from storage_consumer.target.connection import escape
-from storage_consumer.target.ddl import DdlAction, action_for, create_from_columns, refuse_what_only_tidb_holds
+from storage_consumer.target.ddl import DdlAction, create_from_columns, refuse_what_may_not_run, safe_action
 from storage_consumer.target.faults import ALREADY_DONE
 from storage_consumer.target.journal import (
     DONE,
@@ -44,7 +45,7 @@ from storage_consumer.target.journal import (
 )
 from storage_consumer.target.moments import refuse_uncertain_moments
 from storage_consumer.target.part_names import matters_for
-from storage_consumer.target.settling import unlike
+from storage_consumer.target.settling import refusal, unlike
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
@@ -149,8 +150,8 @@ class DdlRunner:
         """What to run; a database that the source had before its changefeed is made first."""
         if step.skip:
             return DdlAction(statement="", schema="", notes=(step.skip,))
-        refuse_what_only_tidb_holds(step.definition, self._flavor)
-        name, found = step.name, tokens(step.definition.query)
+        refuse_what_may_not_run(step, self._flavor)
+        name, found = step.name, tokens(unfolded(step.definition.query))
         collation = self._collation(step, context, found)
         if not step.ensure:
             names = self._database.part_names(name, found) if matters_for(found) else None
@@ -158,7 +159,7 @@ class DdlRunner:
             if zone != self._zone:
                 refuse_uncertain_moments(step.definition, found, self._zone, self._database.describe)
             source = source_collation(context.database_statements, self._flavor)
-            return action_for(step.definition, self._flavor, collation, names, zone=zone, source_collation=source)
+            return safe_action(step.definition, self._flavor, collation, names, zone=zone, source_collation=source)
         if self._database.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table is there",))
         statement = create_from_columns(step.definition, escape)
@@ -175,9 +176,11 @@ class DdlRunner:
         collation = self._database.database_collation(name.schema)
         if collation is None and not ours and (name.table or step.definition.ddl_type == ALTER_SCHEMA):
             defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-            self._database.execute_ddl(
-                f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}", "", step.version
-            )
+            statement = f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}"
+            try:
+                self._database.execute_ddl(statement, "", step.version)
+            except DdlFailed as fault:
+                raise refusal(step, statement, fault) from fault
         return collation
 
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
@@ -266,11 +269,7 @@ class DdlRunner:
             self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade else before)
         except DdlFailed as fault:
             self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
-            message = (
-                f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. "
-                f"The statement is: {action.statement[:500]}. Make the target's table fit, then start again: it is tried again"
-            )
-            raise DdlFailed(message) from fault
+            raise refusal(step, action.statement, fault) from fault
         after = self._database.fingerprint(started.names)
         note = f"nothing to do, since {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+import pymysql.err
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
@@ -17,7 +19,9 @@ from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
 from storage_consumer.sql_text import quote
 from storage_consumer.target.connection import connect, translating
+from storage_consumer.target.faults import is_denied, translated
 from storage_consumer.target.journal import DONE, SKIPPED
+from storage_consumer.target.rights import state_remedy
 from storage_consumer.target.state_tables import STATE_VERSION
 
 _READ_TIMEOUT = 60
@@ -56,6 +60,9 @@ class JournalRow:
 class Desk:
     """One short connection to the state. Raises `TargetUnavailable` and `ConfigError`."""
 
+    readable_versions: ClassVar[tuple[int, ...]] = (STATE_VERSION,)
+    """Of the state tables that can be read."""
+
     def __init__(self, downstream: Downstream, password: str) -> None:
         """Connect; raises `ConfigError` where there is no state of our version."""
         self._schema = downstream.state_schema
@@ -79,7 +86,7 @@ class Desk:
             )
             raise ConfigError(message)
         found = self.rows(f"SELECT version FROM {self.table('version')}")
-        if found != [(STATE_VERSION,)]:
+        if not found or found[0][0] not in self.readable_versions:
             message = (
                 f"the state schema {self._schema} has version {found[0][0] if found else 'none'}, this program reads version "
                 f"{STATE_VERSION}: start `storage-consumer run`, which brings an older state to it"
@@ -97,7 +104,17 @@ class Desk:
 
     def rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with translating("reading the state"), self._connection.cursor() as cursor:
+        try:
+            return self._rows(sql, arguments)
+        except pymysql.err.MySQLError as fault:
+            if is_denied(fault):
+                raise ConfigError(state_remedy(fault, self._rows, self._schema)) from fault
+            raise translated(fault, "reading the state") from fault
+        except (OSError, EOFError) as fault:
+            raise translated(fault, "reading the state") from fault
+
+    def _rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
             cursor.execute(sql if arguments else sql.replace("%%", "%"), tuple(arguments) or None)
             return list(cursor.fetchall())
 
@@ -131,7 +148,7 @@ class Desk:
     def decide(self, row: JournalRow, decision: Decision) -> str:
         """Store a decision; ``stored``, ``same`` where it was stored before, or ``settled`` where it comes too late."""
         of_it = "table_dir = %s AND version = %s AND checksum = %s"
-        with self._transaction():
+        with self.transaction():
             (state,) = self.rows(
                 f"SELECT state FROM {self.table('ddl_journal')} WHERE {of_it} FOR UPDATE", row.identity
             )
@@ -149,7 +166,8 @@ class Desk:
         return "same" if before == [(decision.verb, decision.statement)] else "stored"
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
+        """What is run within takes effect at its end, or not at all."""
         with translating("storing a decision"):
             self._connection.begin()
         try:

@@ -6,7 +6,7 @@ import re
 
 import pymysql.err
 
-from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
+from storage_consumer.errors import ConfigError, RowRefused, StateGone, StorageConsumerError, TargetUnavailable
 
 CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
 """Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's ways to say so: play it again."""
@@ -26,10 +26,15 @@ _FULL = frozenset((1021, 1114, 3675, 3, 28))
 _MAYBE_FULL = frozenset((1005, 1026, 1030))
 """These tell by the system's own error number why a table or file could not be made or written."""
 _NO_SPACE = re.compile(r"\b(?:errno|errcode|error):? 28\b", re.IGNORECASE)
-_LOGIN = frozenset((1044, 1045, 1130, 1142, 1143, 1227, 1698))
+_LOGIN = frozenset((1045, 1130, 1698, 1820, 1862, 3118, 4151))
+"""Refused, from that host, by that plug-in; the password has to be changed or has expired; the account is locked."""
+DENIED = frozenset((1044, 1142, 1143, 1227, 1370, 8121))
+"""A right is missing: on a database, a table, a column, the whole server, a routine, and TiDB's own way to say so."""
 
 _ASSERTION = 8141
 
+_NOT_THERE = frozenset((1049, 1146))
+"""A database, a table."""
 ALREADY_DONE = frozenset((1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831, 4092))
 """What a statement that took effect before answers when it runs again.
 
@@ -69,7 +74,14 @@ def _is_read_only(fault: BaseException) -> bool:
 
 def is_refusal(fault: BaseException) -> bool:
     """Whether the fault lies in the rows: no other error of ours fits it."""
-    return isinstance(fault, ValueError) or (not is_conflict(fault) and isinstance(translated(fault, ""), RowRefused))
+    if isinstance(fault, ValueError):
+        return True
+    return not (is_conflict(fault) or is_denied(fault)) and isinstance(translated(fault, ""), RowRefused)
+
+
+def is_denied(fault: BaseException) -> bool:
+    """Whether a right is missing."""
+    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in DENIED
 
 
 def translated(fault: BaseException, doing: str) -> StorageConsumerError:
@@ -86,8 +98,19 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     if _is_full(fault):
         return TargetUnavailable(f"{text} (the target's disk or table space is full)")
     if number_of(fault) in _LOGIN:
-        return ConfigError(f"{text} (check user, password and privileges of the downstream URI)")
+        return ConfigError(f"{text} (check user, password and host of the downstream URI)")
     return RowRefused(text)
+
+
+def gone(fault: BaseException, doing: str, schema: str) -> StateGone | None:
+    """The error where the state schema, or a table of it, is not there any more; None for any other fault."""
+    if not isinstance(fault, pymysql.err.MySQLError) or number_of(fault) not in _NOT_THERE:
+        return None
+    return StateGone(
+        f"{doing}: the state schema {schema} was dropped while this program ran ({described(fault)}). Nothing is known any more of "
+        "what was applied: restore the schema from a backup, or, for a target that has its rows already, start again with a new one and say for each table "
+        "`storage-consumer table reload-done --at TSO`, the checkpoint of the last round_finished (tables without a key need a copy)"
+    )
 
 
 def described(fault: BaseException) -> str:

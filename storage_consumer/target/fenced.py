@@ -8,18 +8,29 @@ from typing import Any, TypeVar
 
 import pymysql.err
 
-from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.sql_text import quote
 from storage_consumer.target.batches import pause
 from storage_consumer.target.connection import Connection, connect
 from storage_consumer.target.eviction import mark
-from storage_consumer.target.faults import FEW_TRIES, is_conflict, is_connection_loss, number_of, translated
+from storage_consumer.target.faults import (
+    FEW_TRIES,
+    described,
+    gone,
+    is_conflict,
+    is_connection_loss,
+    is_denied,
+    number_of,
+    translated,
+)
+from storage_consumer.target.rights import remedy, state_remedy
 from storage_consumer.target.state import SERIAL_SLOTS
 from storage_consumer.work import JobSpec, TableWork
 
 T = TypeVar("T")
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
+_THEN = "then start again, or say `storage-consumer table resume`"
 
 
 class FencedConnection:
@@ -38,7 +49,7 @@ class FencedConnection:
     def finish(self) -> None:
         """Nothing more comes from this task: no other attempt of it may write in this window."""
         if self._claimed:
-            self._in_transaction("finishing a task", self._close_slot)
+            self._in_transaction("finishing a task", self.state_schema, self._close_slot)
 
     def close(self) -> None:
         """Close the connection."""
@@ -62,12 +73,12 @@ class FencedConnection:
             self._check_fence(work)
             return body()
 
-        written = self._in_transaction(f"writing {work.name}", fenced)
+        written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced)
         self._claimed = True
         return written
 
-    def _in_transaction(self, doing: str, body: Callable[[], T]) -> T:
-        """Run `body` in a transaction, played again after a deadlock or a lost connection."""
+    def _in_transaction(self, doing: str, schema: str, body: Callable[[], T]) -> T:
+        """Run `body` in a transaction, played again after a deadlock or a lost connection. `schema`: whose tables it writes."""
         tries = 0
         while True:
             tries += 1
@@ -76,7 +87,7 @@ class FencedConnection:
                 result = body()
                 self.query("COMMIT")
             except (pymysql.err.MySQLError, OSError, EOFError) as fault:
-                self._recover(fault, tries, doing)
+                self._recover(fault, tries, doing, schema)
             except ValueError as fault:
                 self._rollback()
                 message = f"{doing}: {fault}"
@@ -87,7 +98,7 @@ class FencedConnection:
             else:
                 return result
 
-    def _recover(self, fault: Exception, tries: int, doing: str) -> None:
+    def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> None:
         """Make ready for another try, or raise what the caller has to know."""
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
@@ -98,7 +109,22 @@ class FencedConnection:
             pause(tries, 0.2)
         else:
             self._rollback()
+            if is_denied(fault):
+                raise RowRefused(
+                    f"{doing}: {described(fault)}. {remedy(fault, self.rows, [schema])}, {_THEN}"
+                ) from fault
             raise translated(fault, doing) from fault
+
+    def _of_state(self, run: Callable[[], T]) -> T:
+        """Run what touches the state's own tables; what is missing there stops the whole run."""
+        try:
+            return run()
+        except pymysql.err.MySQLError as fault:
+            if lost := gone(fault, "looking at a task's slot", self.state_schema):
+                raise lost from fault
+            if not is_denied(fault):
+                raise
+            raise ConfigError(state_remedy(fault, self.rows, self.state_schema)) from fault
 
     def _check_fence(self, work: TableWork) -> None:
         """Lock this task's slot; see that window, owner and attempt are still ours.
@@ -134,7 +160,8 @@ class FencedConnection:
     def _lock_slot(self, slot: int) -> tuple[str, int]:
         """Lock a slot for this transaction; which attempt holds it and whether that has finished. Raises `LeaseLost`."""
         columns = "epoch, window_id, attempt, finished"
-        row = self.row(f"SELECT {columns} FROM {self.state('slots')} WHERE slot = {slot} FOR UPDATE")
+        sql = f"SELECT {columns} FROM {self.state('slots')} WHERE slot = {slot} FOR UPDATE"
+        row = self._of_state(lambda: self.row(sql))
         if row is None or row[:2] != (self._spec.epoch, self._spec.window_id):
             message = (
                 f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
@@ -144,15 +171,18 @@ class FencedConnection:
 
     def _mark_slot(self, change: str) -> int:
         """Change this task's slot."""
-        return self.query(f"UPDATE {self.state('slots')} SET {change} WHERE slot = {self._partition}")
+        sql = f"UPDATE {self.state('slots')} SET {change} WHERE slot = {self._partition}"
+        return self._of_state(lambda: self.query(sql))
 
     # the connection
 
     def live(self) -> Connection:
         """The connection, opened at first use."""
         if self._connection is None:
-            self._connection = connect(self._spec.downstream, self._password)
-            mark(self._connection.query, self._spec.downstream.state_schema)
+            target = self._spec.downstream
+            self._connection = connect(
+                target, self._password, prepare=lambda made: mark(made.query, target.state_schema)
+            )
         return self._connection
 
     def _forget(self) -> None:

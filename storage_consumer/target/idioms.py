@@ -6,63 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from storage_consumer.sql_text import Token, closing, find_words, has_words, makes_global_index, quote
-from storage_consumer.target.column_parts import INDEX_WORDS, column_parts, is_name
+from storage_consumer.target.column_parts import INDEX_WORDS, column_parts
+from storage_consumer.target.index_options import opening_without_name, over_expression
 from storage_consumer.target.part_names import PartNames
 from storage_consumer.target.parts import Edit, Statement, index_columns
 
 _NAME_LENGTH = 64
-STORED_BY_TIDB_ONLY = frozenset(
-    (
-        *("STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_OPTIONS"),
-        *(
-            "ATTRIBUTES",
-            "NODEGROUP",
-            "ENCRYPTION",
-            "ENGINE_ATTRIBUTE",
-            "SECONDARY_ENGINE",
-            "SECONDARY_ENGINE_ATTRIBUTE",
-        ),
-        *("AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "TABLESPACE"),
-    )
-)
-"""Options that TiDB heeds alone, or takes and forgets while another server would act on them or refuse them."""
-UNKNOWN_TO_MARIADB = frozenset(("COMPRESSION", "AUTOEXTEND_SIZE"))
 _RANDOM = frozenset(("RAND", "UUID", "UUID_SHORT", "UUID_V4", "UUID_V7", "RANDOM_BYTES"))
-
-
-# options
-
-
-def table_options(statement: Statement) -> list[Edit]:
-    """Take options off that only TiDB heeds, and folders that it does not."""
-    found = [*_options(statement, STORED_BY_TIDB_ONLY), *_directories(statement)]
-    return [(first.start, last.end, "") for first, last in found]
-
-
-def mariadb_options(statement: Statement) -> list[Edit]:
-    """Take options off that MariaDB does not know."""
-    return [(first.start, last.end, "") for first, last in _options(statement, UNKNOWN_TO_MARIADB)]
-
-
-def _options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Token, Token]]:
-    """First and last token of each option ``WORD [=] value`` of a table."""
-    found = statement.found
-    if not has_words(found[:4], "TABLE"):
-        return
-    after_body = max(statement.body[1], 2)
-    for at, token in enumerate(found[:-1]):
-        value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
-        if at > after_body and token.depth == 0 and token.upper in words and not is_name(found, at):
-            yield token, found[value]
-
-
-def _directories(statement: Statement) -> Iterator[tuple[Token, Token]]:
-    """The same for DATA DIRECTORY and INDEX DIRECTORY, of a table or a partition."""
-    found = statement.found
-    for at, (before, token) in enumerate(pairwise(found[:-1]), 1):
-        value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
-        if token.upper == "DIRECTORY" and before.upper in ("DATA", "INDEX") and found[value].kind == "string":
-            yield before, found[value]
 
 
 def validation(statement: Statement) -> list[Edit]:
@@ -84,7 +34,7 @@ def index_names(statement: Statement) -> list[Edit]:
     edits: list[Edit] = []
     for first, last in statement.parts:
         part = statement.found[first:last]
-        if (at := _opening(part)) < 0 or not over_expression(part):
+        if (at := opening_without_name(part)) < 0 or not over_expression(part):
             continue
         in_front = index_columns(part[at:])
         base = "expression_index" if statement.body[1] >= 0 or part[at + 1].text == "(" else in_front[0]
@@ -95,21 +45,6 @@ def index_names(statement: Statement) -> list[Edit]:
         taken.add(name.casefold())
         edits.append((part[at].start, part[at].start, f" {quote(name)}"))
     return edits
-
-
-def over_expression(part: Sequence[Token]) -> bool:
-    """Whether an index definition has an expression among its columns: a parenthesis right inside its parentheses."""
-    return any(a.text in ("(", ",") and a.kind == b.kind == "symbol" and b.text == "(" for a, b in pairwise(part))
-
-
-def _opening(part: Sequence[Token]) -> int:
-    """Where the columns of an index without a name begin, -1 if the part is none."""
-    at = 1 if part and part[0].upper == "ADD" else 0
-    words = [token.upper for token in part[at : at + 3]] + [""] * 3
-    at += words[0] == "UNIQUE"
-    at += words[int(words[0] == "UNIQUE")] in INDEX_WORDS
-    begins = words[0] in (*INDEX_WORDS, "UNIQUE")
-    return at if begins and at < len(part) and part[at].text == "(" else -1
 
 
 def _explicit_names(statement: Statement) -> Iterator[Token]:
@@ -227,11 +162,25 @@ def global_marks(statement: Statement) -> list[Edit]:
         at = next((i for i in range(first, last) if found[i].upper == "UNIQUE"), -1)
         if at > first and found[first].kind == "quoted" and is_global(statement, first, last):
             end = at + (at + 1 < last and found[at + 1].upper in INDEX_WORDS)
+            end += has_words(found[end + 1 : min(end + 2, last)], "GLOBAL")
             edits.append((found[at].start, found[end].end, ""))
+        elif (key := find_words(found[:last], "PRIMARY", "KEY", "GLOBAL", start=first)) > first:
+            edits.append((found[key + 2].start, found[key + 2].end, ""))
     at = find_words(found, "UPDATE", "INDEXES", "(")
     if at >= 0:
-        edits.append((found[at].start, found[closing(found, at + 2)].end, ""))
+        end = closing(found, at + 2)
+        edits.append((found[at].start, found[end].end, ""))
+        edits += _drops_of_spread(statement, found[at + 3 : end])
     return edits
+
+
+def _drops_of_spread(statement: Statement, listed: Sequence[Token]) -> list[Edit]:
+    """Drop the indexes that PARTITION BY makes GLOBAL: no other server can have them over these partitions."""
+    there = (statement.names or PartNames()).indexes - {"primary"}
+    at = find_words(statement.found, "PARTITION", "BY")
+    gone = [name for name, word in pairwise(listed) if word.upper == "GLOBAL" and name.name.casefold() in there]
+    text = ", ".join(f"DROP INDEX {quote(name.name)}" for name in gone)
+    return [(statement.found[at].start, statement.found[at].start, f"{text} ")] if text and at > 0 else []
 
 
 def is_global(statement: Statement, first: int, last: int) -> bool:

@@ -159,7 +159,8 @@ class KeylessTable:
         """The error for a delete without a row."""
         return RowRefused(
             f"{self._work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
-            "the table was changed by someone else, or its rows were not complete at the start"
+            "the table was changed by someone else, or its rows were not complete at the start. Say `storage-consumer table hold`, "
+            "make a copy of the table, then say `storage-consumer table reload-done`"
         )
 
     # deletes

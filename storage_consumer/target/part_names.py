@@ -14,6 +14,8 @@ Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
 """Runs a query with arguments; all its rows."""
 
 _COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+_COLLATION = "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_GENERATED = f"{_COLUMNS} AND generation_expression <> ''"
 _INDEXES = "SELECT index_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
 _FOREIGN_KEYS = (
     "SELECT table_name, constraint_name FROM information_schema.table_constraints "
@@ -35,12 +37,16 @@ class PartNames:
     """Names inside one table, all folded; none where there is no such table."""
 
     columns: frozenset[str] = frozenset()
+    generated: frozenset[str] = frozenset()
+    """Those of its columns that are generated."""
     indexes: frozenset[str] = frozenset()
     foreign_keys: frozenset[str] = frozenset()
     other_foreign_keys: frozenset[str] = frozenset()
     """Those of the other tables of its database, where MySQL and MariaDB want each name once."""
     fractions: frozenset[str] = frozenset()
     """Text columns that the statement makes integers, and that hold numbers with a fraction or an exponent."""
+    collation: str = ""
+    """Default collation of the table; empty where it does not matter."""
     scattered: bool = False
     """Its partitions hold other rows than those of the same names at the source, and the statement is about such a one."""
 
@@ -51,10 +57,23 @@ def matters_for(found: Sequence[Token]) -> bool:
         return True
     if has_words(found[:2], "CREATE", "TABLE"):
         return False
-    return any(has_words(found, word) for word in ("INDEX", "KEY", "UNIQUE")) or (
+    return any(has_words(found, word) for word in ("INDEX", "KEY", "UNIQUE", "INDEXES")) or (
         has_words(found[:2], "ALTER", "TABLE")
-        and (has_words(found, "EXISTS") or bool(to_integers(found)) or takes_rows_of_partitions(found))
+        and (
+            has_words(found, "EXISTS")
+            or changes_defaults(found)
+            or bool(to_integers(found))
+            or takes_rows_of_partitions(found)
+        )
     )
+
+
+def changes_defaults(found: Sequence[Token]) -> bool:
+    """Whether an ALTER TABLE may both add columns and change the table's charset or collation."""
+    options = [
+        at for at, token in enumerate(found) if not token.depth and token.upper in ("COLLATE", "CHARACTER", "CHARSET")
+    ]
+    return bool(options) and has_words(found, "ADD", depth=0)
 
 
 def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
@@ -86,10 +105,14 @@ def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNam
     foreign = [(_folded(table), _folded(key)) for table, key in asked]
     return PartNames(
         columns=frozenset(_folded(one) for (one,) in query(_COLUMNS, place)),
+        generated=frozenset(_folded(one) for (one,) in query(_GENERATED, place))
+        if has_words(found, "PRIMARY")
+        else frozenset(),
         indexes=frozenset(_folded(one) for (one,) in query(_INDEXES, place)),
         foreign_keys=frozenset(key for table, key in foreign if table == name.table.casefold()),
         other_foreign_keys=frozenset(key for table, key in foreign if table != name.table.casefold()),
         fractions=frozenset(column for column in to_integers(found) if _has_fractions(query, name, column)),
+        collation="".join(_text(one) for (one,) in query(_COLLATION, place)) if changes_defaults(found) else "",
         scattered=takes_rows_of_partitions(found) and _is_scattered(query, name),
     )
 

@@ -98,6 +98,34 @@ def spans(statement: Statement, gone: frozenset[int]) -> list[tuple[int, int]]:
             kept_before = True
         elif kept_before:
             places.append((found[first - 1].start, found[last - 1].end))
-        else:
-            places.append((found[first].start, found[last].end if last < len(found) else found[last - 1].end))
+        elif last < len(found):
+            places.append((found[first].start, found[last].end))
+        elif first < last:
+            places.append((found[first].start, found[last - 1].end))
     return places
+
+
+def outermost(edits: Sequence[Edit]) -> list[Edit]:
+    """The edits but for those inside of another one."""
+    kept: list[Edit] = []
+    end = -1
+    for edit in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
+        if edit[0] >= end:
+            kept.append(edit)
+            end = max(end, edit[1])
+    return kept
+
+
+def emptied(statement: Statement, edits: Sequence[Edit]) -> frozenset[int]:
+    """The parts of which these edits, none of which lies inside another, leave nothing."""
+    taken = iter([(start, end) for start, end, text in edits if not text and start < end])
+    gone: set[int] = set()
+    span = next(taken, None)
+    for number, (first, last) in enumerate(statement.parts):
+        left = last == first
+        for token in statement.found[first:last]:
+            while span is not None and span[1] <= token.start:
+                span = next(taken, None)
+            left = left or span is None or not span[0] <= token.start < span[1]
+        gone |= set() if left else {number}
+    return frozenset(gone)

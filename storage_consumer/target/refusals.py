@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pymysql.err
 
-from storage_consumer.target.connection import LOOSE_ROW_MODE, ROW_MODE
 from storage_consumer.target.faults import is_refusal
+from storage_consumer.target.session import LOOSE_ROW_MODE, ROW_MODE
 from storage_consumer.target.statements import without_error_members
 from storage_consumer.work import TableWork
 

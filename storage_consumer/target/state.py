@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import func, select, update
-from sqlalchemy.dialects.mysql import insert
+from sqlalchemy import func, insert, select, update
 
 from storage_consumer.consumers.catalog import Restart
 from storage_consumer.consumers.table import DROPPED, EXCLUDED, LOST
-from storage_consumer.consumers.table_version import Finished
 from storage_consumer.ports import TableProgress
-from storage_consumer.target.batches import batched
+from storage_consumer.storage.finished import Finished
+from storage_consumer.target.copies import copies_of
 from storage_consumer.target.journal import DONE, SKIPPED, STARTED
+from storage_consumer.target.known_files import known_files, put_known_files
 from storage_consumer.target.places import places
-from storage_consumer.target.state_base import CHUNK, larger
-from storage_consumer.target.state_history import HistoryState
+from storage_consumer.target.state_base import larger
+from storage_consumer.target.state_operator import OperatedState, held_tables
 
 SERIAL_SLOTS = 16
 """Slots beyond those of the partitions, for tables whose write transactions queue."""
 _OPENING = "opening a window"
 
 
-class StateStore(HistoryState):
+class StateStore(OperatedState):
     """The state of one feed in one target. Raises `TargetUnavailable`, `LeaseLost` and `ConfigError`."""
 
     # reading
@@ -39,7 +39,8 @@ class StateStore(HistoryState):
             feed = connection.execute(select(tables.feed)).one()
             progress = connection.execute(select(tables.tables)).all()
             placed = places(connection, tables, progress)
-            files = connection.execute(select(tables.files)).all()
+            done = known_files(connection, tables)
+            copies, held = copies_of(connection, tables), held_tables(connection, tables)
             noted = tables.journal.c
             journal = connection.execute(
                 select(noted.table_dir, noted.version, noted.checksum, noted.state).where(
@@ -47,14 +48,17 @@ class StateStore(HistoryState):
                 )
             ).all()
         restart = Restart(
-            checkpoint=feed.checkpoint,
+            checkpoint=feed.checkpoint_running,
+            lowest=feed.checkpoint,
             tables={row.table_key: row.checkpoint for row in progress},
             behind=frozenset(row.table_key for row in progress if not row.follows),
             dropped=frozenset(row.table_key for row in progress if row.state == DROPPED),
             excluded=frozenset(row.table_key for row in progress if row.state == EXCLUDED),
             targets=placed,
+            copies=copies,
+            held=held,
             lost=frozenset(row.table_key for row in progress if row.state == LOST),
-            done={row.stream: Finished(upto=row.done_upto, tag=row.tag) for row in files},
+            done=done,
             journalled=frozenset((r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),
             started=frozenset((r.table_dir, r.version, r.checksum) for r in journal if r.state == STARTED),
         )
@@ -101,19 +105,21 @@ class StateStore(HistoryState):
         streams: Mapping[str, Finished],
         checkpoint: int,
         storage_checkpoint: int,
+        lowest: int | None = None,
     ) -> None:
-        """Store what moved: tables, per stream how far it is finished, and the whole's checkpoint."""
+        """Store what moved: tables, per stream how far it is finished, and the checkpoints of the whole.
+
+        `checkpoint` (``feed.checkpoint_running``) only grows; `lowest` (``feed.checkpoint``) is stored as it is, since a table that
+        the filter takes in again lacks what was written meanwhile.
+        """
         feed = self._tables.feed
         with self._owned("storing the progress") as connection:
             self._put_tables(connection, tables)
-            for some in batched(streams.items(), CHUNK):
-                rows = [{"stream": name, "done_upto": done.upto, "tag": done.tag} for name, done in some]
-                statement = insert(self._tables.files)
-                new = statement.inserted
-                connection.execute(statement.on_duplicate_key_update(done_upto=new.done_upto, tag=new.tag), rows)
+            put_known_files(connection, self._tables, streams)
             connection.execute(
                 update(feed).values(
-                    checkpoint=larger(feed.c.checkpoint, checkpoint),
+                    checkpoint=feed.c.checkpoint if lowest is None else lowest,
+                    checkpoint_running=larger(feed.c.checkpoint_running, checkpoint),
                     storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
                 )
             )

@@ -5,7 +5,7 @@ How the rows that tasks write are fenced off with it stands in `state`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -13,22 +13,25 @@ from typing import Any, TypeVar
 import pymysql.err
 from sqlalchemy import Column, Select, create_engine, func, literal_column, select, text, update
 from sqlalchemy.dialects.mysql import insert
-from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.engine import Connection, Row
+from sqlalchemy.exc import DBAPIError, NoResultFound
 from sqlalchemy.schema import CreateColumn, CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.table import HALTED, LOST
-from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StorageConsumerError
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
 from storage_consumer.ports import TableProgress
 from storage_consumer.sql_text import quote
 from storage_consumer.target.batches import batched
 from storage_consumer.target.connection import Connection as Target
 from storage_consumer.target.connection import connect
+from storage_consumer.target.copies import put_copies
 from storage_consumer.target.eviction import evict, mark
-from storage_consumer.target.faults import LOCK_WAIT_TIMEOUT, number_of, translated
+from storage_consumer.target.faults import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
+from storage_consumer.target.migrating import part_checkpoints
 from storage_consumer.target.places import put_places
+from storage_consumer.target.rights import state_remedy
 from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION, StateTables
 
 CHUNK = 1_000
@@ -38,7 +41,7 @@ LOCK_WAIT = 10
 """Seconds for which the state waits for a lock before it looks who holds it."""
 _CONNECTIONS = 6
 """Kept open once they were needed: of the round, the renewal of the lease, and four lanes. Opening one takes longer than a statement's journal."""
-_SAME_COLUMN = 1060
+_SAME_COLUMN, _NO_COLUMN = 1060, 1091
 
 
 class OwnedState:
@@ -67,7 +70,9 @@ class OwnedState:
 
     def _connected(self, downstream: Downstream, password: str) -> Target:
         """A connection with transactions (SQLAlchemy sends no BEGIN of its own) that does not wait long for locks."""
-        connection = connect(downstream, password)
+        return connect(downstream, password, prepare=self._prepare)
+
+    def _prepare(self, connection: Target) -> None:
         connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
@@ -75,7 +80,6 @@ class OwnedState:
             self._ours.update(int(connection_id) for (connection_id,) in cursor.fetchall())
         with suppress(pymysql.err.MySQLError):  # before the first start there is no state schema
             mark(connection.query, self._schema)
-        return connection
 
     # creation
 
@@ -111,7 +115,8 @@ class OwnedState:
         if known != upstream:
             message = (
                 f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: "
-                "give this bucket a state schema of its own (--state-schema)"
+                "give this bucket a state schema of its own (--state-schema), or, if its files were copied or moved there, bind the "
+                f"state to it: storage-consumer rebind --upstream-uri {upstream}"
             )
             raise ConfigError(message)
 
@@ -148,16 +153,23 @@ class OwnedState:
                 return
             for table, column in self._tables.added():
                 self._add_column(connection, table.name, column)
+            for table, name in self._tables.removed():
+                self._alter(connection, table.name, f"DROP COLUMN {quote(name)}", unless=_NO_COLUMN)
         with self._owned("migrating the state schema") as connection:
+            part_checkpoints(connection, self._tables)
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
 
     def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
         """Add a column to a state table, unless it is there."""
         definition = CreateColumn(column).compile(self._engine)
+        self._alter(connection, table, f"ADD COLUMN {definition}", unless=_SAME_COLUMN)
+
+    def _alter(self, connection: Connection, table: str, change: str, *, unless: int) -> None:
+        """Change a state table; the server's error `unless` says that this was done before."""
         try:
-            _as_it_is(connection, f"ALTER TABLE {quote(self._schema)}.{quote(table)} ADD COLUMN {definition}")
+            _as_it_is(connection, f"ALTER TABLE {quote(self._schema)}.{quote(table)} {change}")
         except DBAPIError as fault:
-            if number_of(fault.orig or fault) != _SAME_COLUMN:
+            if number_of(fault.orig or fault) != unless:
                 raise
 
     # lease
@@ -249,6 +261,8 @@ class OwnedState:
         """Store tables; `as_they_were`: some time ago, so that one that stopped since then stays so, and follows nothing."""
         stored = list(tables)
         put_places(connection, self._tables, stored)
+        if not as_they_were:
+            put_copies(connection, self._tables, stored)
         rows = [
             {
                 "table_key": table.table_key,
@@ -294,16 +308,28 @@ class OwnedState:
             message = f"another process took the lease while {doing} (epoch {epoch}, ours is {self.epoch})"
             raise LeaseLost(message)
 
+    def _asked(self, sql: str) -> Sequence[Row[Any]]:
+        """The rows of a question that is no part of a transaction."""
+        with self._engine.begin() as connection:
+            return connection.exec_driver_sql(sql).all()
+
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         """Our errors for the driver's; what the server refuses of the state itself is no row's fault."""
         try:
             yield
         except DBAPIError as fault:
+            if lost := gone(fault.orig or fault, doing, self._schema):
+                raise lost from fault
+            if is_denied(fault.orig or fault):
+                raise ConfigError(f"{doing}: {state_remedy(fault.orig or fault, self._asked, self._schema)}") from fault
             error = translated(fault.orig or fault, doing)
             if isinstance(error, RowRefused):
                 error = StorageConsumerError(str(error))
             raise error from fault
+        except NoResultFound as fault:
+            message = f"{doing}: a row that each state has is missing in the state schema {self._schema}: it was emptied or made anew"
+            raise StateGone(message) from fault
 
 
 def _as_it_is(connection: Connection, statement: str) -> None:

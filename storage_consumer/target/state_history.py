@@ -42,6 +42,13 @@ class HistoryState(JournalState):
                 connection.execute(statement.on_duplicate_key_update(**changed), some)
         known.update({tuple(r[name] for name in identity): r["digest"] for r in new})
 
+    def known_versions(self) -> frozenset[tuple[str, int]]:
+        """Table directory and version of all schema files that were ever read."""
+        table = self._tables.structures.c
+        with self._owned("reading which versions are known") as connection:
+            rows = connection.execute(select(table.table_dir, table.version)).all()
+        return frozenset((row.table_dir, row.version) for row in rows)
+
     def unsettled(self) -> list[tuple[str, int]]:
         """Table directory and version of the statements that are kept and, by the journal, neither done nor skipped."""
         kept, journal = self._tables.structures.c, self._tables.journal.c

@@ -14,6 +14,7 @@ from storage_consumer.ports import Decision, TableProgress
 from storage_consumer.target.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.target.state_base import OwnedState
 
+COPIED = "the copy of its table as of {} holds what it did"
 _LONGEST = 60_000
 """Characters of a note or an answer that are stored."""
 
@@ -74,6 +75,10 @@ class JournalState(OwnedState):
         entry = self.journal_entry(step)
         unsettled = entry is not None and entry.state == STARTED
         self.journal(step, STARTED if unsettled else FAILED, note=error)
+
+    def copied(self, step: DdlStep, at: int) -> None:
+        """Note that a statement is done, since a copy of its table as of a TSO holds what it did."""
+        self.journal(step, DONE, note=COPIED.format(at))
 
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
         """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import BOOLEAN, Column, MetaData, String, Table, Text, UniqueConstraint, text
-from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, MEDIUMTEXT
+from sqlalchemy import BOOLEAN, Column, MetaData, Select, String, Table, Text, UniqueConstraint, text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, MEDIUMTEXT, VARBINARY
 
-STATE_VERSION = 3
+from storage_consumer.storage.finished import CHUNK, WIDTH
+
+STATE_VERSION = 4
 """Raised whenever a table changes its shape."""
-MIGRATED = (2,)
-"""Older versions that are brought to ours: 2 lacks tables, which are created, and the columns of `StateTables.added`."""
+MIGRATED = (2, 3)
+"""Older versions that are brought to ours: they lack tables, which are created, and columns of `StateTables.added`."""
 
 _PATH = 512
 _STREAM = 700
@@ -37,13 +40,15 @@ class StateTables:
             _number("id"),
             Column("upstream", String(2048), nullable=False),
             _tso("checkpoint"),
+            Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
             _tso("storage_checkpoint"),
             _tso("window_id"),
         )
         self.tables = self._table("table_progress", *_progress_columns())
         self.files = self._table(
-            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _text("tag")
+            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _tso("left_out")
         )
+        self.digests = self._table("file_digests", *_digest_columns())
         self.targets = self._table(
             "table_targets",
             Column("table_key", String(_PATH), primary_key=True),
@@ -52,6 +57,8 @@ class StateTables:
         )
         self.journal = self._table("ddl_journal", *_journal_columns())
         self.decisions = self._table("ddl_decision", *_decision_columns())
+        self.copies = self._table("table_copies", *_copy_columns())
+        self.table_decisions = self._table("table_decision", *_table_decision_columns())
         self.structures = self._table("schema_history", *_structure_columns())
         self.keys = self._table(
             "table_keys",
@@ -68,9 +75,15 @@ class StateTables:
         )
 
     def added(self) -> Iterator[tuple[Table, Column[Any]]]:
-        """The columns that a table of version 2 lacks, each with a default."""
+        """The columns that tables of an older version may lack, each with a default."""
+        yield self.feed, self.feed.c.checkpoint_running
         for name in ("structure_after", "seconds", "answer"):
             yield self.journal, self.journal.c[name]
+        yield self.files, self.files.c.left_out
+
+    def removed(self) -> Iterator[tuple[Table, str]]:
+        """The columns that tables of an older version may have, and that nothing writes any more."""
+        yield self.files, "tag"
 
     def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
         return Table(
@@ -84,6 +97,12 @@ def _number(name: str) -> Column[Any]:
 
 def _text(name: str) -> Column[Any]:
     return Column(name, String(_NAME), nullable=False)
+
+
+def as_text(query: Select[Any]) -> tuple[str, list[Any]]:
+    """A query as the driver takes it, with ``%s`` for each argument; and the arguments."""
+    made = query.compile(dialect=mysql.dialect(), compile_kwargs={"render_postcompile": True})
+    return str(made), [made.params[name] for name in made.positiontup or ()]
 
 
 def _tso(name: str) -> Column[Any]:
@@ -109,6 +128,15 @@ def _progress_columns() -> tuple[Column[Any], ...]:
         Column("state", String(16), nullable=False),
         Column("follows", BOOLEAN, nullable=False),
         Column("error", Text, nullable=False),
+    )
+
+
+def _digest_columns() -> tuple[Column[Any], ...]:
+    """One row for so many consecutive numbers of a stream: a digest of each file that is finished."""
+    return (
+        Column("stream", String(_STREAM), primary_key=True),
+        Column("chunk", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+        Column("digests", VARBINARY(CHUNK * WIDTH), nullable=False),
     )
 
 
@@ -139,6 +167,34 @@ def _decision_columns() -> tuple[Column[Any], ...]:
         Column("statement", MEDIUMTEXT, nullable=False),
         Column("decided_at", DATETIME(fsp=6), nullable=False),
         _text("decided_by"),
+    )
+
+
+def _copy_columns() -> tuple[Column[Any], ...]:
+    """One row per table that lacked files, or of which an operator made a copy: see `Copies`."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _tso("copy_from"),
+        Column("absent", MEDIUMTEXT, nullable=False),
+        Column("copied_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+        Column("passed", MEDIUMTEXT),
+        Column("listed", MEDIUMTEXT),
+        Column("listed_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+    )
+
+
+def _table_decision_columns() -> tuple[Column[Any], ...]:
+    """One row per table that an operator decided about last; without `obeyed_at` no consumer has seen it."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        Column("verb", String(16), nullable=False),
+        _tso("copy_as_of"),
+        _text("to_schema"),
+        _text("to_table"),
+        Column("decided_at", DATETIME(fsp=6), nullable=False),
+        _text("decided_by"),
+        Column("obeyed_at", DATETIME(fsp=6)),
+        Column("refusal", Text),
     )
 
 

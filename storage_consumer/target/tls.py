@@ -105,6 +105,16 @@ def refusal(fault: BaseException, downstream: Downstream) -> ConfigError | None:
     return None
 
 
+def unverified(downstream: Downstream) -> str:
+    """What `--allow-unverified-server` gives up, for the log; empty without it."""
+    if not downstream.allow_unverified_server:
+        return ""
+    return (
+        f"--allow-unverified-server: whoever answers at {downstream.address} gets the password of {downstream.user}, and nothing "
+        "shows that it is the right server; --ssl-ca and --ssl-mode verify-identity would"
+    )
+
+
 def _causes(fault: BaseException | None) -> Iterator[BaseException]:
     """The fault and what the driver met before it raised that."""
     while fault is not None:

@@ -147,7 +147,7 @@ def test_wrong_arguments(mariadb: DatabaseServer, words: list[str], told: str) -
     assert ended.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("verb", ["ddl", "history"])
+@pytest.mark.parametrize("verb", ["ddl", "table", "history"])
 def test_help(verb: str) -> None:
     """Help has examples and exit codes."""
     ended = command(verb, "--help")

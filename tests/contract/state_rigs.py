@@ -6,12 +6,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from storage_consumer.config.settings import Downstream
+from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.planning.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.target.state import StateStore
 from storage_consumer.testing_state import MemoryState
+from storage_consumer.work import JobSpec
 from tests.servers import DatabaseServer, quoted
 
 BUCKET = "file:///some/bucket"
@@ -25,6 +26,8 @@ class Rig:
         self._new = new
         self._stack = ExitStack()
         self.expire = expire
+        self.done: Callable[[DdlStep], None] = lambda _: None
+        """Have an operator say that a statement is done; for tests that put a way there."""
 
     def handle(self) -> Any:
         """A process's handle, nothing opened; closed at the end."""
@@ -74,3 +77,18 @@ def statement(table_dir: str = "shop/a", version: int = 5, checksum: int = 7, qu
         checksum=checksum,
     )
     return DdlStep(table_dir=table_dir, table_key=key_of(definition.name), definition=definition)
+
+
+def fenced_spec(downstream: Downstream, *, epoch: int = 1, window_id: int = 1, load_data: bool = False) -> JobSpec:
+    """A job on this target without any table."""
+    return JobSpec(
+        upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
+        downstream=downstream,
+        secrets_file="",
+        tables=(),
+        partitions=1,
+        epoch=epoch,
+        window_id=window_id,
+        load_data=load_data,
+        max_packet=1 << 24,
+    )

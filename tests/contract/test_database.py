@@ -42,6 +42,15 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     database.close()
 
 
+def test_view_is_told_from_a_table(rig: Rig) -> None:
+    """A view is known as one, so that no row is written through it."""
+    rig.server.query("CREATE TABLE Shop.t (id INT PRIMARY KEY)")
+    rig.server.query("CREATE VIEW Shop.v AS SELECT id FROM Shop.t")
+    names = [TableName(schema="Shop", table=name) for name in ("t", "v")]
+    found = rig.database.describe(names)
+    assert [found[name.folded()].is_view for name in names] == [False, True]
+
+
 def test_names_are_found_in_any_case(rig: Rig) -> None:
     """Tables, indexes and databases are found by names in another case, and given in the target's own."""
     rig.server.query("CREATE TABLE Shop.Orders (id INT PRIMARY KEY, v INT, KEY Vi (v))")

@@ -12,6 +12,7 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName
+from storage_consumer.ports import Decision
 from storage_consumer.target.database import TargetDatabase
 from storage_consumer.target.journal import DONE, PLANNED, STARTED
 from storage_consumer.testing import FakeClock
@@ -49,11 +50,11 @@ def cut(rig: Rig, statement: str) -> None:
 @pytest.mark.parametrize("rig", WITH_LOCK_WAITS, indirect=True)
 def test_connection_that_breaks_under_a_statement(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """The server goes on with a statement whose connection broke; it is waited for, and has run once (D5)."""
-    step = rig.step(SLOW, CREATE, "shop.b")
+    step = rig.step("CREATE TABLE `b` (`id` INT PRIMARY KEY, `name` INT)", CREATE, "shop.b")
     breaking = threading.Thread(target=cut, args=[rig, SLOW])
     breaking.start()
     with caplog.at_level(logging.WARNING):
-        note = rig.run(step)
+        note = rig.run(step, decision=Decision(verb="replace", statement=SLOW))
     breaking.join()
     assert "had taken effect" in note
     assert [word for word in ("ddl_lost", "ddl_running") if word in caplog.text] == ["ddl_lost", "ddl_running"]

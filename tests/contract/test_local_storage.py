@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.known_folders import keeps_time
-from storage_consumer.storage.local_storage import LocalStorage
+from storage_consumer.storage.local_storage import LocalStorage, _open_at_once
 from storage_consumer.storage.paths import left_out
 from storage_consumer.storage.reader import StorageReader
 from storage_consumer.testing import FakeClock
@@ -74,7 +75,10 @@ def test_a_folder_that_vanishes_meanwhile(tmp_path: Path) -> None:
 
 
 def test_links(tmp_path: Path) -> None:
-    """No link leads out of the storage or to a folder, by listing or by reading; a link to a file in it is that file."""
+    """No link leads out of the storage or to a folder; a link to a file in it is that file.
+
+    A data file that is a link is listed, so that its rows are missed, and not read.
+    """
     outside = tmp_path / "outside"
     (outside / "s" / "t").mkdir(parents=True)
     (outside / "secret").write_bytes(b"secret")
@@ -91,11 +95,65 @@ def test_links(tmp_path: Path) -> None:
     inventory = Inventory(None, partition_separator=None, extension="csv")
     rig.put(SCHEMA, b"{}")
     found = inventory.observe(rig.storage.listing(frozenset(), {}), full=True, checkpoint=V)
-    assert {file.stored.path for file in found.data_files} == {DATA, f"s/t/{V}/CDC000003.csv"}
-    assert sum(found.ignored.values()) == 4
+    assert {file.stored.path for file in found.data_files} == {DATA, f"s/t/{V}/CDC000002.csv", f"s/t/{V}/CDC000003.csv"}
+    assert sum(found.ignored.values()) == 3
     for path in ("metadata", f"s/t/{V}/CDC000002.csv"):
         with pytest.raises(FileNotFoundError, match="leads out"):
             rig.storage.read(path)
+
+
+def test_what_is_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Pipes, sockets and devices are warned of; nobody waits for what is at their other end, and only data files are missed."""
+    rig = LocalRig(tmp_path)
+    rig.put(SCHEMA, b"{}")
+    (tmp_path / DATA).parent.mkdir()
+    for path in ("metadata", DATA, f"s/t/meta/schema_{V}_0000000002.json"):
+        os.mkfifo(tmp_path / path)
+    (tmp_path / "link").symlink_to(tmp_path / "metadata")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        found = listed(rig.storage)
+    assert [path for path in found if "(it is no file" not in path] == sorted([SCHEMA, DATA])
+    assert len(found) == 6
+    assert all(f"{path} is not looked at" in caplog.text for path in ("metadata", DATA, "link", "socket"))
+    for path in ("metadata", "link", "socket", DATA, "s"):
+        with pytest.raises(FileNotFoundError):
+            rig.storage.read(path)
+    reader = StorageReader(rig.storage, Upstream(scheme="file", root=str(tmp_path), protocol="csv"), FakeClock())
+    poll = reader.poll()
+    assert (poll.checkpoint, len(poll.schema_files), [f.stored.path for f in poll.data_files]) == (0, 1, [DATA])
+    assert poll.ignored == {"unknown path": 4}
+
+
+def test_devices() -> None:
+    """A device is read by nobody: some have no end."""
+    storage = LocalStorage("/dev")
+    assert "zero (it is no file, but a pipe, a socket or a device)" in listed(storage)
+    for path in ("zero", "tty"):
+        with pytest.raises((FileNotFoundError, StorageUnavailable)):
+            storage.read(path)
+
+
+def test_a_file_that_becomes_a_pipe(tmp_path: Path) -> None:
+    """Between the look at it and its opening: the reader does not wait for a writer."""
+    os.mkfifo(tmp_path / "metadata")
+    os.close(_open_at_once(str(tmp_path / "metadata"), os.O_RDONLY))
+
+
+@pytest.mark.parametrize("path", ["metadata", SCHEMA])
+def test_sparse_files(tmp_path: Path, path: str) -> None:
+    """Of 2 GiB where some bytes belong no more is read than shows that it is not so small."""
+    rig = LocalRig(tmp_path)
+    rig.put(path, b"")
+    with (tmp_path / path).open("ab") as file:
+        file.truncate(2 << 30)
+    assert len(rig.storage.read(path, 1000)) <= 2001
+    reader = StorageReader(rig.storage, Upstream(scheme="file", root=str(tmp_path), protocol="csv"), FakeClock())
+    poll = reader.poll()
+    assert (poll.checkpoint, poll.unreadable_metadata) == (0, int(path == "metadata"))
+    for schema_file in poll.schema_files:
+        with pytest.raises(MalformedSchemaFile, match="TiCDC writes none that is so large"):
+            reader.definition(schema_file)
 
 
 def test_a_root_that_is_a_link(tmp_path: Path) -> None:

@@ -13,17 +13,24 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.target.connection import connect
+from tests.packets import receive, send
 
 _CAPABILITIES, _LONG_PASSWORD, _BULK = 0xF7FF & ~0x0800, 1, 1 << 2
+WITH_TLS = 0xF7FF | 0x0800
 
 
-def _greeting(version: bytes = b"8.0.36", capabilities: int = _CAPABILITIES, more: int = 0) -> bytes:
+def greeting_of(
+    version: bytes = b"8.0.36",
+    capabilities: int = _CAPABILITIES,
+    more: int = 0,
+    plugin: bytes = b"mysql_native_password",
+) -> bytes:
     """That of a server without TLS that knows plugins for logging in. `more`: what MariaDB has beyond MySQL's capabilities."""
     head = struct.pack("<I8sxH", 1, b"a" * 8, capabilities) + b"\x2d\x02\x00\x08\x00\x15"
-    return b"\x0a" + version + b"\0" + head + struct.pack("<6xI", more) + b"b" * 12 + b"\0mysql_native_password\0"
+    return b"\x0a" + version + b"\0" + head + struct.pack("<6xI", more) + b"b" * 12 + b"\0" + plugin + b"\0"
 
 
-_OK = b"\x00\x00\x00\x02\x00\x00\x00"
+OK = b"\x00\x00\x00\x02\x00\x00\x00"
 _FILE = b"\xfb/etc/passwd"
 
 
@@ -49,13 +56,13 @@ class Rogue:
                 self._send(number + 1, b"\xfe" + self.plugin + b"\0" + b"c" * 20 + b"\0")
                 number, answer = self._packet()
                 self.received.append(answer)
-            self._send(number + 1, _OK)
+            self._send(number + 1, OK)
             while True:
                 number, query = self._packet()
                 if self.asks and query[1:].startswith(self.asks):
                     self._send(1, _FILE)
                     number = self._file()
-                self._send(number + 1, _OK)
+                self._send(number + 1, OK)
 
     def _file(self) -> int:
         """Take what comes until an empty packet ends it; the number of that one."""
@@ -67,26 +74,16 @@ class Rogue:
         return number
 
     def _send(self, number: int, content: bytes) -> None:
-        self.connection.sendall(struct.pack("<I", len(content))[:3] + bytes([number % 256]) + content)
+        send(self.connection, number, content)
 
     def _packet(self) -> tuple[int, bytes]:
-        head = self._exactly(4)
-        return head[3], self._exactly(int.from_bytes(head[:3], "little"))
-
-    def _exactly(self, size: int) -> bytes:
-        content = b""
-        while len(content) < size:
-            more = self.connection.recv(size - len(content))
-            if not more:
-                raise ConnectionResetError
-            content += more
-        return content
+        return receive(self.connection)
 
 
 @contextmanager
 def rogue(*, plugin: bytes = b"", asks: bytes = b"", greeting: bytes = b"") -> Iterator[Rogue]:
     """A rogue server that answers one client."""
-    server = Rogue(plugin, asks, greeting or _greeting())
+    server = Rogue(plugin, asks, greeting or greeting_of())
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -127,7 +124,7 @@ def test_password_asked_for(plugin: bytes) -> None:
 )
 def test_bulk_statements_not_offered(capabilities: int, more: int, has_bulk: bool) -> None:  # noqa: FBT001 - pytest gives it by name
     """What says that it is a MariaDB gets bulk statements only if it says that it takes them: a proxy before one need not."""
-    greeting = _greeting(b"5.5.5-10.11.4-MariaDB", capabilities, more)
+    greeting = greeting_of(b"5.5.5-10.11.4-MariaDB", capabilities, more)
     with rogue(greeting=greeting) as server:
         connection = connect(Downstream(port=server.port, ssl_mode="disabled"), "secret")
         connection.close()

@@ -261,6 +261,32 @@ def test_authority_that_is_no_file(
         storage.check()
 
 
+@pytest.mark.parametrize(
+    ("scheme", "told"), [("http", "holds no bucket.*check the endpoint"), ("https", "speaks no TLS.*http://127")]
+)
+def test_endpoint_that_is_no_store(scheme: str, told: str) -> None:
+    """Where something else answers, or without TLS, the start ends with what to look at instead of trying again."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoStore) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"{scheme}://127.0.0.1:{server.server_port}"
+        where = {"endpoint": endpoint, "region": "us-east-1", "force_path_style": True}
+        upstream = Upstream(scheme="s3", root="bucket/p", protocol="csv", **where)  # type: ignore[arg-type] # as they are
+        with pytest.raises(ConfigError, match=told):
+            S3Storage(upstream, Secrets(access_key="a", secret_access_key="b")).check()  # noqa: S106 - nobody checks it
+        server.shutdown()
+
+
+class _NoStore(BaseHTTPRequestHandler):
+    """A web server that has nothing."""
+
+    def do_GET(self) -> None:
+        """Nothing is there."""
+        self.send_error(HTTPStatus.NOT_FOUND)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing."""
+
+
 class _Ranges(BaseHTTPRequestHandler):
     """A store of one object, of which it gives the range that is asked for."""
 

@@ -77,6 +77,13 @@ def test_kept_as_it_was_read(rig: Rig) -> None:
     assert (second.kept("shop/a", 7), second.kept("shop/b", 5)) == ([], [])
 
 
+def test_known_versions(rig: Rig) -> None:
+    """Every version of which a schema file was read is known by its directory, to another process too."""
+    assert rig.owner().known_versions() == frozenset()
+    rig.owner().keep([("shop/a", version(5)), ("shop/a", version(6)), ("shop/b", version((1 << 64) - 1))])
+    assert rig.owner().known_versions() == {("shop/a", 5), ("shop/a", 6), ("shop/b", (1 << 64) - 1)}
+
+
 def test_a_row_that_was_changed_is_found_out() -> None:
     """A record goes to a row and back; a row that somebody changed is refused, and says what to restore."""
     record = record_of("shop/a", version(5))

@@ -14,10 +14,11 @@ from sqlalchemy.engine import Connection
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table_version import Finished
-from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.errors import ConfigError, StateGone, StorageConsumerError
+from storage_consumer.storage.finished import EVERYTHING, Finished
 from storage_consumer.target.journal import DONE, Outcome
 from storage_consumer.target.state import SERIAL_SLOTS, StateStore
+from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
 from tests.servers import KINDS, DatabaseServer
 
@@ -54,7 +55,9 @@ def test_another_version(mariadb: DatabaseServer) -> None:
     mariadb.query("CREATE TABLE storage_consumer.version (id INT PRIMARY KEY, version INT, more INT)")
     mariadb.query("INSERT INTO storage_consumer.version VALUES (1, 99, 0)")
     rig = real_rig(mariadb)
-    with pytest.raises(ConfigError, match=r"version 99, this program writes version 3: .*--state-schema"):
+    with pytest.raises(
+        ConfigError, match=rf"version 99, this program writes version {STATE_VERSION}: .*--state-schema"
+    ):
         rig.handle().open(BUCKET)
     rig.close()
     assert mariadb.query("SHOW TABLES FROM storage_consumer") == (("version",),)
@@ -81,7 +84,7 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     with pytest.raises(StorageConsumerError):
         state.journal(statement(), DONE, tables=[progress("shop/a", 500)])
     assert state.journal_entry(statement()) is None
-    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint < 100)")
+    mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     with pytest.raises(StorageConsumerError):
         state.save(
             tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
@@ -112,7 +115,10 @@ def cut_at(state: StateStore, number: int) -> Iterator[list[int]]:
 WRITES: dict[str, Callable[[StateStore, int], object]] = {
     "save": lambda state, number: state.save(
         tables=[progress("shop/a", number), progress("shop/b", number)],
-        streams={"s": Finished(upto=number), "t": Finished(upto=number)},
+        streams={
+            "s": Finished(upto=number, digests={0: bytes([number]) * 8, number: b"8" * 8}),
+            "t": Finished(upto=number, left_out=EVERYTHING, digests={number: b"8" * 8}, replaces=True),
+        },
         checkpoint=number,
         storage_checkpoint=number,
     ),
@@ -173,24 +179,59 @@ def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureReque
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_migration_from_version_2(kind: str, request: pytest.FixtureRequest) -> None:
-    """A state of version 2 is brought to ours by the one who gets the lease, also after a break in the middle; nothing is lost."""
+@pytest.mark.parametrize(
+    "done",
+    ["DROP DATABASE storage_consumer", "DELETE FROM storage_consumer.lease", "DROP TABLE storage_consumer.lease"],
+)
+def test_state_that_is_dropped(kind: str, done: str, request: pytest.FixtureRequest) -> None:
+    """Whatever is asked of a state that was dropped or emptied says so."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    state = rig.owner()
+    server.query(done)
+    calls: list[Callable[[], object]] = [
+        state.load,
+        lambda: state.open_window(1, 0),
+        lambda: state.save(tables=(), streams={}, checkpoint=1, storage_checkpoint=1),
+        lambda: state.journal(statement(), DONE),
+    ]
+    for call in calls:
+        with pytest.raises(StateGone, match="the state schema storage_consumer"):
+            call()
+    if "lease" in done and "DELETE" in done:
+        assert not state.renew(30)
+    else:
+        with pytest.raises(StateGone):
+            state.renew(30)
+    rig.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", MIGRATED)
+def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> None:
+    """A state of an older version is brought to ours by the one who gets the lease, also after a break in the middle; nothing is lost."""
     server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     former = rig.owner("former")
     former.journal(statement(), DONE, note="n", tables=[progress("shop/a", 500)])
+    halted = [progress("shop/halted", 300, "halted", follows=False), progress("shop/gone", 9, "dropped", follows=False)]
+    former.save(tables=halted, streams={}, checkpoint=0, storage_checkpoint=900)
     former.release()
+    server.query("UPDATE storage_consumer.feed SET checkpoint = 800")
+    server.query("ALTER TABLE storage_consumer.feed DROP COLUMN checkpoint_running")
     for table in ("ddl_decision", "schema_history"):
         server.query(f"DROP TABLE storage_consumer.{table}")
     for column in ("structure_after", "answer"):  # the third one is there: the migration broke off
         server.query(f"ALTER TABLE storage_consumer.ddl_journal DROP COLUMN {column}")
-    server.query("UPDATE storage_consumer.version SET version = 2")
+    server.query(f"UPDATE storage_consumer.version SET version = {version}")
     waiting = rig.handle()
     waiting.open(BUCKET)
-    assert server.query("SELECT version FROM storage_consumer.version") == ((2,),)
+    assert server.query("SELECT version FROM storage_consumer.version") == ((version,),)
     assert waiting.acquire("next", 30) == ""
-    assert server.query("SELECT version FROM storage_consumer.version") == ((3,),)
-    assert waiting.load()[0].journalled == {statement().identity}
+    assert server.query("SELECT version FROM storage_consumer.version") == ((STATE_VERSION,),)
+    restart, _ = waiting.load()
+    assert restart.journalled == {statement().identity}
+    assert (restart.checkpoint, restart.lowest) == (800, 300)
     waiting.journal(statement(version=6), DONE, run=Outcome(structure_after="x", seconds=0.5, answer="OK"))
     stored = server.query(
         "SELECT structure_after, seconds, answer, note FROM storage_consumer.ddl_journal ORDER BY version"
@@ -198,4 +239,26 @@ def test_migration_from_version_2(kind: str, request: pytest.FixtureRequest) -> 
     assert stored == (("", None, None, "n"), ("x", 0.5, "OK", ""))
     waiting.keep([("shop/a", statement().definition)])
     assert [d.query for d in waiting.kept("shop/a", 5)] == ["ALTER TABLE a"]
+    rig.close()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_migration_of_what_is_known_of_files(kind: str, version: int, request: pytest.FixtureRequest) -> None:
+    """An older state knows how far streams are finished, and nothing of each file; also after a break in the middle."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    rig.owner("former").release()
+    server.query("DROP TABLE storage_consumer.file_digests")
+    server.query("ALTER TABLE storage_consumer.file_progress DROP COLUMN left_out")
+    server.query("ALTER TABLE storage_consumer.file_progress ADD COLUMN tag VARCHAR(255) NOT NULL")
+    server.query("INSERT INTO storage_consumer.file_progress (stream, done_upto, tag) VALUES ('s', 5, 't')")
+    server.query(f"UPDATE storage_consumer.version SET version = {version}")
+    state = rig.owner("next")
+    assert state.load()[0].done == {"s": Finished(upto=5)}
+    server.query(f"UPDATE storage_consumer.version SET version = {version}")  # as if the last step had not been taken
+    state = rig.owner("next")
+    known = Finished(upto=6, left_out=1, digests={0: b"\1" * 8})
+    state.save(tables=(), streams={"s": known}, checkpoint=0, storage_checkpoint=0)
+    assert state.load()[0].done == {"s": known}
     rig.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.config.settings import Downstream
 from storage_consumer.decoding.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.pipeline import RowWriter
@@ -26,7 +26,7 @@ from storage_consumer.testing import FakeClock
 from storage_consumer.testing_state import MemoryState, TargetRecords
 from storage_consumer.testing_writer import FencedWriter
 from storage_consumer.work import JobSpec, Mode, TableWork, TargetColumn, TargetTable, UniqueKey
-from tests.contract.state_rigs import BUCKET
+from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.servers import KINDS, DatabaseServer
 from tests.unit.halves import NAME, as_events, table
 
@@ -49,17 +49,8 @@ class Rig:
         """Get the lease and open a window."""
         self.state.open(BUCKET)
         self.state.acquire("me", 30)
-        self.spec = JobSpec(
-            upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
-            downstream=self.downstream,
-            secrets_file="",
-            tables=(),
-            partitions=1,
-            epoch=self.state.epoch,
-            window_id=self.state.open_window(1, 0),
-            load_data=False,
-            max_packet=1 << 24,
-        )
+        window = self.state.open_window(1, 0)
+        self.spec = fenced_spec(self.downstream, epoch=self.state.epoch, window_id=window)
 
     def writer(self, *, epoch: int = 0) -> RowWriter:
         """A writer of the window that was opened here, or of one of another epoch; closed at the end."""

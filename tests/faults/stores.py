@@ -15,6 +15,8 @@ from tests.faulty_proxy import PLACES, FaultyProxy
 from tests.s3_server import S3Server
 
 _FEW = 3
+_PLACES = {"short": ("schema files", "data files"), "page": ("listing",)}
+"""Where else than in listings and data files an answer is spoiled."""
 _PATIENCE = 2
 """Seconds for which the driver's client waits for an answer here; tasks wait as long as they do elsewhere."""
 
@@ -90,6 +92,7 @@ def faults(store: Store) -> Iterable[Fault]:
             ("credentials expired", "expired", "ExpiredToken"),
             ("access refused", "denied", "AccessDenied"),
             ("clocks too far apart", "skewed", "RequestTimeTooSkewed"),
+            ("the bucket is in another region", "moved", "the endpoint and the region"),
         ):
             yield Fault(
                 name=f"S3: {name}",
@@ -116,8 +119,10 @@ def _passing(store: Store) -> Iterable[Fault]:
         ("S3 answers 503 SlowDown", "503", "SlowDown"),
         ("S3 answers 500", "500", "InternalError"),
         ("S3 bodies cut short", "cut", "s3://"),
+        ("S3 bodies cut short, with a length that fits", "short", "the listing says"),
+        ("a page for people in place of S3's answer", "page", "s3://"),
     ):
-        for where in ("listing", "data files"):
+        for where in _PLACES.get(kind, ("listing", "data files")):
             always = partial(spoiled, store=store, fault=kind, where=where)
             yield Fault(name=f"{name} for a while", where=where, around=partial(always, faults=_FEW))
             options = {"retry_limit": LIMIT}
@@ -132,6 +137,9 @@ def _silent(store: Store) -> Iterable[Fault]:
     ):
         once = partial(hasty, store=store, fault=kind, where=where, faults=1)
         yield Fault(name=name, where=where, around=once)
+    for where in ("listing", "data files", "schema files"):
+        drops = partial(spoiled, store=store, fault="drip", where=where)
+        yield Fault(name="S3's answers come drop by drop", where=where, around=drops)
     always = partial(hasty, store=store, fault="silent", where="metadata")
     options = {"retry_limit": LIMIT}
     yield Fault(name="S3 does not answer for ever", where="metadata", around=always, ends="s3://", options=options)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer import Consumer
-from storage_consumer.errors import ConfigError, LeaseLost, StorageConsumerError
+from storage_consumer.errors import ConfigError, NotTheWriter, StorageConsumerError
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import ROOT
 from tests.faults import workload
@@ -60,7 +60,7 @@ class Seen:
     @property
     def code(self) -> int:
         """The exit code that the first start would have had."""
-        codes = {ConfigError: 2, LeaseLost: 3}
+        codes = {ConfigError: 2, NotTheWriter: 3}
         return 0 if self.error is None else next((c for kind, c in codes.items() if isinstance(self.error, kind)), 1)
 
     def told(self) -> str:

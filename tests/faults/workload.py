@@ -99,7 +99,7 @@ def differences(server: DatabaseServer, wide: int = WIDE) -> list[str]:
     right = truth(wide)
     wrong = [f"d.{name}: {_shown(found.get(name), rows)}" for name, rows in right.items() if found.get(name) != rows]
     wrong += [f"d.{name} is there" for name in sorted(found.keys() - right.keys())]
-    ((checkpoint,),) = server.query(f"SELECT checkpoint FROM {STATE_SCHEMA}.feed")
+    ((checkpoint,),) = server.query(f"SELECT checkpoint_running FROM {STATE_SCHEMA}.feed")
     if checkpoint != CHECKPOINTS[-1]:
         wrong.append(f"the checkpoint is {checkpoint}, not {CHECKPOINTS[-1]}")
     for table, state, error in server.query(f"SELECT table_name, state, error FROM {STATE_SCHEMA}.table_progress"):

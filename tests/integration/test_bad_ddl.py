@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from storage_consumer.operating.table_command import table as table_command
 from tests.integration.rounds import content, of, once
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
@@ -16,15 +17,40 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 ADD_COLUMN = 5
 WIDER = (*ID_NAME, column("more", "INT"))
 REFUSED = {
-    "refused": "ALTER TABLE `refused` ADD COLUMN `more` INT DEFAULT (nonsense(1))",
+    "twice": "ALTER TABLE `twice` ADD COLUMN `name` INT, ADD COLUMN `more` INT",
+    "nowhere": "ALTER TABLE `nowhere` ADD COLUMN `more` INT AFTER `nothing`",
+}
+"""Table → a statement in its directory that no server takes."""
+FOREIGN = {
+    "function": "ALTER TABLE `function` ADD COLUMN `more` INT DEFAULT (nonsense(1))",
     "unknown": "PLEASE ADD `more` TO `unknown` ⟪now⟫ $1 @@ \x01",
     "unclosed": "ALTER TABLE `unclosed` ADD COLUMN `more` INT COMMENT 'it''s",
     "comment": "ALTER TABLE `comment` ADD COLUMN `more` INT /* and on",
     "parenthesis": "ALTER TABLE `parenthesis` ADD COLUMN (`more` INT, ((",
     "half": "CREATE",
     "two": "ALTER TABLE `two` ADD COLUMN `more` INT; DROP DATABASE `d`",
+    "grants": "GRANT ALL ON *.* TO `intruder`",
+    "user": "CREATE USER `intruder` IDENTIFIED BY 'x'",
+    "global": "SET GLOBAL max_connections = 11",
+    "deletes": "DELETE FROM `d`.`good`",
+    "elsewhere": "DROP DATABASE `other`",
+    "other": "DROP TABLE `other`.`secret`",
+    "stolen": "RENAME TABLE `unseen`.`secret` TO `d`.`stolen`",
+    "copied": "CREATE TABLE `copied2` SELECT * FROM `other`.`secret`",
+    "state": "DROP TABLE `storage_consumer`.`lease`",
+    "system": "ALTER TABLE `mysql`.`user` ADD COLUMN `more` INT",
+    "hidden": "ALTER TABLE `hidden` ADD COLUMN `more` INT /*!50000 , RENAME TO `other`.`gone` */",
+    "tidbs": "ALTER TABLE `tidbs` ADD COLUMN `more` INT /*T! , RENAME TO `other`.`gone` */",
+    "cut": "ALTER TABLE `cut` /*T! COMMENT '*/ DISCARD TABLESPACE /*T! ' */",
+    "outfile": "CREATE VIEW `outfile` AS SELECT * FROM `other`.`secret` INTO OUTFILE 'stolen'",
+    "procedure": "CREATE PROCEDURE `evil`() DELETE FROM `good`",
+    "event": "CREATE EVENT `evil` ON SCHEDULE EVERY 1 SECOND DO DELETE FROM `d`.`good`",
+    "trigger": "CREATE TRIGGER `evil` BEFORE INSERT ON `good` FOR EACH ROW SET NEW.id = 7",
+    "immediate": "EXECUTE IMMEDIATE 'DROP DATABASE other'",
+    "discard": "ALTER TABLE `discard` DISCARD TABLESPACE",
+    "kill": "SHUTDOWN",
 }
-"""Table → a statement in its directory that no server takes."""
+"""Table → a statement in its directory that TiCDC never stores there; some of them every server takes."""
 
 
 @pytest.fixture(params=KINDS)
@@ -52,7 +78,40 @@ def test_statements_that_no_server_takes(bucket: SmallBucket, server: DatabaseSe
         assert re.search(r"error \d{4}: ", error)
         assert content(server, f"d.{name}") == [(1, "before")]
     assert content(server, "d.good") == [(1, "good")]
-    assert summary.checkpoint == ts(9)
+    assert summary.checkpoint_running == ts(9)
+
+
+def test_statements_that_ticdc_never_stores(bucket: SmallBucket, server: DatabaseServer) -> None:
+    """Each stops its own table, told with the ways on, and nothing of it has happened on the server; others go on."""
+    for database in ("other", "unseen"):
+        server.query(f"CREATE DATABASE {database}")
+        server.query(f"CREATE TABLE {database}.secret (id INT PRIMARY KEY)")
+        server.query(f"INSERT INTO {database}.secret VALUES (1)")
+    users = "SELECT COUNT(*) FROM mysql.user"
+    before = server.query(users), server.query("SELECT @@GLOBAL.max_connections")
+    bucket.create("d.good", *(f"d.{name}" for name in FOREIGN))
+    bucket.rows("d.good", 1, row("d.good", 5, "1", '"good"'))
+    for tick, (name, query) in enumerate(FOREIGN.items(), 6):
+        bucket.rows(f"d.{name}", 1, row(f"d.{name}", 5, "1", '"before"'))
+        bucket.schema(f"d.{name}", ts(tick), query, 14 if query.startswith("RENAME") else ADD_COLUMN, WIDER)
+        bucket.rows(f"d.{name}", 1, row(f"d.{name}", 80, "2", '"after"', "5"), version=ts(tick))
+    bucket.metadata(ts(90))
+    for _ in range(2):
+        summary = once(bucket, server)
+        assert {table.table.partition(".")[2] for table in summary.halted} == FOREIGN.keys()
+    for name in FOREIGN:
+        error = of(summary, f"d.{name}").error
+        assert "is not run" in error or "names " in error
+        assert all(f"storage-consumer ddl {verb}" in error for verb in ("done", "skip", "replace"))
+        assert content(server, f"d.`{name}`") == [(1, "before")]
+    assert content(server, "d.good") == [(1, "good")]
+    assert content(server, "other.secret") == content(server, "unseen.secret") == [(1,)]
+    assert (server.query(users), server.query("SELECT @@GLOBAL.max_connections")) == before
+    tables = {
+        name for (name,) in server.query("SELECT table_name FROM information_schema.tables WHERE table_schema = 'd'")
+    }
+    assert tables == {"good", *FOREIGN}
+    assert set(server.databases()) == {"d", "other", "unseen", "storage_consumer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +201,7 @@ def test_collation_of_a_key_that_somebody_changed(bucket: SmallBucket, server: D
     error = of(once(bucket, server), "d.t").error
     assert "collation utf8mb4_general_ci of k instead of utf8mb4_bin" in error
     assert content(server, "d.t") == [("a", 1)]
-    server.query("DELETE FROM storage_consumer.table_keys WHERE table_key = '`d`.`t`'")
+    table_command({"downstream_uri": server.uri, "action": "accept-keys", "table": "d.t"}, {})
     assert not once(bucket, server).halted
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
 
 import pytest
 
+from storage_consumer.errors import NoMetadata
 from storage_consumer.summary import RoundSummary, Silent
 from tests.integration.rounds import consumer, content, of, once
 from tests.servers import DatabaseServer
@@ -57,15 +59,18 @@ def rounds_until_halted(running: object, table: str, limit: float = 10) -> Round
 def test_nothing_is_applied_without_metadata(
     two_tables: SmallBucket, mariadb: DatabaseServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before the first checkpoint the bucket is looked at, nothing is applied, and the log says why (O10)."""
+    """Before the first metadata nothing is made in the target, before its first checkpoint nothing is applied; the log says why (O10)."""
     (two_tables.root / "metadata").unlink()
     with consumer(two_tables, mariadb) as running:
+        with pytest.raises(NoMetadata, match="Is the upstream URI the changefeed's sink URI"):
+            running.run_once()
+        assert mariadb.databases() == ()
+        two_tables.metadata("{")
         summary = running.run_once()
         assert (summary.checkpoint, summary.storage_checkpoint, summary.rows, summary.ddls) == (0, 0, 0, 0)
         assert summary.pending_files == 2
         assert mariadb.databases() == ("storage_consumer",)
         assert "checkpoint_missing" in caplog.text
-        assert "no metadata file yet" in caplog.text
         two_tables.metadata(ts(9))
         assert running.run_once().checkpoint == ts(9)
     assert content(mariadb, "d.bad") == [(1, "bad")]
@@ -104,6 +109,30 @@ def test_metadata_that_goes_back_changes_nothing(
     summary = once(two_tables, mariadb)
     assert (summary.checkpoint, summary.storage_checkpoint, summary.written) == (ts(9), ts(9), 0)
     assert "metadata went back" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+def test_data_file_that_is_not_read(
+    kind: str, two_tables: SmallBucket, mariadb: DatabaseServer, tmp_path: Path
+) -> None:
+    """A data file that is none, or a link out of the storage, holds its table back: it may stand for rows. The others go on."""
+    path = two_tables.file("d.bad", 2)
+    outside = tmp_path / "moved.csv"
+    outside.write_text(two_tables.text(row("d.bad", 3, "7", '"moved"')) + "\r\n")
+    two_tables.metadata(ts(9))
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(outside if kind == "link" else tmp_path / "nothing")
+    summary = once(two_tables, mariadb)
+    assert (of(summary, "d.bad").state, of(summary, "d.good").state) == ("waiting", "running")
+    assert of(summary, "d.bad").checkpoint < ts(9)
+    assert path.name in of(summary, "d.bad").error
+    path.unlink()
+    outside.rename(path)
+    summary = once(two_tables, mariadb)
+    assert (of(summary, "d.bad").state, of(summary, "d.bad").checkpoint) == ("running", ts(9))
+    assert (7, "moved") in content(mariadb, "d.bad")
 
 
 # schema files
@@ -168,7 +197,7 @@ def test_gap_that_stays_halts_the_table(two_tables: SmallBucket, mariadb: Databa
     assert of(summary, "d.bad").state == "halted"
     assert "file number 2" in of(summary, "d.bad").error
     assert "data was lost at the source" in of(summary, "d.bad").error
-    assert summary.checkpoint == ts(9)
+    assert summary.checkpoint_running == ts(9)
     two_tables.rows("d.bad", 2, row("d.bad", 6, "2", '"two"'))
     once(two_tables, mariadb)
     assert content(mariadb, "d.bad") == [(1, "bad"), (2, "two"), (3, "three")]

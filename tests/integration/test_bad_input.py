@@ -47,7 +47,7 @@ def test_unparsable_row_halts_its_table(two_tables: SmallBucket, mariadb: Databa
     assert "epair" in error
     assert content(mariadb, "d.bad") == []
     assert content(mariadb, "d.good") == [(1, "good")]
-    assert summary.checkpoint == ts(9)
+    assert summary.checkpoint_running == ts(9)
     two_tables.rows("d.bad", 1, first, row("d.bad", 6, "2", '"two words"'), last)
     assert not once(two_tables, mariadb).halted
     assert content(mariadb, "d.bad") == [(1, "one"), (2, "two words"), (3, "three"), (4, "four")]
@@ -212,7 +212,7 @@ def test_statement_that_the_target_refuses(two_tables: SmallBucket, mariadb: Dat
     assert f"version {ts(6)}" in error
     assert content(mariadb, "d.bad") == [(1, "before")]
     assert content(mariadb, "d.good") == [(1, "good")]
-    assert summary.checkpoint == ts(9)
+    assert summary.checkpoint_running == ts(9)
     mariadb.query("CREATE FUNCTION d.nonsense(a INT) RETURNS INT DETERMINISTIC RETURN a")
     assert of(once(two_tables, mariadb), "d.bad").state == "halted"
     two_tables.schema("d.bad", ts(6), "ALTER TABLE `bad` ADD COLUMN `more` INT", ADD_COLUMN, wider)

@@ -29,6 +29,8 @@ def test_shop_over_google(gcs: GcsServer, mariadb: DatabaseServer, spark: SparkS
             summary = consumer.run_once()
             assert (summary.halted, summary.checkpoint) == ((), cut.checkpoint_ts)
             assert differences(mariadb, SHOP.golden(cut)) == ()
+    with _consumer(uri, mariadb, tmp_path) as again:
+        assert again.run_once().files == 0  # a later process finds each file as it was
 
 
 def test_shop_over_azure(azure: AzureServer, mariadb: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
@@ -44,6 +46,8 @@ def test_shop_over_azure(azure: AzureServer, mariadb: DatabaseServer, spark: Spa
             summary = consumer.run_once()
             assert (summary.halted, summary.checkpoint) == ((), cut.checkpoint_ts)
             assert differences(mariadb, SHOP.golden(cut)) == ()
+    with _consumer(uri, mariadb, tmp_path) as again:
+        assert again.run_once().files == 0  # a later process finds each file as it was
 
 
 def _consumer(uri: str, server: DatabaseServer, folder: Path) -> Consumer:

@@ -22,7 +22,12 @@ OF_TARGET = {
     "lock wait that ends": "a row of another transaction",
     "lock wait for longer than --retry-limit": "a row of another transaction",
 }
-OF_STORES = {"S3 answers 503 SlowDown for a while": "data files", "S3 bodies cut short for ever": "listing"}
+OF_STORES = {
+    "S3 answers 503 SlowDown for a while": "data files",
+    "S3 bodies cut short for ever": "listing",
+    "S3 bodies cut short, with a length that fits for a while": "data files",
+    "a page for people in place of S3's answer for ever": "listing",
+}
 OF_SPARK = {
     "Python workers killed": "while rows are written",
     "poisoned table: a value that the target refuses": "data file",

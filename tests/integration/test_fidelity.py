@@ -42,7 +42,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str, str, str]] = {
     "document": ("JSON", {}, "JSON", '"{"', "4025|3140"),
     "year": ("YEAR", {}, "YEAR", "1800", "1264"),
     "bits": ("BIT UNSIGNED", {"ColumnPrecision": "9"}, "BIT(2)", "5", "1406"),
-    "place": ("POINT", {}, "POINT", '"x"', "cannot carry over"),
+    "place": ("POINT", {}, "POINT", '"x"', "TiDB's DDL has no"),
 }
 """Table → the source's type, its attributes, the target's type, a value, and what the error says."""
 HELD_BY_TIDB = frozenset(("latin", "place"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.errors import LeaseLost, TargetUnavailable
+from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
+from storage_consumer.holders import _place
 from storage_consumer.model import TableName
-from storage_consumer.service import _place
 from storage_consumer.spark.job import SparkPipeline
 from storage_consumer.target.writer import TargetWriter
 from storage_consumer.work import JobSpec
@@ -53,7 +54,8 @@ def test_table_that_was_halted_catches_up_over_restarts(
     second = bucket.rows("d.bad", 1, row("d.bad", 7, "2", "broken"), row("d.bad", 7, "20", '"twenty"'), version=ts(6))
     bucket.rows("d.bad", 1, row("d.bad", 9, "3", '"three"'), version=ts(8))
     bucket.metadata(ts(20))
-    assert once(bucket, mariadb).checkpoint == ts(20)
+    assert (found := once(bucket, mariadb)).checkpoint_running == ts(20)
+    assert found.checkpoint < ts(5)  # that of the halted table
     first.write_bytes(first.read_bytes().replace(b"broken", b'"one"'))
     halted = of(once(bucket, mariadb), "d.bad")
     assert (halted.state, halted.checkpoint) == ("halted", ts(6))
@@ -132,7 +134,7 @@ def test_second_consumer_waits_for_the_lease_time_only(one_table: SmallBucket, m
     with consumer(one_table, mariadb, lease_ttl="3s") as first:
         first.run_once()
         began = time.monotonic()
-        with pytest.raises(LeaseLost, match=socket.gethostname()):
+        with pytest.raises(LeaseHeld, match=f"host {socket.gethostname()}, pid {os.getpid()}, since "):
             once(one_table, mariadb, lease_ttl="3s")
         assert 3 <= time.monotonic() - began < 15
         assert first.run_once().checkpoint == ts(9)

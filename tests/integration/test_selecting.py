@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import ConfigError
+from storage_consumer.operating.table_command import table as table_command
 from tests import servers
 from tests.integration.rounds import content, of, once
 from tests.servers import DatabaseServer
@@ -98,6 +99,11 @@ def test_everything_under_other_names(bucket: SmallBucket, server: DatabaseServe
     assert content(server, "copy.a_old") == [(1, "one", 5), (2, "two", 6)]
 
 
+def decided(server: DatabaseServer, **options: str) -> str:
+    """What the command `table` says."""
+    return table_command({"downstream_uri": server.uri} | options, {})
+
+
 def test_another_route_is_refused(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
     """The state remembers where rows are; moved by hand and noted, the table goes on under its new name."""
     bucket.create("shop.a")
@@ -108,9 +114,7 @@ def test_another_route_is_refused(bucket: SmallBucket, mariadb: DatabaseServer) 
         once(bucket, mariadb, **given())
     mariadb.query("CREATE DATABASE shop")
     mariadb.query("RENAME TABLE copy.a_old TO shop.a")
-    mariadb.query(
-        "UPDATE storage_consumer.table_targets SET target_schema = 'shop', target_table = 'a' WHERE table_key = '`shop`.`a`'"
-    )
+    decided(mariadb, action="moved", table="shop.a", to="shop.a")
     bucket.rows("shop.a", 2, row("shop.a", 4, "2", '"two"'))
     bucket.metadata(ts(5))
     assert not once(bucket, mariadb, **given()).halted
@@ -153,7 +157,7 @@ def test_what_the_filter_leaves_out(bucket: SmallBucket, server: DatabaseServer)
 
 
 def test_a_table_that_is_taken_in_later(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
-    """It halts over restarts; with a copy and its checkpoint in the state it goes on from there, and doubles nothing."""
+    """It halts over restarts; with a copy, and told what that is as of, it goes on from there, and doubles nothing."""
     bucket.create("shop.a", "shop.b")
     for table in ("shop.a", "shop.b"):
         bucket.rows(table, 1, row(table, 2, "1", '"one"'))
@@ -166,8 +170,6 @@ def test_a_table_that_is_taken_in_later(bucket: SmallBucket, mariadb: DatabaseSe
         assert "the filter left this table out until now" in of(summary, "shop.b").error
     mariadb.query("CREATE TABLE shop.b LIKE shop.a")
     mariadb.query("INSERT INTO shop.b VALUES (1, 'one'), (2, 'from the copy')")
-    mariadb.query(
-        f"UPDATE storage_consumer.table_progress SET state = 'running', checkpoint = {ts(5)} WHERE table_key = '`shop`.`b`'"
-    )
+    decided(mariadb, action="reload-done", table="shop.b", at=str(ts(5)))
     assert not once(bucket, mariadb, **given(filter={"rules": ["shop.*"]})).halted
     assert content(mariadb, "shop.b") == [(1, "one"), (2, "from the copy"), (3, "three")]

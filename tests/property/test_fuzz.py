@@ -5,16 +5,40 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz import TARGETS
+from tests.fuzzing import growth
 from tests.fuzzing.engine import Target, fuzz
+
+INPUTS = {"growth": 400}
+"""How many where one takes long."""
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_mutated_files(name: str) -> None:
     """Cut and mutated files bring out nothing but the program's own errors, which name the file."""
-    report = fuzz(TARGETS[name], seconds=60, seed=7, inputs=3000)
+    inputs = INPUTS.get(name, 3000)
+    report = fuzz(TARGETS[name], seconds=120, seed=7, inputs=inputs)
     if report.finding is not None:
         raise report.finding.error
-    assert report.inputs == 3000
+    assert report.inputs == inputs
+
+
+@pytest.mark.parametrize("unit", ["'\\", "/* a ", '"', "`", "(", " WITH `a` AS (", ",`a`(", " TO "])
+def test_long_texts(unit: str) -> None:
+    """A text of 100 KB is read in a few seconds of this process, and one half as long in half of that."""
+    short, long = (
+        growth._seconds(growth.read, growth.repeated("ALTER TABLE `t` ", unit)(n)) for n in (25_000, 100_000)
+    )
+    assert long < growth.MOST * short + growth.UNSEEN
+
+
+def test_growth_is_seen() -> None:
+    """The target itself: work that grows with the square is found."""
+
+    def reads(text: str) -> None:
+        for at in range(len(text)):
+            text.find("\1", at)
+
+    assert growth.growth(lambda length: "a" * length * 20, reads) > growth.MOST
 
 
 def test_findings_are_told() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from storage_consumer import buffer, pipeline
 from storage_consumer.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
+from storage_consumer.consumers.file_stream import Streams
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.decoding import canal_json, csv_scan
 from storage_consumer.decoding.canal_json import CanalJsonDecoder
@@ -143,7 +144,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         border = max(1, border)
     sink = Sink(source, protocol, rng, START + border, is_ddl, dispatchers and bool(shape.keys), options)
     written = sink.write()
-    table = TableConsumer(NAME, START, {})
+    table = TableConsumer(NAME, START, Streams())
     for version, query in (
         (START, "CREATE TABLE `orders` (`c0` INT)"),
         (START + border, "ALTER TABLE `orders` COMMENT 'x'" if is_ddl else ""),
@@ -159,7 +160,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         shown = max(visible, need, rng.randint(0, len(written)))
         for item in written[visible:shown]:
             cluster.contents[item.file.stored.path] = item.content
-            table.offer(item.file, again=True)
+            table.offer(item.file)
         visible = shown
         with (
             patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),

@@ -10,7 +10,7 @@ from tests.simulation.plants import PLANTS, planted
 from tests.simulation.remembered import remembered
 
 HISTORIES = 200
-MOST = 1_000
+MOST = 2_000
 """Histories in which a planted bug must be found."""
 RARE = {"lanes-unfenced"}
 """It takes a pause right before a statement, and rows of after it by another process meanwhile: once in a thousand histories."""
@@ -31,7 +31,8 @@ def test_target_is_the_source() -> None:
         counts.away,
         counts.late,
     )
-    assert min(*happened, counts.refused, counts.alone, counts.repeated) > 0
+    odd = (counts.refused, counts.alone, counts.repeated, counts.damaged, counts.collisions)
+    assert min(*happened, *odd) > 0
 
 
 def test_the_same_seed_is_the_same_history() -> None:
@@ -43,7 +44,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 @pytest.mark.parametrize("plant", sorted(PLANTS.keys() - RARE))
 def test_planted_bug_is_found(plant: str) -> None:
-    """A program with this bug does not get through a thousand histories."""
+    """A program with this bug does not get through two thousand histories."""
     assert simulate(range(MOST), ACTS, [plant], until_one_fails=True).failed
 
 

@@ -7,12 +7,24 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from storage_consumer.storage.finished import Finished, Verdict, digest_of
 from tests.simulation.judge import Judge
+from tests.simulation.names import is_colliding
 from tests.simulation.sink import Mark, Sink, table_of
 from tests.simulation.twins import Differs, LaggingStorage, Records
 from tests.small_bucket import ts
 
 _NUMBERED = re.compile(r"CDC(?:_\d+_)?(\d+)\.(?:csv|json)")
+
+_FAR = ((1 << 64) - 1, 1 << 63, ts(400 * 86_400))
+ABSURD = (
+    *(f'{{"checkpoint-ts":{number}}}' for number in _FAR),
+    '{"checkpoint-ts":-1}',
+    '{"checkpoint-ts":4.7e17}',
+    f'{{"checkpoint-ts":{"4" * 5000}}}',
+    '{"checkpoint-ts":47060',
+)
+"""What ``metadata`` may hold once something went wrong."""
 
 
 @dataclass(slots=True)
@@ -98,15 +110,29 @@ class Bucket:
         self.judge.told = max(self.judge.told, tick)
         self.storage.put("metadata", f'{{"checkpoint-ts":{ts(tick)}}}'.encode())
 
-    def all_is_finished(self, records: Records) -> None:
-        """G4: every data file is finished by what is stored; raises `Differs` for one that is not."""
-        for path in self.storage._objects:
-            folder, _, name = path.rpartition("/")
+    def damage_metadata(self, dice: random.Random) -> None:
+        """``metadata`` says what no changefeed can say, until the next checkpoint is told."""
+        text = dice.choice(ABSURD)
+        self.tell(f"metadata tells {text[:40]}")
+        self.storage.put("metadata", text.encode())
+
+    def all_is_finished(self, records: Records) -> int:
+        """G4: every data file is finished as it is, by what is stored; raises `Differs` for one that is not.
+
+        Returns how many there are of tables that the target has no place for, which stay as they are.
+        """
+        left = 0
+        for listed in self.storage.listing(frozenset(), {}):
+            folder, _, name = listed.path.rpartition("/")
             if found := _NUMBERED.fullmatch(name):
+                if is_colliding(listed.path):
+                    left += 1
+                    continue
                 dispatcher = name.split("_")[1] if "_" in name else ""
-                stored = records.streams.get(f"{folder}|{dispatcher}|{len(found[1])}")
-                if stored is None or stored.upto < int(found[1]):
-                    raise Differs(f"{path} was never finished")
+                stored = records.streams.get(f"{folder}|{dispatcher}|{len(found[1])}", Finished())
+                if stored.judge(int(found[1]), digest_of(listed)) is not Verdict.SETTLED:
+                    raise Differs(f"{listed.path} was never finished")
+        return left
 
 
 def _query(content: str) -> str:
@@ -115,12 +141,12 @@ def _query(content: str) -> str:
 
 
 def _between(paths: Iterable[str]) -> list[str]:
-    """Data files after which another one of the same directory and dispatcher has come, so that their lack can be seen."""
+    """Data files beyond which another one of the same directory and dispatcher has come, so that their lack can be seen."""
     last: dict[str, str] = {}
     found = []
     for path in paths:
         stem = path.rpartition("_" if "CDC_" in path else "C")[0]
         if _NUMBERED.fullmatch(path.rpartition("/")[2]):
-            found += [last[stem]] if stem in last else []
-            last[stem] = path
+            found += [last[stem]] if last.get(stem, path) < path else []
+            last[stem] = max(path, last.get(stem, ""))
     return found[:1]

@@ -14,6 +14,10 @@ class Counts:
     statements: int = 0
     failovers: int = 0
     """Of TiCDC."""
+    damaged: int = 0
+    """Times that ``metadata`` said what can't be."""
+    anew: int = 0
+    """Data files that were written anew."""
     rounds: int = 0
     processes: int = 0
     crashes: int = 0
@@ -33,6 +37,8 @@ class Counts:
     """Statements that the server went on with alone."""
     repeated: int = 0
     """Rows that were delivered again."""
+    collisions: int = 0
+    """Databases with a name that the target keeps for itself."""
 
     def add(self, other: Counts) -> None:
         """Sum up."""

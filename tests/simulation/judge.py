@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from storage_consumer.consumers.table import EXCLUDED
 from storage_consumer.model import TableName
 from storage_consumer.planning.steps import key_of
 from storage_consumer.summary import RoundSummary
+from tests.simulation.names import is_colliding
 from tests.simulation.shapes import NULL, Image
 from tests.simulation.source import Moment, Picture, Source, Table
 from tests.simulation.twins import Differs, Records
@@ -83,6 +85,12 @@ class Judge:
             raise Differs(f"the stored checkpoint fell: {[(k, self._tables[k], stored.get(k)) for k in fell]}")
         if records.checkpoint < self._feed:
             raise Differs(f"the stored checkpoint fell: from {self._feed} to {records.checkpoint}")
+        for key, table in records.tables.items():
+            reached = max(table.checkpoint, records.checkpoint if table.follows else 0)
+            if table.state != EXCLUDED and reached < records.lowest:
+                raise Differs(f"{records.lowest} is told to others, but {key} is at {reached}")
+        if records.lowest > records.checkpoint:
+            raise Differs(f"{records.lowest} is told to others, but idle tables are at {records.checkpoint}")
         self._tables, self._feed = stored, records.checkpoint
 
     def _look(self) -> None:
@@ -171,12 +179,17 @@ class Judge:
     # at the end of a round
 
     def round_over(self, summary: RoundSummary, *, may_wait: bool, takes_last: bool) -> None:
-        """G1: the target is as the source at the storage checkpoint.
+        """G1: the target is as the source at the storage checkpoint, and no table is behind the checkpoint that is told.
 
         `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
         """
-        if summary.halted:
-            raise Differs(f"halted: {[table.error for table in summary.halted]}")
+        if min([table.checkpoint for table in summary.tables] or [summary.checkpoint]) < summary.checkpoint:
+            raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
+        if summary.checkpoint > summary.checkpoint_running:
+            raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
+        stopped = [table for table in summary.halted if not is_colliding(table.table)]
+        if stopped:
+            raise Differs(f"halted: {[table.error for table in stopped]}")
         waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
         for name, uid in self._records.owners.items():
             # A table that waits for a file may stand in the middle of a window that a killed process has left open.
@@ -184,7 +197,10 @@ class Judge:
             self._is_at_its_place(name, self._source.known[uid], exactly=exactly)
         if waiting and may_wait:
             return
-        if waiting or summary.checkpoint != summary.storage_checkpoint:
+        rest = [table.checkpoint for table in summary.tables if not is_colliding(table.table)]
+        behind = any(checkpoint < summary.storage_checkpoint for checkpoint in rest)
+        behind |= not summary.halted and summary.checkpoint != summary.storage_checkpoint
+        if waiting or behind:
             raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
         self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
 

@@ -8,15 +8,19 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import checkpoint, folding, ordering, pipeline
+from storage_consumer import checkpoint, folding, key_forms, ordering, pipeline
+from storage_consumer.config.reserved import Reserved
+from storage_consumer.consumers import checkpoints
+from storage_consumer.consumers.file_stream import Streams
 from storage_consumer.consumers.table import TableConsumer
 from storage_consumer.consumers.table_version import TableVersionConsumer
 from storage_consumer.folding import Integers, Keys, Places, Unsigned
-from storage_consumer.model import DataFile
+from storage_consumer.model import DataFile, is_ahead_of_clock
 from storage_consumer.ordering import is_upsert, order_of
 from storage_consumer.parts import progress_of
 from storage_consumer.planning.steps import RowStep
 from storage_consumer.round import Round
+from storage_consumer.storage.finished import ANEW, Finished, Verdict, digest_of
 from storage_consumer.target.ddl_runner import DdlRunner
 from storage_consumer.testing_state import MemoryState
 from storage_consumer.testing_writer import FencedWriter
@@ -151,6 +155,67 @@ def _lanes_unfenced(stack: ExitStack) -> None:
     stack.enter_context(patch.object(OwnedTarget, "_check_connection", unchecked))
 
 
+def _any_metadata(stack: ExitStack) -> None:
+    """Whatever number ``metadata`` says is believed."""
+
+    def bad(ts: int, now: float) -> bool:
+        return False
+
+    everywhere(stack, is_ahead_of_clock, bad)
+
+
+def _keys_as_written(stack: ExitStack) -> None:
+    """Keys' texts are compared as they are written, whatever the types of the directories that they come from."""
+
+    def bad(*_: object, **__: object) -> key_forms.KeyForms:
+        return key_forms.KeyForms()
+
+    everywhere(stack, key_forms.key_forms, bad)
+
+
+def _names_unreserved(stack: ExitStack) -> None:
+    """A database of the source may be called like the state schema, or like a system's."""
+
+    def bad(*_: object) -> str:
+        return ""
+
+    stack.enter_context(patch.object(Reserved, "why", bad))
+
+
+def _files_known_until_a_restart(stack: ExitStack) -> None:
+    """A later run takes every finished file for what it was, whatever is listed."""
+    good = Finished.judge
+
+    def bad(self: Finished, number: int, digest: int) -> Verdict:
+        return Verdict.SETTLED if number < self.upto else good(self, number, digest)
+
+    stack.enter_context(patch.object(Finished, "judge", bad))
+
+
+def _written_anew_until_a_restart(stack: ExitStack) -> None:
+    """That a finished file was found to be written anew is forgotten by a process that ends before it has read it."""
+
+    def bad(self: Streams) -> dict[str, Finished]:
+        for stream in self._moved.values():
+            for file in stream.pending.values():
+                if stream._digests[file.number] == ANEW:
+                    stream._digests[file.number] = digest_of(file.stored)
+        return stored(self)
+
+    stored = Streams.to_store
+    stack.enter_context(patch.object(Streams, "to_store", bad))
+
+
+def _told_too_far(stack: ExitStack) -> None:
+    """The checkpoint that is told to others is the bucket's, whatever the tables have reached."""
+    good = checkpoints.checkpoints
+
+    def bad(tables: Iterable[TableConsumer], storage_checkpoint: int) -> checkpoints.Checkpoints:
+        return replace(good(tables, storage_checkpoint), lowest=storage_checkpoint)
+
+    everywhere(stack, good, bad)
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -164,6 +229,12 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "windows-stay-open": _windows_stay_open,
     "statements-unsettled": _statements_unsettled,
     "lanes-unfenced": _lanes_unfenced,
+    "any-metadata": _any_metadata,
+    "keys-as-written": _keys_as_written,
+    "names-unreserved": _names_unreserved,
+    "files-known-until-a-restart": _files_known_until_a_restart,
+    "written-anew-until-a-restart": _written_anew_until_a_restart,
+    "told-too-far": _told_too_far,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""
 

@@ -78,6 +78,7 @@ class Beat(Renewal):
     def __init__(self, state: State, ttl: float, clock: Clock) -> None:  # pylint: disable=super-init-not-called
         """The lease was just acquired for so long."""
         self.lost = threading.Event()
+        self.fault = None
         self._state = state
         self._ttl = ttl
         self._clock = clock

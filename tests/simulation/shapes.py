@@ -15,6 +15,9 @@ NULL = "\\N"
 """How a row's values, which are texts, say NULL."""
 Image = tuple[str, ...]
 _WORDS = ("x", "y", NULL)
+SPELLED = "TIME(3)"
+"""What a column is in the target of which the source has fewer digits at times."""
+_TIMES = ("01:00:00.000", "02:00:00.000", "03:00:00.000", "04:00:00.000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,11 @@ class Shape:
     """Values of each column."""
     nullable: bool = False
     """The first column is unique and may be NULL, which makes it no key."""
+
+    @property
+    def is_spelled(self) -> bool:
+        """Whether the files have a value of it in several spellings."""
+        return any(kind.startswith(SPELLED) for _, kind in self.columns)
 
 
 SHAPES = (
@@ -59,6 +67,18 @@ SHAPES = (
         nullable=True,
     ),
     Shape(name="keyless", columns=(("n", "INT"), ("v", "VARCHAR(20)")), keys=(), domains=(("1", NULL), _WORDS)),
+    Shape(
+        name="spelled",
+        columns=(("t", f"{SPELLED} PRIMARY KEY"), ("v", "VARCHAR(20)")),
+        keys=(0,),
+        domains=(_TIMES, _WORDS),
+    ),
+    Shape(
+        name="spelled keyless",
+        columns=(("t", SPELLED), ("v", "VARCHAR(20)")),
+        keys=(),
+        domains=((_TIMES[0], NULL), _WORDS),
+    ),
 )
 BY_NAME = {shape.name: shape for shape in SHAPES}
 EXTRA = "VARCHAR(20)"
@@ -71,12 +91,13 @@ def create_body(shape: Shape) -> str:
 
 
 @lru_cache(maxsize=4096)
-def schema_columns(shape: Shape, extras: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """As a schema file lists them."""
+def schema_columns(shape: Shape, extras: Sequence[str], *, finer: bool) -> tuple[Mapping[str, Any], ...]:
+    """As a schema file lists them. `finer`: times have fractions."""
     listed = []
     for name, kind in (*shape.columns, *((name, EXTRA) for name in extras)):
         more = {"ColumnPrecision": "20"} if kind == EXTRA else {}
         more |= {"ColumnNullable": "false"} if "NOT NULL" in kind else {}
+        more |= {"ColumnScale": "3"} if finer and kind.startswith(SPELLED) else {}
         listed.append(column(name, kind.split("(")[0].split()[0], key="PRIMARY" in kind, **more))
     return tuple(listed)
 
@@ -89,7 +110,12 @@ def taken(shape: Shape, image: Image) -> Iterator[tuple[int, str]]:
 
 def half_of(image: Image) -> int:
     """Which of two partitions, or of two dispatchers, a row is of: rows of one key are of the same."""
-    return int(image[0] in ("1", "3"))
+    return int(image[0][:2] in ("1", "3", "01", "03"))
+
+
+def written(image: Image, *, finer: bool) -> Image:
+    """A row as its files have it."""
+    return image if finer else tuple(text.removesuffix(".000") for text in image)
 
 
 @lru_cache(maxsize=50_000)

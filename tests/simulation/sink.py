@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from storage_consumer.config.settings import Protocol
+from tests.simulation.names import Name
 from tests.simulation.shapes import canal_line, csv_line, half_of
-from tests.simulation.source import Change, Name, Source, Statement
+from tests.simulation.source import Change, Source, Statement
 from tests.small_bucket import SchemaFile, schema_document, ts
 
 Columns = tuple[Mapping[str, Any], ...]
@@ -31,6 +32,10 @@ class Habits:
     raw: bool
     """Updates of keys are not split, as far as the protocol tells what they are of."""
     protocol: Protocol = "csv"
+    lagging: bool = False
+    """The classic one's index files are behind when it starts again, so that it writes its last files anew, with other rows."""
+    shared: bool = False
+    """The classic one's partitions share a directory: each counts for itself, and a slow one writes the others' files anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,17 @@ class Mark:
     """A statement of this very tick may be missing."""
 
 
+_RELISTED = 8
+"""No file is written anew that is further below its directory's highest number: what listings leave out halts its table."""
+
+
 class Sink:
     """Writes the files of a source's log."""
 
-    def __init__(self, source: Source, habits: Habits) -> None:
-        """From the beginning of the log."""
+    def __init__(self, source: Source, habits: Habits, applied: Callable[[], tuple[int, int]]) -> None:
+        """From the beginning of the log. `applied`: up to which tick the target has all rows, and the highest checkpoint told."""
         self._source = source
+        self._applied = applied
         self._habits = habits
         self.writes: list[tuple[str, str]] = []
         """Path and content of every object, in order."""
@@ -61,6 +71,10 @@ class Sink:
         self._generation = 1
         self._hashes = defaultdict[str, dict[int, set[int]]](lambda: defaultdict(set))
         self._numbers = defaultdict[str, int](int)
+        self._highest = defaultdict[str, int](int)
+        self._contents: dict[str, tuple[int, frozenset[int]]] = {}
+        self.anew = 0
+        """How many data files were written anew."""
         self._written = set[tuple[int, int]]()
 
     def follow(self, dice: random.Random) -> None:
@@ -108,6 +122,8 @@ class Sink:
         self.marks = [mark for mark in self.marks if mark.tick <= self.start]
         self._generation += 1
         self._waiting = []
+        for counter in self._numbers if self._habits.lagging else ():
+            self._numbers[counter] = max(0, self._numbers[counter] - dice.choice((0, 1, 2, 4, _RELISTED)))
         log = self._source.log
         self._at = next((n for n, entry in enumerate(log) if entry.tick > self.start), len(log))
 
@@ -125,18 +141,21 @@ class Sink:
 
     def _flush(self, uids: set[int], dice: random.Random) -> None:
         """Write the rows of these tables: per directory a file or two."""
-        groups = defaultdict[tuple[str, str], list[Change]](list)
+        groups = defaultdict[tuple[str, str, str], list[Change]](list)
         for change in (c for c in self._waiting if c.uid in uids):
             if (version := self._directory(change)) is not None:
                 folder = f"{change.name[0]}/{change.name[1]}/{ts(version)}{self._below(change)}"
-                groups[folder, self._dispatcher(change)].append(change)
+                counter = str(change.part) if self._habits.shared else ""
+                groups[folder, self._dispatcher(change), counter].append(change)
         self._written |= {(c.tick, c.uid) for c in self._waiting if c.uid in uids}
         self._waiting = [c for c in self._waiting if c.uid not in uids]
-        for folder, dispatcher in dice.sample(sorted(groups), len(groups)):
-            changes = groups[folder, dispatcher]
-            cut = _cut(changes, dice)
-            for some in filter(None, (changes[:cut], changes[cut:])):
-                self._store(folder, dispatcher, some)
+        for group in dice.sample(sorted(groups), len(groups)):
+            changes = groups[group]
+            for _ in range(3 if self._habits.lagging else 1):  # what is written anew takes files that are there
+                cut = _cut(changes, dice)
+                self._store(*group, changes[:cut])
+                changes = changes[cut:]
+            self._store(*group, changes)
         if not self._at:
             return
         last = self._source.log[self._at - 1]
@@ -144,7 +163,7 @@ class Sink:
 
     def _below(self, change: Change) -> str:
         """The directories below a version's."""
-        part = "" if change.part is None else f"/{change.part}"
+        part = "" if change.part is None or self._habits.shared else f"/{change.part}"
         day = datetime.fromtimestamp((ts(self._source.tick) >> 18) / 1000, UTC).date()
         return f"{part}/{day.isoformat()}" if self._habits.dates else part
 
@@ -155,16 +174,40 @@ class Sink:
         half = half_of(change.values) if change.shape.keys else 0
         return str((self._generation * 7919 + half * 104_729) % 1_000_003)
 
-    def _store(self, folder: str, dispatcher: str, changes: Sequence[Change]) -> None:
-        """Write one data file, and the index before it (classic) or after it."""
-        stream = f"{folder}|{dispatcher}"
-        self._numbers[stream] += 1
-        stem = f"CDC_{dispatcher}_" if dispatcher else "CDC"
-        name = f"{stem}{self._numbers[stream]:020d}.{'csv' if self._habits.protocol == 'csv' else 'json'}"
+    def _store(self, folder: str, dispatcher: str, counter: str, changes: Sequence[Change]) -> None:
+        """Write one data file, if there is anything for it, and the index before it (classic) or after it."""
+        if not changes:
+            return
+        name = self._next_name(folder, dispatcher, counter)
+        path = f"{folder}/{name}"
+        self.anew += path in self._contents
+        self._contents[path] = self._generation, frozenset(change.tick for change in changes)
         content = "".join(map(self._line, changes))
-        index = (f"{folder}/meta/{stem.rstrip('_')}.index", f"{name}\n")
-        data = (f"{folder}/{name}", content)
+        index = (f"{folder}/meta/{name[: name.rindex('_')] if dispatcher else 'CDC'}.index", f"{name}\n")
+        data = (path, content)
         self.writes += (data, index) if self._habits.new else (index, data)
+
+    def _next_name(self, folder: str, dispatcher: str, counter: str) -> str:
+        """The next name by a counter, unless it is that of a file with rows that would be lost: what comes after is not about these."""
+        stream = f"{folder}|{dispatcher}"
+        stem = f"CDC_{dispatcher}_" if dispatcher else "CDC"
+        while True:
+            self._numbers[f"{stream}|{counter}"] += 1
+            number = self._numbers[f"{stream}|{counter}"]
+            name = f"{stem}{number:020d}.{'csv' if self._habits.protocol == 'csv' else 'json'}"
+            near = number > self._highest[stream] - _RELISTED
+            if near and self._may_be_written(f"{folder}/{name}"):
+                self._highest[stream] = max(number, self._highest[stream])
+                return name
+
+    def _may_be_written(self, path: str) -> bool:
+        """Whether there is no such file, or the target has all rows of it that do not come again before they are needed."""
+        if path not in self._contents:
+            return True
+        generation, ticks = self._contents[path]
+        applied, told = self._applied()
+        again = max(self.start, told) if generation < self._generation else self._source.tick
+        return all(tick <= applied or tick > again for tick in ticks)
 
     def _line(self, change: Change) -> str:
         if self._habits.protocol == "csv":
@@ -196,7 +239,7 @@ class Sink:
 def _cut(changes: Sequence[Change], dice: random.Random) -> int:
     """Where a file ends early. A transaction on a table without a key stays whole: format sheet 9.6, equal rows are told by pass."""
     cut = dice.randint(0, len(changes))
-    if changes[0].shape.keys or not 0 < cut < len(changes) or changes[cut - 1].tick != changes[cut].tick:
+    if not changes or changes[0].shape.keys or not 0 < cut < len(changes) or changes[cut - 1].tick != changes[cut].tick:
         return cut
     return 0
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage_consumer.sql_text import quote
-from tests.simulation.shapes import NULL, SHAPES, Image, Shape, create_body, half_of, schema_columns, taken
+from tests.simulation.names import COLLIDING, Name, sql
+from tests.simulation.shapes import NULL, SHAPES, Image, Shape, create_body, half_of, schema_columns, taken, written
 from tests.small_bucket import SchemaFile
 
-Name = tuple[str, str]
-"""Database and table."""
 DATABASES, TABLES, MOST_TABLES = ("shop", "depot"), ("a", "b", "c"), 4
-CREATE_SCHEMA, CREATE, DROP, ADD_COLUMN, DROP_COLUMN, TRUNCATE, RENAME = 1, 3, 4, 5, 6, 11, 14
+CREATE_SCHEMA, DROP_SCHEMA = 1, 2
+CREATE, DROP, ADD_COLUMN, DROP_COLUMN, TRUNCATE, RENAME = 3, 4, 5, 6, 11, 14
 DAY = 86_400
 """Ticks."""
 
@@ -51,6 +51,8 @@ class Table:
     version: int
     """Tick of the last statement on it."""
     extras: tuple[str, ...] = ()
+    finer: bool = False
+    """Its times have fractions, which a statement that nobody replicates gave and takes."""
     rows: dict[int, Image] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
 
@@ -59,6 +61,11 @@ class Table:
         """As it is now."""
         names = tuple(name for name, _ in self.shape.columns) + self.extras
         return Picture(self.shape, names, tuple(sorted(self.rows.values())))
+
+    @property
+    def columns(self) -> Sequence[Mapping[str, Any]]:
+        """As a schema file lists them."""
+        return schema_columns(self.shape, self.extras, finer=self.finer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +96,6 @@ class Statement:
     """Of the tables that it touches."""
 
 
-def sql(name: Name) -> str:
-    """A qualified name."""
-    return f"{quote(name[0])}.{quote(name[1])}"
-
-
 class Source:
     """The tables, and everything that happened to them, by tick."""
 
@@ -103,6 +105,8 @@ class Source:
         self._raw = raw
         self._tells_old = tells_old
         self.tables: dict[Name, Table] = {}
+        self.colliding: Table | None = None
+        """The table of a colliding database; it is in no picture."""
         self.known: list[Table] = []
         self.log: list[Change | Statement] = []
         self.statements: dict[int, Statement] = {}
@@ -155,8 +159,7 @@ class Source:
 
     def _on(self, table: Table, text: str, kind: int) -> None:
         """Log a statement on one table, which lies under its name."""
-        columns = schema_columns(table.shape, table.extras)
-        self._statement(text, SchemaFile(name=table.name, query=text, kind=kind, columns=columns), on=[table])
+        self._statement(text, SchemaFile(name=table.name, query=text, kind=kind, columns=table.columns), on=[table])
 
     # what happens; each takes what it needs from the dice and does nothing where it does not fit
 
@@ -214,6 +217,32 @@ class Source:
             table.extras = table.extras[:-1]
             table.rows = {number: image[:-1] for number, image in table.rows.items()}
             self._on(table, f"ALTER TABLE {sql(table.name)} DROP COLUMN {quote(gone)}", DROP_COLUMN)
+
+    def respell(self, dice: random.Random) -> None:
+        """A key's type gets a fraction or loses it, and an event filter keeps the statement to itself."""
+        if spelled := [table for table in self.tables.values() if table.shape.is_spelled]:
+            table = dice.choice(spelled)
+            table.version = self._next()
+            table.finer = not table.finer
+
+    def collide(self, dice: random.Random) -> None:
+        """A database that is called like the state schema, or like a system's, comes with a table, or gets a row, or goes."""
+        if self.colliding is None:
+            name = (dice.choice(COLLIDING), "a")
+            create = f"CREATE DATABASE {quote(name[0])}"
+            self._statement(create, SchemaFile(name=(name[0], ""), query=create, kind=CREATE_SCHEMA))
+            self.colliding = table = Table(
+                uid=len(self.known), name=name, shape=SHAPES[0], parted=False, version=self._next()
+            )
+            self.known.append(table)
+            self._on(table, f"CREATE TABLE {sql(name)} ({create_body(table.shape)})", CREATE)
+        elif dice.random() < 0.3:
+            name, self.colliding = self.colliding.name, None
+            drop = f"DROP DATABASE {quote(name[0])}"
+            self._statement(drop, SchemaFile(name=(name[0], ""), query=drop, kind=DROP_SCHEMA))
+        else:
+            self._next()
+            self.log.append(self._change(self.colliding, "I", tuple(map(dice.choice, self.colliding.shape.domains))))
 
     # transactions
 
@@ -289,12 +318,12 @@ class Source:
             uid=table.uid,
             name=table.name,
             shape=table.shape,
-            columns=schema_columns(table.shape, table.extras),
+            columns=table.columns,
             version=table.version,
             part=10 * table.uid + half_of(values) if table.parted else None,
             operation=operation,
-            values=values,
-            old=old,
+            values=written(values, finer=table.finer),
+            old=old and written(old, finer=table.finer),
         )
 
     # renames
@@ -320,8 +349,8 @@ class Source:
             texts.append(f"{sql(table.name)} TO {sql(new)}")
             # The job of the new architecture knows the last name of a table only, whatever this step calls it.
             shown = (new[0], final[table.uid][1]) if self._new else new
-            columns = schema_columns(table.shape, table.extras)
-            files.append(SchemaFile(name=shown, query=f"RENAME TABLE {texts[-1]}", kind=RENAME, columns=columns))
+            query = f"RENAME TABLE {texts[-1]}"
+            files.append(SchemaFile(name=shown, query=query, kind=RENAME, columns=table.columns))
             del self.tables[table.name]
             table.name = new
             self.tables[new] = table

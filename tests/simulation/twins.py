@@ -102,6 +102,7 @@ class OwnedTarget(MemoryTarget):
         self._lane = lane
         self._watch = watch
         self._version = 0
+        self._holds = False
         self._statements = (
             (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create_keyed),
             (rf"DROP TABLE {_NAME.format('a')}", self._dropped),
@@ -131,6 +132,7 @@ class OwnedTarget(MemoryTarget):
             return False
         if self._lane is not None:
             self._own.lanes[self._lane] = self
+            self._holds = True
         return True
 
     def send(self, statement: str, schema: str, version: int, looks: int) -> None:
@@ -144,9 +146,12 @@ class OwnedTarget(MemoryTarget):
         self._own.in_flight = InFlight(run, statement, self._lane, looks)
 
     def _check_connection(self) -> None:
-        """A lane's lock goes with its connection; the one that lost it is ended."""
-        if self._lane is not None and self._own.lanes.get(self._lane) is not self:
-            raise TargetUnavailable("the connection was ended by another owner")
+        """A lane's lock goes with its connection; the one that lost it is ended, and each ends with its statement."""
+        if self._holds:
+            self._holds = False
+            if self._own.lanes.get(self._lane or 0) is not self:
+                raise TargetUnavailable("the connection was ended by another owner")
+            del self._own.lanes[self._lane or 0]
 
     def execute_ddl(
         self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Protocol, Tuning, Upstream
 from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.lanes import Lanes
 from storage_consumer.model import TableName
@@ -30,6 +30,11 @@ from storage_consumer.testing_writer import FencedWriter
 from tests.small_bucket import SmallBucket, row, ts
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
+CANAL_UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="canal-json", enable_tidb_extension=True)
+
+
+_BEGIN = 1_789_990_000.0
+"""Seconds of the epoch, less than a day before the first `ts`: so a copy can be as of later than when something was missed."""
 
 
 class PatientClock(FakeClock):
@@ -37,7 +42,7 @@ class PatientClock(FakeClock):
 
     def __init__(self) -> None:
         """The thread that makes it is the one."""
-        super().__init__()
+        super().__init__(_BEGIN)
         self._owner = threading.current_thread()
         self.waits: list[float] = []
         """How long the one thread waited, each time."""
@@ -98,12 +103,13 @@ class Watched:
 class World:
     """A bucket and a target, which processes come to and leave."""
 
-    def __init__(self, **tuning: Any) -> None:
+    def __init__(self, protocol: Protocol = "csv", **tuning: Any) -> None:
         """`tuning`: as in the settings."""
-        self.bucket = MemoryBucket()
+        self.bucket = MemoryBucket(protocol=protocol)
+        self.upstream = UPSTREAM if protocol == "csv" else CANAL_UPSTREAM
         self.records = TargetRecords()
         self.clock = PatientClock()
-        self.config = Config(upstream=UPSTREAM, downstream=Downstream(), tuning=Tuning(partitions=2, **tuning))
+        self.config = Config(upstream=self.upstream, downstream=Downstream(), tuning=Tuning(partitions=2, **tuning))
         self.stop = Stop()
         self.tick: Callable[[str], object] = str
         """Told of each call of a part; may raise."""
@@ -140,11 +146,11 @@ class World:
         target = self.watched(self.target(self.records))
         storage = self.bucket.storage
         pipeline = self.pipeline or MemoryPipeline(
-            storage, UPSTREAM, lambda spec: self.watched(FencedWriter(self.records, spec))
+            storage, self.upstream, lambda spec: self.watched(FencedWriter(self.records, spec))
         )
         return Parts(
             config=self.config,
-            reader=StorageReader(storage, UPSTREAM, self.clock, full_listing_interval=600.0),
+            reader=StorageReader(storage, self.upstream, self.clock, full_listing_interval=600.0),
             manager=manager,
             state=state,
             target=target,

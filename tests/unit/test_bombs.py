@@ -162,3 +162,13 @@ def test_large_text(protocol: str, kind: str) -> None:
         else:
             found = from_canal(canal_line(canal_message(KINDS, given)), *KINDS)
     assert found[0][3] == ("7", TEXTS[kind], "1.50")
+
+
+@pytest.mark.parametrize("pair", ['""\r\n', 'x""y\r\n', '"",', "xy\r\n", "\0" * 8])
+def test_a_row_without_end(pair: str) -> None:
+    """A quote that is not closed makes one row of all that follows: memory stays within some times what was read."""
+    size = 24 << 20
+    start = csv_row(KINDS, Row(operation="I", values=(7, "seven", "1.50")))
+    content = (start[: start.index("seven")] + pair * (size // len(pair))).encode()
+    with bounded(8 * 24 + 32), pytest.raises(UndecodableRow, match="row 1 at byte 0"):
+        from_csv(content, *KINDS)

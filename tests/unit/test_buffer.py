@@ -10,6 +10,7 @@ from storage_consumer.buffer import Buffer
 from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange
 from storage_consumer.errors import NotReplicable
 from storage_consumer.folding import listed_keys, unpacked
+from storage_consumer.limits import Limit
 from storage_consumer.ordering import Key, is_upsert
 from tests.unit.halves import events, table
 
@@ -53,6 +54,20 @@ def test_an_update_that_moves_a_row_is_refused() -> None:
     """Without commit ts a changed key can't be put in order within its transaction."""
     with pytest.raises(NotReplicable, match="output-raw-change-event"):
         kept(((1, 0, UPDATE, ("2", "a"), ("1", "a")), 0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [(1, 5, DELETE, ("6162", None), None), (1, 5, UPDATE, ("616263", "a"), ("6162", "a"))],
+    ids=["delete", "update of the key"],
+)
+def test_a_key_that_the_target_would_change_is_refused(change: RowChange) -> None:
+    """A delete of a key that the target holds in another form, such as padded bytes, would find no row: it is refused too."""
+    version = replace(next(iter(WORK.versions.values())), limits=(Limit(place=0, name="c0", keeps="bytes", amount=3),))
+    buffer = Buffer(replace(WORK, timed=True), version, 1)
+    with pytest.raises(ValueError, match="column c0: '6162' has another length than 3 bytes"):
+        buffer.add(change, 0)
+    buffer.add((2, 5, DELETE, ("616263", None), None), 0)
 
 
 @pytest.mark.parametrize(("width", "at_least"), [(100, 1), (100_000, 8)])

@@ -62,3 +62,4 @@ def test_lowest() -> None:
     """The whole is as far as its last table, and with the storage where there is none."""
     assert checkpoint.lowest(iter([3, 1, 2]), 9) == 1
     assert checkpoint.lowest((), 9) == 9
+    assert checkpoint.lowest([30], 9) == 9

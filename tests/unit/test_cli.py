@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer import cli
+from storage_consumer import cli, telemetry
 from storage_consumer.cli import ExitCode, exit_code
 from storage_consumer.config.load import load
 from storage_consumer.errors import (
     ConfigError,
     DdlFailed,
+    LeaseHeld,
     LeaseLost,
     StorageConsumerError,
     StorageUnavailable,
@@ -89,6 +91,7 @@ def _run(outcome: RoundSummary | BaseException, **options: object) -> tuple[int,
         (StorageConsumerError("x"), 1),
         (RuntimeError("x"), 1),
         (ConfigError("x"), 2),
+        (LeaseHeld("x"), 3),
         (LeaseLost("x"), 3),
         (DdlFailed("x"), 4),
     ],
@@ -221,6 +224,71 @@ def test_wrong_settings_end_with_code_2_and_one_line(words: list[str], message: 
     assert done.stdout == ""
 
 
+WRONG = (
+    ["--tz", "Moon"],
+    ["--no-such-flag"],
+    ["--config", "/nowhere/x.toml"],
+    ["--state-schema", "mysql"],
+    ["--log-level", "loud"],
+)
+"""Settings that are refused at each of the stages of reading them."""
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=" ".join)
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_wrong_settings_reach_the_log(
+    wrong: list[str], style: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Code 2 is an event of the log file, in its form, as well as a line on standard error; a JSON log without a file gets the event alone."""
+    given = ["run", "--upstream-uri", "s3://b/p?protocol=csv", "--downstream-uri", "mysql://u:geheim@h:1/", *wrong]
+    file = tmp_path / "log"
+    for told in (["--log-file", str(file)], [f"-log-file={file}"]):
+        assert cli.main([*given, *told, "--log-format", style]) == 2
+        (line,) = file.read_text(encoding="utf-8").splitlines()
+        file.unlink()
+        (said,) = capfd.readouterr().err.splitlines()
+        assert said.startswith("storage-consumer: ")
+        if style == "json":
+            event = json.loads(line)
+            assert (event["event"], event["kind"], event["exit_code"]) == ("failed", "ConfigError", 2)
+            assert said == f"storage-consumer: {event['error']}"
+        else:
+            assert " ERROR failed kind=ConfigError error=" in line
+            assert line.endswith("exit_code=2")
+    assert cli.main([*given, "--log-format", style]) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert (json.loads(said)["exit_code"] if style == "json" else said[:18]) == (
+        2 if style == "json" else "storage-consumer: "
+    )
+
+
+def test_log_of_wrong_settings_by_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where the environment or a TOML file names the log; one that can't be opened is named on standard error, and the rest as ever."""
+    (toml := tmp_path / "consumer.toml").write_text(f'[consumer]\nlog-file = "{tmp_path}/log"\nlog-format = "json"\n')
+    assert cli.main(["--config", str(toml), "--tz", "Moon"]) == 2
+    assert json.loads((tmp_path / "log").read_text())["exit_code"] == 2
+    monkeypatch.setenv("STORAGE_CONSUMER_LOG_FILE", str(tmp_path / "other"))
+    assert cli.main(["--tz", "Moon"]) == 2
+    assert "exit_code=2" in (tmp_path / "other").read_text()
+    capfd.readouterr()
+    monkeypatch.setenv("STORAGE_CONSUMER_LOG_FILE", "/nowhere/log")
+    good = ["--upstream-uri", "file:///b?protocol=csv", "--downstream-uri", "mysql://h:1/"]
+    assert cli.main(good) == 2
+    assert "/nowhere/log: it cannot be written" in capfd.readouterr().err
+
+
+def test_wrong_settings_found_later(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """So it is where the bucket or the target shows that settings are wrong."""
+    given = {**OPTIONS, "log_file": str(tmp_path / "log"), "log_format": "json"}
+    telemetry.configure(file=str(tmp_path / "log"), style="json")
+    assert cli.run(load(given, {}), given, Scripted(ConfigError("no such bucket")).open) == 2
+    events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert (events[-1]["event"], events[-1]["error"], events[-1]["exit_code"]) == ("failed", "no such bucket", 2)
+    assert capfd.readouterr().err == "storage-consumer: no such bucket\n"
+
+
 def test_the_environment_is_read(tmp_path: Path) -> None:
     """Variables of the process count, and a bad one is named."""
     password = tmp_path / "password"
@@ -234,3 +302,16 @@ def test_the_environment_is_read(tmp_path: Path) -> None:
     }
     done = _program(environ=environ)
     assert (done.returncode, "environment variable STORAGE_CONSUMER_TZ: a time zone" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, str(1 << 64), "-1", "1.5", "1e3", "٣", ""])
+def test_numbers_that_are_no_tso(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever stands for a TSO or a checksum is a wrong argument, and never a crash."""
+    target = ["--downstream-uri", "mysql://root@127.0.0.1:1/"]
+    for words in (
+        ["history", "--table", "a.b", f"--at={number}"],
+        ["ddl", "skip", "--table", "a.b", f"--version={number}"],
+        ["ddl", "skip", "--table", "a.b", "--version=1", f"--checksum={number}"],
+    ):
+        assert cli.main([*words, *target]) == ExitCode.MISCONFIGURED
+        assert "is expected" in capsys.readouterr().err

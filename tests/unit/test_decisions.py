@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from storage_consumer.config.settings import Downstream
@@ -25,7 +27,7 @@ def world() -> World:
     """A table with a statement that no target takes, and a row behind it; another table beside it."""
     found = World()
     found.bucket.create("shop.a", "shop.b")
-    found.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` ADD UNHEARD `note`", ALTER, WIDER)
+    found.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` ADD COLUMN `id` VARCHAR(20)", ALTER, WIDER)
     found.bucket.rows("shop.a", 1, row("shop.a", 2, "1", '"one"'))
     found.bucket.rows("shop.a", 1, row("shop.a", 5, "2", '"two"', '"n"'), version=ts(4))
     found.bucket.rows("shop.b", 1, row("shop.b", 2, "1", '"b"'))
@@ -125,7 +127,7 @@ def test_replacement_that_is_refused_too(world: World) -> None:
     )  # what made the tables; the original and two replacements
 
 
-def test_late_statement_is_settled_by_a_decision(world: World) -> None:
+def test_late_statement_is_settled_by_a_decision(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """A statement that turned up behind rows of its table stops it until it is decided about, and no restart asks again."""
     world = World()
     world.bucket.create("shop.a")
@@ -137,7 +139,11 @@ def test_late_statement_is_settled_by_a_decision(world: World) -> None:
     assert "turned up after rows beyond it" in halted.error
     assert f"storage-consumer ddl skip --table shop.a --version {ts(3)}" in halted.error
     decide(world, "skip")
-    assert world.once().halted == ()
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        assert world.once().halted == ()
+    said = [record.getMessage().split()[0] for record in caplog.records]
+    assert ("table_halted" in said, "table_resumed" in said) == (False, True)
     assert world.once().halted == ()
 
 
@@ -183,7 +189,7 @@ def test_vanished_schema_file(world: World) -> None:
 
 
 def test_command_reaches_the_same_target() -> None:
-    """The command names socket, TLS, password file and state schema as they were given; a password is hidden."""
+    """The command names socket, TLS, password file and state schema as they were given; a password is left out, and may come from the environment."""
     step: DdlStep = statement("sh op/a")
     tls = Downstream(ssl=True, ssl_ca="ca.pem", state_schema="other", password_file="/run/pw")  # noqa: S106 - a path
     assert ddl_command("done", step, tls) == (
@@ -191,4 +197,6 @@ def test_command_reaches_the_same_target() -> None:
         "--downstream-password-file /run/pw --state-schema other --ssl-ca ca.pem"
     )
     given = Downstream(given_uri="mysql://app:secret@db:3306/?safe-mode=true", unix_socket="/x")
-    assert "--downstream-uri 'mysql://app:***@db:3306/?safe-mode=true'" in ddl_command("skip", step, given)
+    assert "--downstream-uri 'mysql://app@db:3306/?safe-mode=true'" in ddl_command("skip", step, given)
+    trusting = Downstream(allow_unverified_server=True)
+    assert ddl_command("skip", step, trusting).endswith(" --allow-unverified-server")

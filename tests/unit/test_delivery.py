@@ -260,6 +260,7 @@ def test_pause_longer_than_files_are_kept(caplog: pytest.LogCaptureFixture, days
     world.once()
     world.config = replace(world.config, upstream=replace(world.config.upstream, file_expiration_days=days))
     world.bucket.metadata(ts(2 * 24 * 3600))
+    world.clock.advance(2 * 24 * 3600)
     with caplog.at_level(logging.WARNING):
         assert world.once().halted == ()
         world.once()

@@ -20,6 +20,33 @@ def _tso(seconds: float) -> int:
     return int(seconds * 1000) << 18
 
 
+def test_halted_tables_are_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A line at level error says which tables stand still when that changes and every ten minutes, in idle rounds too."""
+    passed = [0.0]
+    reporter = Reporter(Silent(), now=lambda: NOW, monotonic=lambda: passed[0])
+    names = tuple(TableSummary(table=f"shop.t{number:02}", state="halted", error="broken") for number in range(30))
+    stands = RoundSummary(checkpoint=_tso(NOW - 7), checkpoint_running=_tso(NOW), tables=names)
+
+    def lines_after(seconds: float, summary: RoundSummary) -> list[str]:
+        passed[0] += seconds
+        caplog.clear()
+        reporter.round_finished(summary)
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+
+    with caplog.at_level(logging.INFO):
+        (line,) = lines_after(2, stands)
+        assert line.startswith("tables_halted halted=30 halted_tables=")
+        assert ("shop.t00" in line, "shop.t09" in line, "shop.t10" in line) == (True, True, False)
+        assert f"checkpoint={_tso(NOW - 7)}" in line
+        assert f"checkpoint_running={_tso(NOW)}" in line
+        assert "lag_seconds=7.0" in line
+        assert [len(lines_after(2, stands)) for _ in range(3)] == [0, 0, 0]
+        assert [len(lines_after(300, stands)) for _ in range(5)] == [0, 1, 0, 1, 0]
+        assert len(lines_after(1, RoundSummary(tables=names[1:]))) == 1
+        assert lines_after(600, RoundSummary()) == []
+        assert len(lines_after(1, stands)) == 1
+
+
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOP_LEVEL = {"pyproject.toml", "storage_consumer", "tests", "fixtures", "conf", "README.md"}
-MODULE_LINES = 350
+MODULE_LINES = 500
 FUNCTION_LINES = 50
 NESTING = 3
 FIXTURE_BYTES = 10 * 1024 * 1024

@@ -9,8 +9,17 @@ import threading
 import pytest
 
 from storage_consumer.clock import Clock
-from storage_consumer.errors import ConfigError, LeaseLost, TargetUnavailable
-from storage_consumer.service import Renewal, _place, identity, process_is_gone
+from storage_consumer.errors import (
+    ConfigError,
+    LeaseHeld,
+    LeaseLost,
+    NotTheWriter,
+    StateGone,
+    StorageConsumerError,
+    TargetUnavailable,
+)
+from storage_consumer.holders import _place, identity, process_is_gone, readable
+from storage_consumer.service import Renewal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing_state import MemoryState
 from tests.small_bucket import ts
@@ -71,7 +80,7 @@ def test_once_waits_for_a_dead_holder_only(world: World) -> None:
     assert world.once().checkpoint == ts(3)
 
     other.acquire("host|other", 10_000)
-    with pytest.raises(LeaseLost, match=r"host\|other holds the lease .*--state-schema"):
+    with pytest.raises(LeaseHeld, match=r"another process writes to this target: host\|other\. Stop it .*--standby$"):
         world.once()
 
 
@@ -100,7 +109,7 @@ def test_standing_by_can_be_told(*, once: bool) -> None:
 
     summary = patient.once() if once else running(patient, act)
     assert summary.checkpoint == ts(3)
-    with pytest.raises(LeaseLost, match=r"host\|other holds the lease .*--state-schema"):
+    with pytest.raises(LeaseHeld, match=r"another process writes to this target: host\|other\."):
         hasty.once() if once else running(hasty, act)
     assert hasty.clock.monotonic() < 100
 
@@ -129,14 +138,15 @@ def test_lease_is_given_back(world: World) -> None:
 
 def test_holder_on_this_machine_that_is_gone(world: World) -> None:
     """A holder that was a process of this machine and runs no more is followed at once."""
-    gone = f"{socket.gethostname()}|{_place()}|{2**22 + 1}|0"
-    MemoryState(world.records, world.clock).acquire(gone, 10_000)
-    assert process_is_gone(gone)
-    world.once()
-    assert world.clock.waits == []
+    for since in ("", "|2026-01-31T10:00:00Z"):
+        gone = f"{socket.gethostname()}|{_place()}|{2**22 + 1}|0{since}"
+        MemoryState(world.records, world.clock).acquire(gone, 10_000)
+        assert process_is_gone(gone)
+        world.once()
+        assert world.clock.waits == []
 
 
-@pytest.mark.parametrize("holder", ["", "a", "a|b|c", "elsewhere|x|99999999|1", identity()])
+@pytest.mark.parametrize("holder", ["", "a", "a|b|c", "elsewhere|x|99999999|1", identity(0)])
 def test_holder_that_may_live(holder: str) -> None:
     """Nothing is known of holders elsewhere, of other forms of names, and of this very process."""
     assert not process_is_gone(holder)
@@ -144,8 +154,31 @@ def test_holder_that_may_live(holder: str) -> None:
 
 def test_holders_differ() -> None:
     """Two services of one process are two holders."""
-    assert identity() != identity()
-    assert f"|{os.getpid()}|" in identity()
+    assert identity(0) != identity(0)
+    assert f"|{os.getpid()}|" in identity(0)
+
+
+def test_holders_are_named_readably(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Who waits, or gives up, is told host, process and time of the one it waits for; also of one of an older version."""
+    assert readable("db1|boot-pid:[4026531836]|4711|0a1b|2026-01-31T10:00:00Z") == (
+        "host db1, pid 4711, since 2026-01-31T10:00:00Z"
+    )
+    assert readable("db1|boot-pid:[4026531836]|4711|0a1b") == "host db1, pid 4711"
+    assert (
+        readable(identity(1_769_853_600.5))
+        == f"host {socket.gethostname()}, pid {os.getpid()}, since 2026-01-31T10:00:00Z"
+    )
+    MemoryState(world.records, world.clock).acquire("db1|place|4711|0a1b|2026-01-31T10:00:00Z", 10_000)
+    with pytest.raises(LeaseHeld, match="this target: host db1, pid 4711, since 2026-01-31T10:00:00Z"):
+        world.once()
+    assert 'lease_waiting holder="host db1, pid 4711, since 2026-01-31T10:00:00Z"' in caplog.text
+
+
+def test_never_had_and_lost() -> None:
+    """A lease that could not be got was not lost; for both the program leaves the target to another."""
+    assert not issubclass(LeaseHeld, LeaseLost)
+    assert issubclass(LeaseHeld, NotTheWriter)
+    assert issubclass(LeaseLost, NotTheWriter)
 
 
 class Script:
@@ -201,7 +234,18 @@ def test_renewal_over_an_outage() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_renewal_that_breaks() -> None:
     """A renewal that ends by an error nobody expected does not end unnoticed."""
-    assert _renewed(OURS, ConfigError("the password was changed"))
+    assert _renewed(OURS, ValueError("nobody expected this"))
+
+
+@pytest.mark.parametrize("fault", [ConfigError("the password was changed"), StateGone("dropped")])
+def test_renewal_that_cannot_be(fault: StorageConsumerError) -> None:
+    """What keeps the lease from being renewed for good ends no thread with a traceback: the round raises it."""
+    script = Script(OURS, fault)
+    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits are asked of it
+    renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
+    assert renewal.lost.wait(5)
+    renewal.stop()
+    assert renewal.fault is fault
 
 
 def test_outage_longer_than_the_lease(world: World) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import storage_consumer
-from storage_consumer.config.secrets_file import write_secrets
+from storage_consumer.config.secrets_file import remove_secrets, write_secrets
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable, TargetBusy
 from storage_consumer.spark.shipping import at_executor, misfit, opened, zipped
@@ -59,7 +59,7 @@ def test_errors_on_the_drivers_machine() -> None:
     path = write_secrets(Secrets(password="x"))  # noqa: S106 - made up
     with pytest.raises(TargetBusy, match=r"^locked, x$"):
         failing(path, ("password",))
-    Path(path).unlink()
+    remove_secrets(path)
 
 
 def test_folder_that_is_not_mounted(tmp_path: Path) -> None:

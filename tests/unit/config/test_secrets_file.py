@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from storage_consumer.config.secrets_file import (
     PASSWORD_VARIABLE,
+    held_secrets,
     names_of,
     remove_secrets,
     secrets_from,
@@ -18,25 +19,68 @@ from storage_consumer.config.secrets_file import (
 )
 from storage_consumer.config.settings import Secrets
 from storage_consumer.errors import ConfigError
+from tests.intruder import as_nobody
 
 SECRETS = Secrets(password="p'ä\n\"", access_key="a", secret_access_key="s", session_token="t")  # noqa: S106 - made up
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def test_round_trip() -> None:
+    """What is written is read again, here and in a child, until it is removed; it is in no folder and can't be changed."""
+    place = write_secrets(SECRETS)
+    assert secrets_from(place, {}) == SECRETS
+    path = Path(place.partition("#")[0])
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_nlink == 0
+    with pytest.raises(OSError, match="not permitted"):
+        path.write_bytes(b"{}")
+    code = f"from storage_consumer.config.secrets_file import secrets_from; print(secrets_from({place!r}, {{}}) is not None)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+    remove_secrets(place)
+    remove_secrets(place)
+    assert held_secrets(place) is None
 
 
-def test_file_round_trip() -> None:
-    """What is written is read again, by its owner only, until it is removed."""
-    path = write_secrets(SECRETS)
-    assert secrets_from(path, {}) == SECRETS
-    assert Path(path).stat().st_mode & 0o777 == 0o600
-    remove_secrets(path)
-    remove_secrets(path)
-    assert not Path(path).exists()
+def test_nothing_is_left_of_it() -> None:
+    """However the process ends, it takes the file with it."""
+    code = (
+        "from storage_consumer.config.secrets_file import write_secrets; "
+        "from storage_consumer.config.settings import Secrets; import os; print(write_secrets(Secrets()), flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    place = done.stdout.strip()
+    assert place.startswith("/proc/")
+    assert held_secrets(place) is None
+
+
+def test_another_file_of_that_number() -> None:
+    """On another machine the same path may lead to anything: what has not the very name is neither read nor closed."""
+    first, second = write_secrets(SECRETS), write_secrets(Secrets())
+    stranger = first.partition("#")[0] + "#" + second.partition("#")[2]
+    assert held_secrets(stranger) is None
+    remove_secrets(stranger)
+    assert held_secrets(first) == SECRETS
+    for place in (first, second):
+        remove_secrets(place)
+
+
+def test_no_other_user_reads_it() -> None:
+    """Another user of the machine gets no secrets, and no error that would end a task of theirs."""
+    place = write_secrets(SECRETS)
+    assert as_nobody(lambda: held_secrets(place) is None)
+    remove_secrets(place)
+
+
+def test_where_there_is_no_such_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a system without files in memory it lies in the driver's own folder, and only this user can read it."""
+    monkeypatch.delattr(os, "memfd_create")
+    place = write_secrets(SECRETS)
+    assert Path(place).stat().st_mode & 0o777 == 0o600
+    assert Path(place).parent.stat().st_mode & 0o777 == 0o700
+    assert secrets_from(place, {}) == SECRETS
+    assert as_nobody(lambda: held_secrets(place) is None)
+    remove_secrets(place)
+    remove_secrets(place)
+    assert held_secrets(place) is None
 
 
 @pytest.mark.parametrize("path", ["", "/no/such/file"])
@@ -59,25 +103,3 @@ def test_environment_of_an_executor(tmp_path: Path) -> None:
     assert secrets_from("", environ | {PASSWORD_VARIABLE: "y"}).password == "y"  # noqa: S105 - made up
     with pytest.raises(ConfigError, match="cannot be read"):
         secrets_from("", {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(tmp_path / "none")})
-
-
-def test_what_killed_processes_left(folder: Path) -> None:
-    """The files of processes that are gone are removed; those of living ones, of other machines and of others stay."""
-    script = (
-        "from storage_consumer.config.secrets_file import write_secrets; "
-        "from storage_consumer.config.settings import Secrets; import os; "
-        f"import tempfile; tempfile.tempdir = {str(folder)!r}; print(write_secrets(Secrets()), flush=True); os._exit(9)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    left = Path(done.stdout.strip())
-    assert left.exists()
-    living = Path(write_secrets(SECRETS))
-    assert not left.exists()
-    elsewhere = left.with_name(living.name.replace("consumer-", "consumer-1", 1))
-    strange = left.with_name("storage-consumer-notes")
-    for kept in (elsewhere, strange):
-        kept.touch()
-    write_secrets(SECRETS)
-    assert living.exists()
-    assert elsewhere.exists()
-    assert strange.exists()

@@ -102,9 +102,22 @@ def test_a_rule_may_begin_with_a_bracket() -> None:
         ({"route": ["a.* -> b"]}, "is no inline table of TOML"),
         (
             {"route": ["{matcher=['a.*'], target-schema='storage_consumer'}"]},
-            "leads into storage_consumer, the program's own",
+            "--route: the route of a.* leads into storage_consumer, which has the name of the state schema",
         ),
-        ({"route": ["{matcher=['a.*'], target-schema='MySQL'}"]}, "leads into MySQL, the server's own"),
+        ({"route": ["{matcher=['a.*'], target-schema='MySQL'}"]}, "leads into MySQL, which has the name of a system"),
+        ({"route": ["{matcher=['a.*'], target-schema='Stórage_Consumer '}"]}, "another --state-schema"),
+        (
+            {"route": ["{matcher=['my.*', 'x?.*'], target-schema='{schema}sql'}"]},
+            "leads into mysql, which has the name",
+        ),
+        ({"route": ["{matcher=['`sys`.t'], target-table='u'}"]}, "leads into sys, which has the name of a system"),
+        ({"route": ["{matcher=['a.*'], target-schema='S1'}"], "state_schema": "s1"}, "the name of the state schema s1"),
+        (
+            {"filter": ["*.*", "Storage_Consumer.*"]},
+            "--filter: the filter takes in Storage_Consumer, which has the name",
+        ),
+        ({"filter": ["TiDB_CDC.t"]}, "takes in TiDB_CDC, which has the name of a system schema"),
+        ({"filter": ["s1.*"], "state_schema": "S1"}, "the name of the state schema S1"),
         ({"event_filter": ["{matcher=['a.*'], ignore-event=['drop tabel']}"]}, "did you mean `drop table`"),
         ({"event_filter": ["{matcher=['a.*'], ignore-event=['all dml']}"]}, "belongs into the changefeed's"),
         ({"event_filter": ["{matcher=['a.*'], ignore-sql=['(']}"]}, "the regular expression '(' cannot be read"),
@@ -117,6 +130,29 @@ def test_what_is_wrong_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         selecting(options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"filter": ["*.*", "!storage_consumer.*"]},
+        {"filter": ["mysql.*", "!mysql.*", "a.*"]},
+        {"filter": ["storage_consumer.*"], "state_schema": "another"},
+        {"filter": ["storage_consumer.*"], "route": ["{matcher=['storage_consumer.*'], target-schema='copy'}"]},
+        {"filter": ["m*.*", "[s]ys.*"], "route": ["{matcher=['*.*'], target-schema='{schema}_1'}"]},
+        {"route": ["{matcher=['*.*'], target-schema='{schema}'}"]},
+    ],
+)
+def test_reserved_names_that_no_table_gets(options: dict[str, Any]) -> None:
+    """A reserved name may be left out, led elsewhere, or hidden in a pattern, which only the tables show."""
+    selecting(options)
+
+
+@pytest.mark.parametrize("name", ["mysql", "MySQL", "SYS", "tidb_cdc", "Metrics_Schema", "ndbinfo"])
+def test_state_schema_of_the_server(name: str) -> None:
+    """The state has no place among a server's own tables."""
+    with pytest.raises(ConfigError, match="--state-schema: a schema name"):
+        selecting({"state_schema": name})
 
 
 def test_unknown_key_of_the_file() -> None:

@@ -34,7 +34,7 @@ def owners(catalog: Catalog, *places: tuple[int, str]) -> list[str]:
 def offer(catalog: Catalog, directory: str, version: int) -> TableConsumer:
     """A data file is listed; the table that takes it."""
     table = catalog.owner((version, directory))
-    table.offer(data_file(directory, version, 1), again=False)
+    table.offer(data_file(directory, version, 1))
     return table
 
 
@@ -85,9 +85,9 @@ def test_known_too_late(catalog: Catalog) -> None:
     table = catalog.tables[key("s/a")]
     table.advance(20)
     catalog.define("121", at("121", "s/a", 7))
-    assert (table.state, table.late, table.lost) == (HALTED, True, True)
+    assert (table.state, table.late) == (HALTED, True)
     assert "the files in 121" in table.error
-    assert catalog.to_be_stored == [table]
+    assert catalog.to_be_stored == [table, stand_in]
     assert stand_in.key not in catalog.tables
 
 
@@ -98,7 +98,8 @@ def test_known_too_late_after_a_restart() -> None:
     catalog.define("120", at("120", "s/a", 5, "CREATE TABLE `a` (`id` INT)", CREATE))
     assert catalog.tables[key("s/a")].state == "running"
     catalog.define("121", at("121", "s/a", 7))
-    assert "delete the row of `121`" in catalog.tables[key("s/a")].error
+    assert "storage-consumer table reload-done --table s.a --at TSO" in catalog.tables[key("s/a")].error
+    assert {table.key: table.stored_state for table in catalog.to_be_stored} == {key("s/a"): "lost", "`121`": "dropped"}
 
 
 @pytest.mark.parametrize("turn", [1, -1], ids=["in order", "reversed"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.table_version import Finished
+from storage_consumer.storage.finished import Verdict, digest_of
 from tests.unit.building import changed, data_file, definition, key
 from tests.unit.consumers.test_manager import Driver, create
 
@@ -21,7 +21,7 @@ def test_lost_file_over_a_restart() -> None:
     driver = Driver(Restart(lost=frozenset([key("s/a")])))
     driver.show([create("s/a", 5), create("s/b", 5)], [data_file("s/a", 5, 1)])
     assert driver.go(30) == ["ddl s/b@5"]
-    assert "vanished" in driver.manager.tables[key("s/a")].error
+    assert "no file holds any more" in driver.manager.tables[key("s/a")].error
 
 
 def test_statement_that_comes_after_a_table_went_on() -> None:
@@ -40,7 +40,8 @@ def test_rewound_streams_are_told_once() -> None:
     file = data_file("s/a", 5, 1)
     driver.show(files=[file])
     driver.go(30)
-    assert driver.manager.rewound() == {}
+    assert driver.manager.streams.rewound() == {}
     driver.show(files=[changed(file, "other")])
-    assert driver.manager.rewound() == {file.stream: Finished()}
-    assert driver.manager.rewound() == {}
+    stored = driver.manager.streams.rewound()[file.stream]
+    assert stored.judge(1, digest_of(file.stored)) is Verdict.ANEW
+    assert driver.manager.streams.rewound() == {}

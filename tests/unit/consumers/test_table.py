@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from storage_consumer.consumers.file_stream import Streams
 from storage_consumer.consumers.table import HALTED, RUNNING, WAITING, TableConsumer
-from storage_consumer.consumers.table_version import Finished
 from storage_consumer.model import TableDefinition, Window
+from storage_consumer.storage.finished import Finished
 from tests.unit.building import CREATE, DROP, RENAME, data_file, definition, named
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"
@@ -20,7 +23,7 @@ def define(table: TableConsumer, definition: TableDefinition) -> None:
 @pytest.fixture
 def table() -> TableConsumer:
     """s/t, which a statement created at 5."""
-    made = TableConsumer(named("s/t"), 5, {})
+    made = TableConsumer(named("s/t"), 5, Streams())
     define(made, definition("s/t", 5, "CREATE TABLE `t` (`id` INT)", CREATE))
     return made
 
@@ -39,7 +42,7 @@ def read(table: TableConsumer, target: int, *rows: int) -> None:
 
 def test_deferred_rows(table: TableConsumer) -> None:
     """A file with rows at 10, 20 and 30 is read when the checkpoint covers another of them, with no new file needed."""
-    table.offer(data_file("s/t", 5, 1), again=False)
+    table.offer(data_file("s/t", 5, 1))
     for checkpoint, readable in ((9, True), (15, True), (19, False), (25, True), (29, False), (30, True)):
         assert bool(files_at(table, checkpoint)) is readable, checkpoint
         if readable:
@@ -52,7 +55,7 @@ def test_deferred_rows(table: TableConsumer) -> None:
 
 def test_nothing_to_do_at_the_checkpoint(table: TableConsumer) -> None:
     """A window never ends where it begins, nor before."""
-    table.offer(data_file("s/t", 5, 1), again=False)
+    table.offer(data_file("s/t", 5, 1))
     assert table.row_step(5) is None
     assert table.row_step(4) is None
     table.advance(9)
@@ -65,14 +68,14 @@ def test_directories(table: TableConsumer, target: int, found: list[int]) -> Non
     """A statement's directory is read only for rows after its version, older directories always."""
     define(table, definition("s/t", 20, SQL))
     for version in (20, 5):
-        table.offer(data_file("s/t", version, 1), again=False)
+        table.offer(data_file("s/t", version, 1))
     assert [version for version, _ in files_at(table, target)] == found
 
 
 def test_structure_only_directory(table: TableConsumer) -> None:
     """A directory without a statement may hold earlier rows."""
     define(table, definition("s/t", 20))
-    table.offer(data_file("s/t", 20, 1), again=False)
+    table.offer(data_file("s/t", 20, 1))
     assert files_at(table, 10) == [(20, 1)]
 
 
@@ -81,22 +84,22 @@ def test_order_of_versions(table: TableConsumer) -> None:
     for version in (100, 20):
         define(table, definition("s/t", version, SQL))
         for number in (10, 2):
-            table.offer(data_file("s/t", version, number), again=False)
+            table.offer(data_file("s/t", version, number))
     assert files_at(table, 200) == [(20, 2), (20, 10), (100, 2), (100, 10)]
 
 
 def test_structure_in_force(table: TableConsumer) -> None:
     """The structure is the newest one at or before the table's checkpoint, and the first of the window where none is."""
     define(table, definition("s/t", 20, SQL))
-    table.offer(data_file("s/t", 5, 1), again=False)
+    table.offer(data_file("s/t", 5, 1))
     for checkpoint, version in ((5, 5), (19, 5), (20, 20), (25, 20)):
         table.advance(checkpoint)
         step = table.row_step(50)
         assert step is not None
         assert step.current.version == version
-    early = TableConsumer(named("s/t"), 0, {})
+    early = TableConsumer(named("s/t"), 0, Streams())
     define(early, definition("s/t", 20))
-    early.offer(data_file("s/t", 20, 1), again=False)
+    early.offer(data_file("s/t", 20, 1))
     first = early.row_step(50)
     assert first is not None
     assert first.current.version == 20
@@ -108,7 +111,7 @@ def test_structure_without_a_statement(table: TableConsumer) -> None:
     define(table, definition("s/t", 20, "DROP TABLE `t`", DROP))
     assert table.needs_table_before(definition("s/t", 30))
     assert not table.needs_table_before(definition("s/t", 15))
-    assert TableConsumer(named("s/u"), 0, {}).needs_table_before(definition("s/u", 1))
+    assert TableConsumer(named("s/u"), 0, Streams()).needs_table_before(definition("s/u", 1))
 
 
 def test_stays_after(table: TableConsumer) -> None:
@@ -131,30 +134,30 @@ def test_stays_after_a_statement_elsewhere(table: TableConsumer) -> None:
 
 def test_wait_for_a_missing_file(table: TableConsumer) -> None:
     """A gap stops the table at once, and for good only after the time to wait has passed; the late file ends the wait."""
-    table.offer(data_file("s/t", 5, 2), again=False)
+    table.offer(data_file("s/t", 5, 2))
     assert [table.look_for_gaps(50, now, 60) for now in (100.0, 159.9)] == ["", ""]
     assert (table.state, table.blocked) == (WAITING, True)
     assert "file number 1 in s/t/5" in table.error
     assert table.look_for_gaps(50, 160.0, 60) == "file number 1 in s/t/5"
-    table.offer(data_file("s/t", 5, 1), again=True)
+    table.offer(data_file("s/t", 5, 1))
     assert table.look_for_gaps(50, 161.0, 60) == ""
     assert (table.state, table.error) == (RUNNING, "")
 
 
 def test_wait_begins_anew(table: TableConsumer) -> None:
     """A second gap is waited for as long as the first."""
-    table.offer(data_file("s/t", 5, 2), again=False)
+    table.offer(data_file("s/t", 5, 2))
     table.look_for_gaps(50, 0.0, 60)
-    table.offer(data_file("s/t", 5, 1), again=True)
+    table.offer(data_file("s/t", 5, 1))
     table.look_for_gaps(50, 50.0, 60)
-    table.offer(data_file("s/t", 5, 4), again=True)
+    table.offer(data_file("s/t", 5, 4))
     assert [table.look_for_gaps(50, now, 60) for now in (70.0, 129.0)] == ["", ""]
 
 
 @pytest.mark.parametrize(("storage", "waits"), [(29, False), (30, True)])
 def test_wait_for_a_schema_file(table: TableConsumer, storage: int, waits: bool) -> None:  # noqa: FBT001 - a column of the table
     """A directory without its schema file stops the table once the storage checkpoint covers its version."""
-    table.offer(data_file("s/t", 30, 1), again=False)
+    table.offer(data_file("s/t", 30, 1))
     table.look_for_gaps(storage, 0.0, 60)
     assert (table.state == WAITING) is waits
     assert files_at(table, storage) == []
@@ -164,6 +167,13 @@ def test_halted_is_blocked(table: TableConsumer) -> None:
     """A halted table is in the way of statements from its first version on."""
     table.state = HALTED
     assert [table.is_in_the_way_of(version) for version in (4, 5, 6)] == [False, True, True]
+
+
+def test_what_a_halted_table_waits_for_does_not_set_it_going(table: TableConsumer) -> None:
+    """A statement that waits for a lock leaves a halted table halted, with its error; so does the next round."""
+    table.halt("rows are missing")
+    assert table.wait(("a lock",), 0) == table.wait(("a lock",), 1_000) == 0
+    assert (table.state, table.error) == (HALTED, "rows are missing")
 
 
 def test_waits_for_the_same(table: TableConsumer) -> None:
@@ -203,17 +213,17 @@ def test_out_of_turn(applied: Place, late: Place, *, out_of_turn: bool, restarte
         data_file("s/t", version, number, partition=partition, date=date)
         for version, partition, date, number in (applied, late)
     )
-    table = TableConsumer(named("s/t"), 0, {first.stream: Finished(upto=first.number)} if restarted else {})
+    table = TableConsumer(named("s/t"), 0, Streams({first.stream: Finished(upto=first.number)} if restarted else {}))
     for version in (5, 9):
         define(table, definition("s/t", version))
-    table.offer(first, again=False)
+    table.offer(replace(first, settled=restarted))
     if not restarted:
         step = table.row_step(20)
         assert step is not None
         assert step.out_of_turn == ""
         table.advance(20)
         table.finish(first, max_ts=0, next_ts=0)
-    table.offer(second, again=True)
+    table.offer(second)
     step = table.row_step(30)
     assert step is not None
     assert step.out_of_turn == (second.stored.path if out_of_turn else "")
@@ -231,10 +241,10 @@ def test_out_of_turn(applied: Place, late: Place, *, out_of_turn: bool, restarte
 )
 def test_rows_that_may_move_between_partitions(query: str, partitions: tuple[int, ...], *, crossing: bool) -> None:
     """A statement with a GLOBAL index is told where the table has several partition directories."""
-    table = TableConsumer(named("s/t"), 5, {})
+    table = TableConsumer(named("s/t"), 5, Streams())
     define(table, definition("s/t", 5, query, CREATE))
     for number, partition in enumerate(partitions, 1):
-        table.offer(data_file("s/t", 5, number, partition=partition), again=False)
+        table.offer(data_file("s/t", 5, number, partition=partition))
     step = table.row_step(9)
     assert step is not None
     assert bool(step.crossing) is crossing
@@ -243,8 +253,8 @@ def test_rows_that_may_move_between_partitions(query: str, partitions: tuple[int
 @pytest.mark.parametrize(("timed", "read"), [(True, [(5, 1), (20, 1)]), (False, [(5, 1)])])
 def test_structures_beyond_the_window(timed: bool, read: list[tuple[int, int]]) -> None:  # noqa: FBT001 - a column of the table
     """Where rows do not say when they committed, those below a later structure wait for it to be reached."""
-    table = TableConsumer(named("s/t"), 5, {}, timed=timed)
+    table = TableConsumer(named("s/t"), 5, Streams(), timed=timed)
     for version in (5, 20):
         define(table, definition("s/t", version))
-        table.offer(data_file("s/t", version, 1), again=False)
+        table.offer(data_file("s/t", version, 1))
     assert files_at(table, 10) == read

@@ -21,6 +21,14 @@ done = read_integers(np.frombuffer(b",17,", np.uint8), np.array([1]), np.array([
 print(done, *numbers, sum(read_integers.stats.cache_hits.values()))
 """
 
+_SAYS = """
+import logging
+class Says(logging.Handler):
+    def emit(self, record):
+        print(record.args[0].fields["error"])
+logging.getLogger("storage_consumer").addHandler(Says())
+"""
+
 
 def _run(code: str, cache: Path, path: Path, **variables: str) -> str:
     """What a new process prints that finds the package at `path` and the user's cache folder at `cache`."""
@@ -135,3 +143,29 @@ def test_not_imported_early(tmp_path: Path) -> None:
     """Neither the driver nor a task with few rows imports the compiler."""
     code = "import sys, storage_consumer.cli, storage_consumer.service, storage_consumer.spark.job; print('numba' in sys.modules)"
     assert _run(code, tmp_path, _home()) == "False"
+
+
+def test_cache_of_others(tmp_path: Path) -> None:
+    """Code is neither run nor kept where others may write: it is said once, with the folder and the remedy; ssh asks as much of its keys."""
+    (cache := tmp_path / "cache").mkdir()
+    assert [_run(_READS, cache, _home()) for _ in range(2)] == ["True 17 0", "True 17 1"]
+    kept = sorted(cache.rglob("*"))
+    cache.chmod(0o777)
+    said = _SAYS + _READS
+    why = f"others may write to {cache} (mode 0777): take the right to write from all others (chmod go-w), "
+    told = f"{why}or name another folder by NUMBA_CACHE_DIR"
+    assert [_run(said, cache, _home()) for _ in range(2)] == [f"{told}\nTrue 17 0"] * 2
+    assert sorted(cache.rglob("*")) == kept
+    cache.chmod(0o755)
+    (planted,) = cache.rglob("*.nbi")
+    os.chown(planted, 65534, 65534)
+    assert _run(said, cache, _home()).startswith(f"{planted} belongs to another user (number 65534): ")
+
+
+def test_folders_of_the_cache(tmp_path: Path) -> None:
+    """What is made for the cache is for this user alone, whatever the mask; a link on the way to it is followed once."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert _run("import os; os.umask(0)\n" + _READS, tmp_path / "link", _home()) == "True 17 0"
+    assert (tmp_path / "real/storage-consumer").stat().st_mode & 0o777 == 0o700
+    assert _run(_READS, tmp_path / "link", _home()) == "True 17 1"

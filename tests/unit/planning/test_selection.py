@@ -10,7 +10,15 @@ from storage_consumer.planning.filters import Filter
 from storage_consumer.planning.selection import Selection
 from tests.unit.building import CREATE, CREATE_DATABASE, DROP, DROP_DATABASE, RENAME, definition, named
 
-SHOP = Selection.of(Selecting(rules=("shop.*", "!shop.out")))
+STATE = "storage_consumer"
+
+
+def selection_of(selecting: Selecting) -> Selection:
+    """The selection of these settings, with the usual state schema."""
+    return Selection.of(selecting, STATE)
+
+
+SHOP = selection_of(Selecting(rules=("shop.*", "!shop.out")))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +107,14 @@ def test_statements_that_read_over_the_edge() -> None:
 )
 def test_ignored_events(events: tuple[str, ...], query: str, kind: int, ignored: bool) -> None:  # noqa: FBT001 - a case of the table
     """Statements are known by TiDB's action codes; one that TiCDC has no name for is never ignored."""
-    found = Selection.of(Selecting(event_filters=(EventFilter(matcher=("shop.t",), ignore_event=events),)))
+    found = selection_of(Selecting(event_filters=(EventFilter(matcher=("shop.t",), ignore_event=events),)))
     assert bool(found.judged(definition("shop/t", 1, query, kind)).skip) is ignored
 
 
 def test_ignored_texts() -> None:
     """An expression is looked for in the text, without case; of a rename the old name counts."""
     ignoring = (EventFilter(matcher=("shop.t",), ignore_sql=("comment", "^rename")),)
-    found = Selection.of(Selecting(event_filters=ignoring))
+    found = selection_of(Selecting(event_filters=ignoring))
     skip = found.judged(definition("shop/t", 1, "ALTER TABLE `t` COMMENT 'x'", 17)).skip
     assert skip == "ignore-sql of an event filter, which fits 'COMMENT'"
     assert found.judged(definition("shop/u", 1, "RENAME TABLE `t` TO `u`", RENAME)).skip
@@ -116,7 +124,7 @@ def test_ignored_texts() -> None:
 
 def test_ignored_database_statements() -> None:
     """An event filter means a database where its matcher may take in a table of it."""
-    found = Selection.of(Selecting(event_filters=(EventFilter(matcher=("shop.t",), ignore_event=("drop database",)),)))
+    found = selection_of(Selecting(event_filters=(EventFilter(matcher=("shop.t",), ignore_event=("drop database",)),)))
     assert found.judged(definition("shop", 1, "DROP DATABASE `shop`", DROP_DATABASE)).skip
     assert not found.judged(definition("other", 1, "DROP DATABASE `other`", DROP_DATABASE)).skip
 
@@ -132,6 +140,6 @@ def test_ignored_database_statements() -> None:
 )
 def test_a_database_that_is_split(query: str, skipped: bool) -> None:  # noqa: FBT001 - a case of the table
     """Each of several databases is made before its first table, which is enough where the defaults are the source's own."""
-    found = Selection.of(Selecting(routes=(Route(matcher=("a.t",), target_schema="x"),)))
+    found = selection_of(Selecting(routes=(Route(matcher=("a.t",), target_schema="x"),)))
     assert (found.judged(definition("a", 1, query, CREATE_DATABASE)).skip != "") is skipped
     assert not found.owns_database("a", ("a",))

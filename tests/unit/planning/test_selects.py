@@ -38,6 +38,10 @@ from storage_consumer.sql_text import tokens
         ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.b = t.b) FOR UPDATE", "t u"),
         ("SELECT a FROM t AS OF", "t+"),
         (")", ""),
+        ("SELECT x.limit, y.from FROM t JOIN u ON x.window = 1 JOIN v ON y.`having` = x.where, w", "t u v w"),
+        ("SELECT x.use FROM t JOIN u ON x.force = x.union, v", "t u v"),
+        ("SELECT a AS intersect, b AS except FROM t", "t"),
+        ("SELECT a.with AS x, b FROM x", "x"),
     ],
 )
 def test_sources(query: str, expected: str) -> None:

@@ -204,3 +204,11 @@ def test_members_unknown(kind: str) -> None:
     columns = (TableColumn(name="e", type=kind),)
     with pytest.raises(NotReplicable, match=r"s\.t\.e: s/t/meta/schema_1_1\.json"):
         create_from_columns(replace(definition("s/t", 1), columns=columns), escape)
+
+
+@pytest.mark.parametrize("kind", ["INT) AS SELECT 1 -- ", "GEOMETRY", "INT, `x` INT", "", "INT /*!50000 , `x` INT */"])
+def test_type_that_is_none_of_tidbs(kind: str) -> None:
+    """The type of a schema file becomes part of a statement, so only TiDB's types are taken."""
+    columns = (TableColumn(name="x", type=kind),)
+    with pytest.raises(NotReplicable, match="none of TiDB's"):
+        create_from_columns(replace(definition("s/t", 1), columns=columns), escape)

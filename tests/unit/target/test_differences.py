@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from storage_consumer.model import TableColumn
 from storage_consumer.target.ddl import DdlAction, action_for
 from storage_consumer.target.differences import DIFFERENCES
 from storage_consumer.target.part_names import PartNames
@@ -20,6 +23,10 @@ def action(query: str, flavor: str, indexes: frozenset[str] | None = None) -> Dd
 
 
 CHANGED = [
+    ("mysql", "text default", "ALTER TABLE `t` ADD COLUMN `a` TEXT DEFAULT _UTF8MB4'' COMMENT 'x', ADD COLUMN `b` CHAR(5) DEFAULT ''", "ALTER TABLE `t` ADD COLUMN `a` TEXT DEFAULT ('') COMMENT 'x', ADD COLUMN `b` CHAR(5) DEFAULT ''"),
+    ("mysql", "text default", "CREATE TABLE `t` (`a` BLOB DEFAULT NULL)", None),
+    ("mariadb", "random bytes", "CREATE TABLE `t` (`a` BINARY(16) DEFAULT (UUID_TO_BIN(UUID(), 1)))", "CREATE TABLE `t` (`a` BINARY(16) DEFAULT (UNHEX(REPLACE(UUID(), '-', ''))))"),
+    ("mariadb", "language of dates", "ALTER TABLE `t` ADD COLUMN `g` CHAR(9) GENERATED ALWAYS AS(DATE_FORMAT(`a`, '%b')) STORED", "ALTER TABLE `t` ADD COLUMN `g` CHAR(9) GENERATED ALWAYS AS(DATE_FORMAT(`a`, '%b', 'en_US')) STORED"),
     ("mysql", "expression index", "CREATE TABLE `t` (`a` INT, KEY `k` ((`a` + 1)))", None),
     ("mariadb", "expression index", "CREATE TABLE `t` (`a` INT, KEY `k` ((`a` + 1)))", "CREATE TABLE `t` (`a` INT)"),
     (
@@ -47,7 +54,7 @@ CHANGED = [
         "mariadb",
         "generated primary key",
         "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED PRIMARY KEY)",
-        "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED UNIQUE KEY)",
+        "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED , UNIQUE KEY `primary_key`(`g`))",
     ),
     ("mysql", "generated primary key", "CREATE TABLE `t` (`g` INT GENERATED ALWAYS AS (1) STORED PRIMARY KEY)", None),
     ("mariadb", "invisible index", "ALTER TABLE `t` ALTER INDEX `i` INVISIBLE", "ALTER TABLE `t` ALTER INDEX `i` IGNORED"),
@@ -66,6 +73,8 @@ CHANGED = [
         "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_nopad_bin) DEFAULT COLLATE = utf8mb4_uca1400_nopad_ai_ci",
     ),
     ("mysql", "newer collation", "CREATE TABLE `t` (`a` CHAR(9) COLLATE utf8mb4_0900_bin)", None),
+    ("mariadb", "generated primary key", "CREATE TABLE `t` (`a` INT,`g` INT GENERATED ALWAYS AS(`a`+1) STORED,PRIMARY KEY `p`(`a`, `g`) USING BTREE)", "CREATE TABLE `t` (`a` INT,`g` INT GENERATED ALWAYS AS(`a`+1) STORED,UNIQUE KEY `primary_key`(`a`, `g`) USING BTREE)"),
+    ("mariadb", "generated primary key", "CREATE TABLE `t` (`a` INT,`g` INT GENERATED ALWAYS AS(`a`+1) STORED,PRIMARY KEY(`a`))", None),
     (
         "mariadb",
         "default partition",
@@ -73,10 +82,43 @@ CHANGED = [
         "ALTER TABLE `t` ADD PARTITION (PARTITION `p` DEFAULT)",
     ),
     ("tidb", "sequence default", "CREATE TABLE `t` (`a` INT DEFAULT NEXTVAL(`s`.`q`), `b` INT DEFAULT 1)", "CREATE TABLE `t` (`a` INT , `b` INT DEFAULT 1)"),
+    ("tidb", "sequence default", "CREATE TABLE `t` (`a` INT DEFAULT (NEXTVAL(`q`)) NOT NULL)", "CREATE TABLE `t` (`a` INT  NOT NULL)"),
+    ("tidb", "sequence default", "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT (NEXTVAL(`q`)), ADD COLUMN `b` INT", "ALTER TABLE `t`  ADD COLUMN `b` INT"),
     ("mysql", "sequence default", "ALTER TABLE `t` MODIFY `a` INT DEFAULT NEXT VALUE FOR `s`.`q` NOT NULL", "ALTER TABLE `t` MODIFY `a` INT  NOT NULL"),
 ]  # fmt: skip
 SAME_ON_BOTH = [
-    ("string collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT(_UTF8MB4'g', `a`)) VIRTUAL, `a` TEXT DEFAULT _UTF8MB4'a')", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT('g', `a`)) VIRTUAL, `a` TEXT DEFAULT _UTF8MB4'a')"),
+    ("system time", "CREATE TABLE `t` (`a` INT) COMMENT = 'x' PARTITION BY SYSTEM_TIME LIMIT 5 (PARTITION `a` HISTORY,PARTITION `b` CURRENT)", "CREATE TABLE `t` (`a` INT) COMMENT = 'x'"),
+    ("system time", "ALTER TABLE `t` PARTITION BY SYSTEM_TIME LIMIT 5 (PARTITION `a` HISTORY,PARTITION `b` CURRENT)", ""),
+    ("storage engine", "CREATE TABLE `t` (`a` INT) PARTITION BY RANGE (`a`) (PARTITION `p` VALUES LESS THAN (2) ENGINE = myisam MAX_ROWS = 5)", "CREATE TABLE `t` (`a` INT) PARTITION BY RANGE (`a`) (PARTITION `p` VALUES LESS THAN (2)  MAX_ROWS = 5)"),
+    ("table option", "ALTER TABLE `t` ADD COLUMN `n` INT, ROW_FORMAT = TOKUDB_ZSTD STORAGE DISK", "ALTER TABLE `t` ADD COLUMN `n` INT"),
+    ("table option", "ALTER TABLE `t` ROW_FORMAT = TOKUDB_ZSTD", ""),
+    ("attribute of TiDB", "ALTER TABLE `t` /*T! SHARD_ROW_ID_BITS = 4 */, ADD COLUMN `n` INT", "ALTER TABLE `t` /*T! SHARD_ROW_ID_BITS = 4 */ ADD COLUMN `n` INT"),
+    ("table option", "ALTER TABLE `t` STATS_SAMPLE_RATE = 0.5, ADD COLUMN `union` INT", "ALTER TABLE `t`  ADD COLUMN `union` INT"),
+    ("table option", "CREATE TABLE `t` (`a` INT) STATS_SAMPLE_RATE = 0.5 UNION = (`a`,`b`) ROW_FORMAT = TOKUDB_ZSTD STORAGE DISK COMMENT = 'x'", "CREATE TABLE `t` (`a` INT)     COMMENT = 'x'"),
+    ("vector default", "ALTER TABLE `t` ADD COLUMN `v` LONGTEXT DEFAULT (VEC_FROM_TEXT('[1]'))", "ALTER TABLE `t` ADD COLUMN `v` LONGTEXT DEFAULT (('[1]'))"),
+    ("default value", "CREATE TABLE `t` (`e` ENUM('a','it''s') DEFAULT 2,`s` SET('a','b','c') DEFAULT 5,`y` YEAR DEFAULT 0,`i` INT DEFAULT x'41')", "CREATE TABLE `t` (`e` ENUM('a','it''s') DEFAULT 'it''s',`s` SET('a','b','c') DEFAULT 'a,c',`y` YEAR DEFAULT 2000,`i` INT DEFAULT 65)"),
+    ("default value", "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT 0.1", None),
+    ("default value", "CREATE TABLE `t` (`e` ENUM('a') DEFAULT 'a',`b` BIT(4) DEFAULT b'101',`y` YEAR DEFAULT 70,`i` INT DEFAULT 0,`x` INT)", None),
+    ("database option", "CREATE DATABASE `s` COLLATE = utf8mb4_bin ENCRYPTION = 'N'", "CREATE DATABASE `s` COLLATE = utf8mb4_bin"),
+    ("binlog", "ALTER TABLE `t` ADD PARTITION NO_WRITE_TO_BINLOG PARTITIONS 2", "ALTER TABLE `t` ADD PARTITION  PARTITIONS 2"),
+    ("partial index", "CREATE TABLE `t` (`a` INT,INDEX `i`(`a`) COMMENT 'WHERE' WHERE `a`>1 AND (`a`<5))", "CREATE TABLE `t` (`a` INT,INDEX `i`(`a`) COMMENT 'WHERE' )"),
+    ("partial index", "CREATE INDEX `i` ON `t` (`a`) WHERE `a` IN (1, 2)", "CREATE INDEX `i` ON `t` (`a`)"),
+    ("partial index", "ALTER TABLE `t` ADD INDEX(`a`) WHERE `a`>1, ADD COLUMN `where` INT", "ALTER TABLE `t` ADD INDEX(`a`) , ADD COLUMN `where` INT"),
+    ("unique partial index", "CREATE TABLE `t` (`a` INT,UNIQUE `u`(`a`) WHERE `a`>1)", "CREATE TABLE `t` (`a` INT,INDEX `u`(`a`) )"),
+    ("unique partial index", "ALTER TABLE `t` ADD UNIQUE KEY `u`(`a`) WHERE `a`=(1 + 1)", "ALTER TABLE `t` ADD  KEY `u`(`a`)"),
+    ("unique partial index", "CREATE UNIQUE INDEX `u` ON `t` (`a`) WHERE `a`>1", "CREATE  INDEX `u` ON `t` (`a`)"),
+    ("index option", "CREATE INDEX `i` ON `t` (`a`) WITH PARSER `ngram` SECONDARY_ENGINE_ATTRIBUTE = '{}'", "CREATE INDEX `i` ON `t` (`a`)"),
+    ("column option", "CREATE TABLE `t` (`storage` INT COLUMN_FORMAT FIXED STORAGE DISK SECONDARY_ENGINE_ATTRIBUTE = '{}' NOT NULL)", "CREATE TABLE `t` (`storage` INT    NOT NULL)"),
+    ("column reference", "CREATE TABLE `t` (`a` INT REFERENCES `d`.`p`(`id`) MATCH FULL ON DELETE SET NULL ON UPDATE NO ACTION NOT NULL)", "CREATE TABLE `t` (`a` INT  NOT NULL)"),
+    ("column reference", "ALTER TABLE `t` ADD COLUMN `a` DATETIME REFERENCES `p` ON UPDATE CURRENT_TIMESTAMP", "ALTER TABLE `t` ADD COLUMN `a` DATETIME  ON UPDATE CURRENT_TIMESTAMP"),
+    ("counter without index", "CREATE TABLE `t` (`a` INT AUTO_INCREMENT,`b` INT,INDEX(`b`, `a`))", "CREATE TABLE `t` (`a` INT ,`b` INT,INDEX(`b`, `a`))"),
+    ("counter without index", "CREATE TABLE `t` (`a` INT AUTO_INCREMENT,UNIQUE `u`(`a`))", None),
+    ("order of options", "CREATE TABLE `t` (`a` INT,`g` INT UNSIGNED COMMENT 'x' GENERATED ALWAYS AS(`a`+1) STORED)", "CREATE TABLE `t` (`a` INT,`g` INT UNSIGNED GENERATED ALWAYS AS(`a`+1) STORED COMMENT 'x')"),
+    ("order of options", "ALTER TABLE `t` ADD COLUMN `g` CHAR(5) GENERATED ALWAYS AS(`a`) VIRTUAL COLLATE utf8mb4_bin UNIQUE KEY", "ALTER TABLE `t` ADD COLUMN `g` CHAR(5) COLLATE utf8mb4_bin GENERATED ALWAYS AS(`a`) VIRTUAL  UNIQUE KEY"),
+    ("order of options", "CREATE TABLE `t` (`g` CHAR(5) COLLATE utf8mb4_bin GENERATED ALWAYS AS(1) VIRTUAL)", None),
+    ("list of columns", "ALTER TABLE `t` ADD COLUMN (`a` INT, INDEX(`a`), `b` INT DEFAULT 5)", "ALTER TABLE `t` ADD COLUMN `a` INT, ADD INDEX(`a`), ADD COLUMN `b` INT DEFAULT 5"),
+    ("list of columns", "ALTER TABLE `t` ADD COLUMN (`a` INT, `b` INT)", None),
+    ("string collation", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT(_UTF8MB4'g', `a`)) VIRTUAL, `a` CHAR(9) DEFAULT _UTF8MB4'a')", "CREATE TABLE `t` (`g` TEXT GENERATED ALWAYS AS(CONCAT('g', `a`)) VIRTUAL, `a` CHAR(9) DEFAULT _UTF8MB4'a')"),
     ("string collation", "ALTER TABLE `t` ADD COLUMN `a` TEXT DEFAULT (CONCAT(_UTF8MB4'x', CURDATE()))", "ALTER TABLE `t` ADD COLUMN `a` TEXT DEFAULT (CONCAT('x', CURDATE()))"),
     ("string collation", "CREATE OR REPLACE ALGORITHM = UNDEFINED DEFINER = `a`@`%` SQL SECURITY DEFINER VIEW `v` AS SELECT _UTF8MB4'k' AS `k`", "CREATE OR REPLACE ALGORITHM = UNDEFINED DEFINER = `a`@`%` SQL SECURITY DEFINER VIEW `v` AS SELECT 'k' AS `k`"),
     ("string collation", "ALTER TABLE `t` ADD PARTITION (PARTITION `p` VALUES IN (_UTF8MB4'e', _UTF8MB4'f'))", None),
@@ -140,6 +182,27 @@ def test_indexes_that_were_left_out(query: str, expected: str | None, flavor: st
     assert done.notes == (() if expected is None else ("missing index",))
 
 
+def test_defaults_that_are_set_later() -> None:
+    """SET DEFAULT knows the column's type from the schema file."""
+    columns = (TableColumn(name="A", type="ENUM", elements=("x", "it's")), TableColumn(name="b", type="JSON"))
+    told = replace(
+        definition("s/t", 1, "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT 2, ALTER COLUMN `b` SET DEFAULT NULL"),
+        columns=columns,
+    )
+    assert action_for(told, "mysql", None).statement == "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT 'it''s'"
+    assert action_for(told, "mariadb", None).notes == ("default value",)
+    assert action_for(told, "tidb", None).statement == told.query
+
+
+def test_primary_key_that_is_a_unique_one() -> None:
+    """What stands in for a primary key on MariaDB is dropped in its place, and only there."""
+    query = "ALTER TABLE `t` DROP PRIMARY KEY, ADD COLUMN `n` INT"
+    done = action(query, "mariadb", frozenset({"primary_key"}))
+    assert done.statement == "ALTER TABLE `t` DROP INDEX `primary_key`, ADD COLUMN `n` INT"
+    assert done.notes == ("primary key dropped",)
+    assert action(query, "mariadb", frozenset({"primary_key", "primary"})).statement == query
+
+
 def test_every_change_is_listed() -> None:
     """Each name under which a change is noted has an entry that says why, and each entry is used."""
     notes = {name for _, name, _, expected in CHANGED if expected is not None}
@@ -147,4 +210,4 @@ def test_every_change_is_listed() -> None:
     notes |= {*action_for(definition("s", 1, "CREATE SCHEMA `s`", CREATE_DATABASE), "mariadb", None).notes}
     notes |= {*action_for(definition("s/t", 1, "CREATE TABLE `t` (`a` INT CHARSET gbk)"), "mysql", "x").notes}
     notes |= {name.removesuffix(" of n") for _, name, _, _ in IDIOMS}
-    assert notes | {"missing index", "backslash", "timestamp default"} == set(DIFFERENCES)
+    assert notes | {"primary key dropped", "missing index", "backslash", "timestamp default"} == set(DIFFERENCES)

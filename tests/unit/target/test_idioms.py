@@ -12,10 +12,12 @@ from tests.unit.building import definition
 
 BOTH = ("mysql", "mariadb")
 THERE = PartNames(
-    columns=frozenset(("id", "a", "s")),
+    columns=frozenset(("id", "a", "s", "g")),
+    generated=frozenset(("g",)),
     indexes=frozenset(("primary", "i")),
     foreign_keys=frozenset(("own", "t_fk_1")),
     other_foreign_keys=frozenset(("fk",)),
+    collation="utf8mb4_bin",
 )
 """The table ``t`` on the target."""
 
@@ -26,6 +28,15 @@ def action(query: str, flavor: str) -> DdlAction:
 
 
 CHANGED = [
+    (
+        BOTH,
+        "collation of new columns",
+        "ALTER TABLE `t` ADD COLUMN `n` TEXT NOT NULL, ADD COLUMN (`m` INT, `k` CHAR(5) COLLATE ascii_bin), DEFAULT COLLATE = UTF8MB4_GENERAL_CI",
+        "ALTER TABLE `t` ADD COLUMN `n` TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, ADD COLUMN (`m` INT, `k` CHAR(5) COLLATE ascii_bin), DEFAULT COLLATE = UTF8MB4_GENERAL_CI",
+    ),
+    (BOTH, "index option", "CREATE INDEX `k` ON `t` (`a` DESC) USING HASH COMMENT 'x'", "CREATE INDEX `k` ON `t` (`a` DESC)  COMMENT 'x'"),
+    (("mariadb",), "columns of an expression index", "ALTER TABLE `t` ADD UNIQUE(`s`, (LOWER(`a`)), `a`) COMMENT 'x'", "ALTER TABLE `t` ADD INDEX(`s`, `a`) COMMENT 'x'"),
+    (("mariadb",), "generated primary key", "ALTER TABLE `t` ADD PRIMARY KEY(`g`)", "ALTER TABLE `t` ADD UNIQUE KEY `primary_key`(`g`)"),
     (BOTH, "table option", "CREATE TABLE `t` (`a` INT) STATS_BUCKETS = 9 COMMENT = 'x' ENCRYPTION 'Y'", "CREATE TABLE `t` (`a` INT)  COMMENT = 'x'"),
     (BOTH, "table option", "ALTER TABLE `t` ATTRIBUTES='a=b'", ""),
     (
@@ -142,6 +153,17 @@ UNCHANGED = [
 def test_unchanged(query: str, flavor: str) -> None:
     """What only looks alike stays as it is."""
     assert (action(query, flavor).statement, action(query, flavor).notes) == (query, ())
+
+
+@pytest.mark.parametrize("condition", ["IF NOT EXISTS ", "/*T! IF NOT EXISTS  */", "/*T! IF NOT EXISTS */ "])
+def test_conditions_of_the_source(condition: str) -> None:
+    """IF NOT EXISTS counts also in the comment in which TiDB's parser writes it, but not in a string."""
+    query = f"ALTER TABLE `t` ADD COLUMN {condition}`a` INT, ADD COLUMN `n` INT COMMENT '/*T! IF EXISTS */'"
+    assert action(query, "mysql").statement == "ALTER TABLE `t`  ADD COLUMN `n` INT COMMENT '/*T! IF EXISTS */'"
+    words = action(query, "mariadb").statement.split()
+    assert words[3:9] == ["ADD", "COLUMN", "IF", "NOT", "EXISTS", "`a`"]
+    assert "/*T! IF EXISTS */" in words[-4:][0] + " ".join(words[-4:])
+    assert action(query, "tidb").statement == query
 
 
 def test_comment_that_tidb_heeds() -> None:

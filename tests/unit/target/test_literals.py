@@ -8,8 +8,8 @@ import pytest
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
+from storage_consumer.target.backslashes import escaped
 from storage_consumer.target.ddl import action_for
-from storage_consumer.target.literals import escaped
 from tests.unit.building import definition
 
 TIMESTAMPS = tuple(

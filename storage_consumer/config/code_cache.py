@@ -1,0 +1,42 @@
+"""Where compiled code is kept for the next process: only where nobody else could put code of theirs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from storage_consumer.config.ownership import writers_of
+
+VARIABLE = "NUMBA_CACHE_DIR"
+_REMEDY = f"take the right to write from all others (chmod go-w), or name another folder by {VARIABLE}"
+
+
+def place_of_code(told: str, *below: str) -> Path | None:
+    """Return the folder for compiled code, where nothing need be yet; None where this user has no home.
+
+    `told`: the user's wish, else it lies in their cache folder. `below`: what its path ends with.
+    """
+    try:
+        parent = Path(told or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
+    except (RuntimeError, OSError):
+        return None
+    return parent.joinpath("storage-consumer", "compiled", *below)
+
+
+def make_place(folder: Path) -> bool:
+    """Make a folder and those above it that are missing, each for this user only; return whether it is there."""
+    try:
+        for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def mistrust(folder: Path) -> str:
+    """Return why code from this folder is not run, with the remedy; empty where it is."""
+    try:
+        why = writers_of(folder)
+    except OSError as fault:
+        why = f"{folder} cannot be looked through: {fault.strerror}"
+    return f"{why}: {_REMEDY}" if why else ""

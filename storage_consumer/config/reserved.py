@@ -1,0 +1,54 @@
+"""Database names of the target that no table of the bucket may have: the state schema's, and those of the servers. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+_SYSTEM = frozenset(
+    (
+        *("mysql", "information_schema", "performance_schema", "sys", "ndbinfo"),
+        *("metrics_schema", "inspection_schema", "workload_schema"),
+        *("tidb_cdc", "lightning_task_info", "lightning_metadata", "dm_heartbeat"),
+    )
+)
+"""Of MySQL and MariaDB, of TiDB, and of the tools around TiDB: TiCDC never replicates a database of these names."""
+_PREFIXES = ("#mysql50#", "__tidb_br_temporary_")
+"""How MySQL and MariaDB name a folder as it is on disk, and BR its own copies of system schemas."""
+_LETTERS = str.maketrans({"ß": "s", "\u0131": "i"})
+_UNSEEN = frozenset(("Mn", "Me", "Cf", "Cc"))
+"""Categories of characters that some collation ignores: accents, joiners, marks of direction."""
+
+
+def spelling(name: str) -> str:
+    """Return one text for all spellings of a name that a server may find equal.
+
+    Servers compare names of databases by case, without it, or by a collation of information_schema, which may ignore accents, width
+    and spaces at the end. This text ignores all of that, so two names that differ in it are different on every server.
+    """
+    if name.isascii():
+        return name.lower().rstrip()
+    plain = unicodedata.normalize("NFKD", name.translate(_LETTERS)).casefold().translate(_LETTERS)
+    return "".join(sign for sign in plain if unicodedata.category(sign) not in _UNSEEN).rstrip()
+
+
+def is_system(schema: str) -> bool:
+    """Return whether a server, or a tool beside it, keeps its own tables in a database of this name."""
+    plain = spelling(schema)
+    return plain in _SYSTEM or plain.startswith(_PREFIXES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """The names that are taken on one target."""
+
+    state_schema: str = "storage_consumer"
+
+    def why(self, schema: str) -> str:
+        """Return whose name this database has, and the remedy that only its owner has; empty for one that tables may go to."""
+        if spelling(schema) == spelling(self.state_schema):
+            return (
+                f"has the name of the state schema {self.state_schema}, in which this program keeps its progress (before the first "
+                "start another --state-schema is a way too)"
+            )
+        return "has the name of a system schema, in which the server keeps its own tables" if is_system(schema) else ""

@@ -1,0 +1,86 @@
+"""Whether a place holds the files that were read elsewhere: a copy has other times and, as stores cut uploads, perhaps other tags.
+
+Schema files are compared by what they say. Each names a version, which is a TSO of the source, so another changefeed has none of them; all
+that were read must be there. Of each numbered sequence the last finished file is looked for: old ones may have expired, so that
+one which is gone says nothing. Of every finished file whose digest was kept the size must be the same; see `same_sizes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from storage_consumer.errors import MalformedSchemaFile
+from storage_consumer.operating.same_sizes import SHOWN, Sizes
+from storage_consumer.storage.finished import Finished
+from storage_consumer.storage.paths import SchemaPath, parse_other
+from storage_consumer.storage.reader import Storage
+from storage_consumer.storage.schema_file import parse_schema_file
+from storage_consumer.storage.small_file import read_schema_file
+from storage_consumer.target.desk_feed import KeptFile
+from storage_consumer.target.structures import record_of
+
+MOST_READ = 2_000
+"""So many schema files are read, the newest ones; of others it is enough that they are there, since a name has version and checksum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is the same at the other place, and what is not."""
+
+    read: int
+    """Schema files that were read there and say the same."""
+    named: int
+    """Schema files that are there by their names, and were not read."""
+    missing: tuple[str, ...]
+    """Paths of schema files that are not there."""
+    different: tuple[str, ...]
+    """Paths of schema files, each with how it differs."""
+    sizes: Sizes
+    """What the data files showed."""
+
+    @property
+    def proves(self) -> bool:
+        """Whether anything shows that it is the same changefeed."""
+        return bool(self.read or self.named or self.sizes.there)
+
+
+def compared(storage: Storage, kept: list[KeptFile], streams: Mapping[str, Finished]) -> Comparison:
+    """Compare what is known of a bucket with what is in another place; see `FeedDesk` for what is known."""
+    wanted, there, sizes = {file.path for file in kept}, set[str](), Sizes(streams)
+    for stored in storage.listing(frozenset(), {}):
+        if stored.path in wanted:
+            there.add(stored.path)
+        sizes.see(stored)
+    known = [file for file in kept if file.path in there]
+    different = tuple(path for file in known[:MOST_READ] if (path := _difference(storage, file)))
+    return Comparison(
+        read=min(len(known), MOST_READ) - len(different),
+        named=max(0, len(known) - MOST_READ),
+        missing=tuple(file.path for file in kept if file.path not in there),
+        different=different,
+        sizes=sizes,
+    )
+
+
+def _difference(storage: Storage, file: KeptFile) -> str:
+    """How a schema file differs from what was kept of it; empty where it does not."""
+    parsed = parse_other(file.path)
+    checksum = parsed.checksum if isinstance(parsed, SchemaPath) else None
+    try:
+        content = read_schema_file(storage, file.path)
+        definition = parse_schema_file(content, file.path, file.version, checksum, table_dir=file.table_dir)
+    except FileNotFoundError:
+        return f"{file.path}: it was listed but is gone"
+    except MalformedSchemaFile as fault:
+        return str(fault)
+    same = record_of(file.table_dir, definition)["digest"] == file.digest
+    return "" if same else f"{file.path}: it says another statement or structure than the one that was read"
+
+
+def shortened(paths: Iterable[str], count: int = 0) -> str:
+    """Return paths as lines, the first ones of many; `count`: how many there are, if that is more than `paths` has."""
+    found = list(paths)
+    shown, count = found[:SHOWN], max(count, len(found))
+    more = [f"and {count - len(shown)} more"] if count > len(shown) else []
+    return "".join(f"\n  {path}" for path in (*shown, *more))

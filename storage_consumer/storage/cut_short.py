@@ -1,0 +1,25 @@
+"""Content that has fewer bytes than the listing said: cut on its way by something that says so to nobody, or just being replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from storage_consumer.errors import StorageUnavailable
+from storage_consumer.model import StoredObject
+
+
+def whole(blocks: Iterable[bytes], stored: StoredObject, start: int = 0) -> Iterator[bytes]:
+    """Yield the blocks of an object from byte `start` on; raise `StorageUnavailable` where they end before its listed size.
+
+    Rows that such an answer lacks would be lost without a word: its end may be the end of a row, and the file would count as read.
+    The next try lists anew. More bytes than were listed are those of a file that was replaced, which the next listing shows.
+    """
+    place = start
+    for block in blocks:
+        place += len(block)
+        yield block
+    if place < stored.size:
+        raise StorageUnavailable(
+            f"{stored.path} ended after {place} bytes, and the listing says {stored.size}: it was cut short on its way, or is just being "
+            "replaced"
+        )

@@ -1,0 +1,133 @@
+"""``storage-consumer table`` as a process of its own, beside a consumer that runs; and a state that is dropped under one."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_ddl_verbs import command, run_arguments
+from tests.program import program
+from tests.servers import DatabaseServer
+from tests.small_bucket import ID_NAME, SmallBucket, column, row, ts
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))
+STATE = "storage_consumer"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> SmallBucket:
+    """Two tables with a row each, up to tick 3."""
+    found = SmallBucket(root=tmp_path / "bucket")
+    found.create("d.a", "d.b")
+    for table in ("d.a", "d.b"):
+        found.rows(table, 1, row(table, 2, "1", '"one"'))
+    found.metadata(ts(3))
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+    return found
+
+
+def now(server: DatabaseServer) -> int:
+    """A TSO of now."""
+    ((milliseconds,),) = server.query("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)")
+    return int(milliseconds) << 18
+
+
+def test_copy_while_it_runs(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """A file is missing: the commands that the message holds, pasted, get the table going behind a copy, without a restart."""
+    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms", "--gap-timeout", "1s"]
+    with program(arguments, tmp_path / "log") as running:
+        running.wait_for("round_finished", checkpoint=ts(3))
+        bucket.rows("d.a", 3, row("d.a", 6, "3", '"three"'))
+        bucket.metadata(ts(9))
+        error = str(running.wait_for("table_halted", table="d.a")["error"])
+        said = running.wait_for("tables_halted")
+        assert (said["halted_tables"], said["checkpoint"], said["checkpoint_running"]) == (["d.a"], ts(3), ts(9))
+        shown = command("table", server=mariadb)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "d.a  halted" in shown.stdout
+        pasted = shlex.split(error[error.index("storage-consumer table reload-done") :])[1:]
+        old = command(*[str(ts(6)) if word == "TSO" else word for word in pasted])
+        assert (old.returncode, "or later" in old.stderr) == (2, True)
+        late = command(*[str(now(mariadb) + (3_600_000 << 18)) if word == "TSO" else word for word in pasted])
+        assert (late.returncode, "still to come" in late.stderr) == (2, True)
+        mariadb.query("REPLACE INTO d.a VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+        at = now(mariadb)
+        words = [str(at) if word == "TSO" else word for word in pasted]
+        decided = command(*words)
+        assert (decided.returncode, decided.stderr) == (0, "")
+        running.wait_for("decision_obeyed", table="d.a", verb="reload-done")
+        bucket.rows("d.a", 4, row("d.a", 7, "2", '"old"'))
+        later = at + (1000 << 18)
+        bucket.rows("d.a", 5, row("d.a", 7, "4", '"new"').replace(str(ts(7)), str(later)))
+        bucket.metadata(later)
+        running.wait_for("round_finished", halted=0, checkpoint=later)
+        assert mariadb.query("SELECT id, name FROM d.a ORDER BY id") == (
+            (1, "one"),
+            (2, "two"),
+            (3, "three"),
+            (4, "new"),
+        )
+        document = json.loads(command("table", "list", "--table", "d.a", "--json", server=mariadb).stdout)["tables"][0]
+        assert (document["state"], document["copied_at"], document["decided"]["obeyed"]) == ("running", at, True)
+        held = command("table", "hold", "--table", "D.A", server=mariadb)
+        assert held.returncode == 0
+        running.wait_for("round_finished", halted=1)
+        assert command("table", "resume", "--table", "d.a", server=mariadb).returncode == 0
+        running.wait_for("decision_obeyed", table="d.a", verb="resume")
+    again = command("table", "reload-done", "--table", "d.a", "--at", str(ts(8)), server=mariadb)
+    assert (again.returncode, "is not halted" in again.stderr) == (2, True)
+
+
+def test_state_that_is_dropped_and_made_anew(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """The program ends with code 1 and says what happened; a new state goes on with the tables as they are, altered ones too."""
+    bucket.schema("d.a", ts(4), "ALTER TABLE `a` ADD COLUMN `note` VARCHAR(20)", 5, WIDER)
+    bucket.rows("d.a", 1, row("d.a", 5, "2", '"two"', '"n"'), version=ts(4))
+    bucket.metadata(ts(9))
+    arguments = run_arguments(bucket, mariadb)
+    with program([*arguments, "--flush-interval", "200ms", "--lease-ttl", "3s"], tmp_path / "log") as running:
+        running.wait_for("round_finished", checkpoint=ts(9))
+        mariadb.query(f"DROP DATABASE {STATE}")
+        failed = running.wait_for("failed")
+        assert "the state schema storage_consumer was dropped" in str(failed["error"])
+        assert (failed["exit_code"], running.end()) == (1, 1)
+    assert "Traceback" not in (tmp_path / "log").read_text(encoding="utf-8")
+    bucket.rows("d.b", 2, row("d.b", 12, "2", '"two"'))
+    bucket.rows("d.a", 2, row("d.a", 12, "3", '"three"', '"n"'), version=ts(4))
+    bucket.metadata(ts(13))
+    once = [*arguments, "--once"]
+    with program(once, tmp_path / "second") as running:
+        assert running.end() == 4
+    assert command("ddl", "done", "--table", "d", "--version", str(ts(0)), server=mariadb).returncode == 0
+    with program(once, tmp_path / "third") as running:
+        assert "table reload-done --table d.a --at TSO" in str(running.wait_for("table_halted", table="d.a")["error"])
+        assert running.end() == 4
+    for table in ("d.a", "d.b"):
+        decided = command("table", "reload-done", "--table", table, "--at", str(ts(9)), server=mariadb)
+        assert (decided.returncode, decided.stderr) == (0, "")
+    with program(once, tmp_path / "fourth") as running:
+        assert running.end() == 0
+    assert mariadb.query("SELECT * FROM d.a ORDER BY id") == ((1, "one", None), (2, "two", "n"), (3, "three", "n"))
+    assert mariadb.query("SELECT * FROM d.b ORDER BY id") == ((1, "one"), (2, "two"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["table", "hold"], "needs --table"),
+        (["table", "reload-done", "--table", "d.a"], "--at, the TSO"),
+        (["table", "resume", "--table", "d.a", "--at", "1"], "--at, the TSO"),
+        (["table", "reload-done", "--table", "d.a", "--at", "x"], "a TSO is expected"),
+        (["table", "holt"], "invalid choice"),
+        (["table"], "there is no state schema storage_consumer"),
+    ],
+)
+def test_wrong_arguments(mariadb: DatabaseServer, words: list[str], told: str) -> None:
+    """What is wrong is said in a line, with code 2."""
+    ended = command(*words, server=mariadb)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
+    assert ended.stderr.count("\n") == 1

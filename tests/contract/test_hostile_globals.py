@@ -1,0 +1,220 @@
+"""What an administrator made the default for all connections changes nothing of what we write, read and run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.errors import DdlFailed, StorageConsumerError
+from storage_consumer.model import TableName
+from storage_consumer.target import session
+from storage_consumer.target.database import TargetDatabase
+from storage_consumer.target.session_settings import INHERITED, SETTINGS
+from storage_consumer.target.state import StateStore
+from storage_consumer.target.writer import TargetWriter
+from tests.contract.state_rigs import BUCKET, fenced_spec, progress
+from tests.contract.test_keyless import LINES, WORK
+from tests.hostile_globals import HOSTILE, changed
+from tests.servers import KINDS, DatabaseServer
+from tests.small_bucket import ts
+from tests.unit.halves import as_events, table
+
+pytestmark = pytest.mark.server
+_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
+"""Those that the README asks for; none with which a server spares a user its `init_connect`."""
+_NEED_RIGHTS = {setting.name for setting in SETTINGS if setting.needs_right}
+_NO_SESSION_VALUE = (1193, 1228, 1229, 1238)
+_LOG_COLUMNS = (
+    "i INT, t VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, l CHAR(5) CHARACTER SET latin1, f FLOAT, j JSON, "
+    "b BLOB, n BIT(9), e ENUM('a', 'B'), d DATETIME(3)"
+)
+DDL = (
+    (
+        "CREATE TABLE `orders` (`c0` VARCHAR(20) PRIMARY KEY,`c1` VARCHAR(20),"
+        "`half` DECIMAL(20,10) AS (length(`c1`) / 3) STORED,UNIQUE KEY(`c1`))"
+    ),
+    f"CREATE TABLE `log` ({_LOG_COLUMNS})",
+    (
+        "CREATE TABLE `parts` (`id` INT PRIMARY KEY,`d` DATE,`w` INT AS ({week}) STORED,`n` CHAR(3) CHARACTER SET utf8) "
+        "PARTITION BY RANGE (`id`) (PARTITION p0 VALUES LESS THAN (10),PARTITION p1 VALUES LESS THAN MAXVALUE)"
+    ),
+    "INSERT INTO `parts` (`id`, `d`, `n`) VALUES (1, '2024-01-07', 'a'), (11, '2023-01-01', 'b')",
+    "CREATE TABLE `child` (`id` INT PRIMARY KEY,`x` INT,CONSTRAINT `fk` FOREIGN KEY (`x`) REFERENCES `parent`(`id`))",
+    "CREATE TABLE `parent` (`id` INT PRIMARY KEY,`at` TIMESTAMP)",
+    "ALTER TABLE `orders` ADD COLUMN `since` DATETIME DEFAULT CURRENT_TIMESTAMP",
+    "ALTER TABLE `parts` MODIFY COLUMN `n` CHAR(5) CHARACTER SET utf8",
+    "CREATE VIEW `seen` AS SELECT `c0`, 'x' AS `x` FROM `orders`",
+    "ALTER TABLE `orders` ADD INDEX `later` (`since`)",
+)
+WRONG = "ALTER TABLE `parts` DROP COLUMN `missing`"
+
+
+@dataclass
+class Trial:
+    """One user's work on one server: statements, state, rows by every way; and what our own connections saw of it."""
+
+    server: DatabaseServer
+    user: str
+    seen: list[Any] = field(default_factory=list)
+
+    def run(self) -> list[Any]:
+        """Return all that was seen, the same on any server whose rows and tables came out right."""
+        session._known.clear()
+        target = Downstream(port=self.server.port, user=self.user, ssl_mode="disabled")
+        with ExitStack() as stack:
+            database = TargetDatabase(target, "")
+            stack.callback(database.close)
+            self._ddl(database)
+            state = StateStore(target, "")
+            stack.callback(state.close)
+            state.open(BUCKET)
+            assert state.acquire("me", 30) == ""
+            self._rows(state, target)
+            assert state.renew(30)
+            state.save(
+                tables=[progress(f"d/t{number}", number) for number in range(5)],
+                streams={},
+                checkpoint=4,
+                storage_checkpoint=5,
+            )
+            names = [TableName(schema="shop", table=name) for name in ("orders", "log", "parts", "child")]
+            self.seen.append(sorted(map(repr, database.describe(names).values())))
+            self.seen.append(database.fingerprint([*names, TableName(schema="shop", table="")]))
+            restart, _ = state.load()
+            self.seen.append(sorted(restart.tables.items()))
+            state.release()
+        return self.seen
+
+    def _ddl(self, database: TargetDatabase) -> None:
+        database.facts()
+        database.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
+        for number, statement in enumerate(DDL):
+            assert database.fence_ddl()
+            week = (
+                "`id` / 3" if self.server.kind == "mariadb" else "week(`d`)"
+            )  # MariaDB takes none that a session decides
+            database.execute_ddl(statement.replace("{week}", week), "shop", ts(2 + number))
+        with pytest.raises(DdlFailed):
+            database.execute_ddl(WRONG, "shop", ts(50))
+
+    def _rows(self, state: StateStore, target: Downstream) -> None:
+        window = state.open_window(1, 0)
+        spec = fenced_spec(target, epoch=state.epoch, window_id=window, load_data=True)
+        for load_data, first in ((True, b"l"), (False, b"i")):
+            writer = TargetWriter(replace(spec, load_data=load_data), "", 0)
+            many = [b"%s%d\t%s-%d" % (first, number, first, number) for number in range(40)]
+            writer.write_states(replace(table(), serial=False), [], many)
+            writer.write_states(replace(table(), serial=False), [b"%s%d" % (first, number) for number in range(9)], [])
+            with pytest.raises(StorageConsumerError):
+                writer.write_states(table(), [], [b"%s\t%s" % (first, b"x" * 30)])
+            writer.close()
+        writer = TargetWriter(spec, "", 0)
+        events = [(5, [(True, line) for line in LINES * 2]), (6, [(False, line) for line in LINES])]
+        writer.write_events(WORK, as_events(*events))
+        writer.close()
+
+
+def outcome(server: DatabaseServer) -> tuple[Any, ...]:
+    """Return what a neutral connection finds: all rows, and what the tables are."""
+    rows = {
+        name: sorted(map(repr, server.query(f"SELECT {what} FROM shop.{name}")))
+        for name, what in {"orders": "c0, c1, half", "log": "*", "parts": "*", "seen": "*"}.items()
+    }
+    shown = [
+        server.query(f"SHOW CREATE TABLE shop.{name}")[0][1] for name in ("orders", "log", "parts", "child", "parent")
+    ]
+    engines = server.query("SELECT engine FROM information_schema.tables WHERE table_schema = 'storage_consumer'")
+    return rows, shown, sorted(set(engines))
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    """What comes of it with the servers' own settings, by server and user."""
+    return {}
+
+
+@pytest.fixture
+def clean(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+    """A server with a user ``app``."""
+    found: DatabaseServer = request.getfixturevalue(request.param)
+    found.query("CREATE USER app@'%'")
+    found.query(f"GRANT {_RIGHTS} ON *.* TO app@'%'")
+    yield found
+    found.query("DROP USER app@'%'")
+    found.drop_all()
+
+
+def compared(server: DatabaseServer, user: str, expected: dict[str, Any]) -> None:
+    """Work, and compare with what came of it with the server's own settings."""
+    key = f"{server.kind} {user}"
+    if key not in expected:
+        expected[key] = (Trial(server, user).run(), outcome(server))
+        server.drop_all()
+
+
+_AT_ONCE = 8
+"""So many are changed together: each would show, since none takes the effect of another one away."""
+
+
+def cases() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield server and names; what only a right undoes alone."""
+    for kind in KINDS:
+        usual = [name for name in HOSTILE[kind] if name not in _NEED_RIGHTS]
+        yield from ((kind, (name,)) for name in HOSTILE[kind] if name in _NEED_RIGHTS)
+        apart = -(-len(usual) // _AT_ONCE)
+        yield from ((kind, tuple(usual[first::apart])) for first in range(apart))
+
+
+@pytest.mark.parametrize(("clean", "names"), list(cases()), indirect=["clean"])
+def test_hostile_globals(clean: DatabaseServer, names: tuple[str, ...], expected: dict[str, Any]) -> None:
+    """Settings at their worst change no row, no table and no answer; where only a right would undo one, it is an error at most."""
+    only_by_right = names[0] in _NEED_RIGHTS
+    for user in ("app", "root") if only_by_right else ("app",):
+        compared(clean, user, expected)
+        found: list[Any] = []
+        lacks_right = only_by_right and user == "app"
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(changed(clean, name, HOSTILE[clean.kind][name]))
+            with suppress(StorageConsumerError) if lacks_right else nullcontext():
+                found.append(Trial(clean, user).run())
+        seen, (rows, *tables) = expected[f"{clean.kind} {user}"]
+        for one in found:
+            now, *shown = outcome(clean)
+            assert now == rows
+            assert lacks_right or (one, shown) == (
+                seen,
+                tables,
+            )  # a table may get an invisible key without the right, say
+        clean.drop_all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_variable_was_judged(kind: str, request: pytest.FixtureRequest) -> None:
+    """Each variable that a session can set is set, or inherited for a reason; a new version's new ones have to be looked at."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    judged = {setting.name for setting in SETTINGS} | {"sql_mode", "time_zone"}
+    inherited = re.compile("|".join(INHERITED.values()))
+    unjudged = []
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION VARIABLES")
+        for name, _ in cursor.fetchall():
+            if name not in judged and not inherited.fullmatch(name) and _can_be_set(cursor, name):
+                unjudged.append(name)
+    assert unjudged == []
+
+
+def _can_be_set(cursor: Cursor, name: str) -> bool:
+    try:
+        cursor.execute(f"SET SESSION `{name}` = @@SESSION.`{name}`")
+    except MySQLError as fault:
+        return fault.args[0] not in _NO_SESSION_VALUE
+    return True

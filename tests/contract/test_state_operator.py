@@ -1,0 +1,226 @@
+"""What operators decide about tables, taken into what is stored: the twin in memory, and the real state on every server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.consumers.copies import Copies
+from storage_consumer.consumers.table_decisions import TableDecision, Verb
+from storage_consumer.model import TableName
+from storage_consumer.planning.steps import DdlStep, key_of
+from storage_consumer.ports import Decision
+from storage_consumer.target.desk_tables import TableDesk
+from storage_consumer.target.journal import DONE, SKIPPED, STARTED
+from storage_consumer.testing import FakeClock
+from storage_consumer.testing_state import MemoryState, TargetRecords
+from tests.contract.state_rigs import Rig, progress, real_rig, statement
+from tests.servers import KINDS, DatabaseServer
+
+KEY = key_of(TableName(schema="shop", table="a"))
+Decide = Callable[..., None]
+LACKS = Copies(copy_from=70, absent={"shop/a/5|d|20": 3})
+
+
+@pytest.fixture(params=["memory", *(pytest.param(kind, marks=pytest.mark.server) for kind in KINDS)])
+def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Rig, Decide]]:
+    """Each state in turn, and how an operator decides there."""
+    if request.param == "memory":
+        records, clock = TargetRecords(), FakeClock()
+        found = Rig(lambda: MemoryState(records, clock), lambda: clock.advance(31))
+
+        def decide(verb: Verb, at: int = 0, to: TableName | None = None) -> None:
+            clock.advance(1)
+            made = TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_at=str(clock.now()), decided_by="op")
+            records.table_decisions[KEY] = made
+
+        def done(step: DdlStep) -> None:
+            records.decisions[step.identity] = Decision(verb="done")
+    else:
+        server: DatabaseServer = request.getfixturevalue(request.param)
+        found = real_rig(server)
+
+        def decide(verb: Verb, at: int = 0, to: TableName | None = None) -> None:
+            desk = TableDesk(Downstream(port=server.port), "")
+            row = next(row for row in desk.tables() if row.stored.table_key == KEY)
+            desk.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_by="op"))
+            desk.close()
+
+        def done(step: DdlStep) -> None:
+            desk = TableDesk(Downstream(port=server.port), "")
+            (row,) = desk.of_version(step.version)
+            desk.decide(row, Decision(verb="done"))
+            desk.close()
+
+    found.done = done
+    yield found, decide
+    found.close()
+
+
+def stored(state: Any, *tables: Any, checkpoint: int = 0) -> None:
+    """Store tables."""
+    state.save(tables=tables, streams={}, checkpoint=checkpoint, storage_checkpoint=0)
+
+
+def halted(**more: Any) -> Any:
+    """A halted table at 50."""
+    return progress("shop/a", 50, "halted", follows=False, error="broken", **more)
+
+
+def test_nothing_is_decided(rig: tuple[Rig, Decide]) -> None:
+    """Without a decision nothing changes."""
+    state = rig[0].owner()
+    stored(state, halted())
+    assert state.obey() == []
+
+
+def test_copy_settles_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
+    """The table runs from the copy on, files that were missing need not come, and it is obeyed once."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, halted(copies=LACKS), checkpoint=60)
+    assert state.load()[0].copies == {KEY: LACKS}
+    decide("reload-done", 80)
+    (found,) = state.obey()
+    assert (found.table, found.decision.at, found.decision.decided_by, found.refusal) == ("shop.a", 80, "op", "")
+    restart, _ = state.load()
+    assert (restart.tables, restart.behind, restart.lost) == ({KEY: 80}, {KEY}, frozenset())
+    assert restart.copies == {KEY: Copies(copied_at=80, passed=LACKS.absent)}
+    assert state.obey() == []
+
+
+@pytest.mark.parametrize(
+    ("table", "verb", "at", "told"),
+    [
+        ("halted", "reload-done", 49, "as of 50 or later"),
+        ("lost", "reload-done", 69, "as of 70, when they were first missed"),
+        ("running", "reload-done", 99, "is not halted.*table hold --table shop.a"),
+        ("lost", "resume", 0, "make a copy of it.*reload-done --table shop.a --at TSO"),
+        ("excluded", "resume", 0, "reload-done"),
+    ],
+)
+def test_refused(rig: tuple[Rig, Decide], table: str, verb: Verb, at: int, told: str) -> None:
+    """What would lose or double rows is refused with the way on, and changes nothing."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, replace(halted(copies=LACKS if table == "lost" else None), state=table))
+    before = state.load()
+    decide(verb, at)
+    (found,) = state.obey()
+
+    assert re.search(told, found.refusal)
+    assert (state.load()[0].tables, state.load()[0].lost) == (before[0].tables, before[0].lost)
+    assert state.obey() == []
+
+
+@pytest.mark.parametrize("settled", [DONE, SKIPPED])
+def test_copy_from_before_a_settled_statement(rig: tuple[Rig, Decide], settled: str) -> None:
+    """A statement that is done or skipped is not run again, so a copy from before it can't be taken."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, replace(halted(), state="excluded"))
+    state.keep([("shop/a", statement(version=90).definition)])
+    state.journal(statement(version=90), settled)
+    decide("reload-done", 80)
+    assert "as of 90 or later" in state.obey()[0].refusal
+    decide("reload-done", 90)
+    assert state.obey()[0].refusal == ""
+
+
+@pytest.mark.parametrize("state_of_it", ["halted", "lost"])
+def test_copy_while_a_statement_may_still_run(rig: tuple[Rig, Decide], state_of_it: str) -> None:
+    """A statement that was begun has to end first; where the table can't be tried again, an operator's word for it is enough."""
+    state, decide = rig[0].owner(), rig[1]
+    step = statement(version=79)
+    stored(state, replace(halted(), state=state_of_it))
+    state.keep([("shop/a", step.definition)])
+    state.journal(step, STARTED)
+    decide("reload-done", 80)
+    told = "say `storage-consumer ddl done`" if state_of_it == "lost" else "table resume --table shop.a"
+    assert told in state.obey()[0].refusal
+    rig[0].done(step)
+    decide("reload-done", 81)
+    assert bool(state.obey()[0].refusal) == (state_of_it == "halted")
+
+
+def test_hold_and_resume(rig: tuple[Rig, Decide]) -> None:
+    """A running table stands still where it is, over restarts, until it is told to go on; then it follows nothing at first."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, progress("shop/a", 50), checkpoint=60)
+    decide("hold")
+    assert state.obey()[0].refusal == ""
+    restart, _ = state.load()
+    assert (restart.tables, restart.behind) == ({KEY: 60}, {KEY})
+    assert "held by op since" in restart.held[KEY]
+    assert state.obey() == []
+    decide("resume")
+    state.obey()
+    restart, _ = state.load()
+    assert (restart.held, restart.tables, restart.behind) == ({}, {KEY: 60}, {KEY})
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("verb", ["accept-keys", "reload-done", "resume"])
+def test_keys_that_were_noted(verb: Verb, mariadb: DatabaseServer) -> None:
+    """The unique keys of a copy, or those that are said to be right, are not held against what was noted before."""
+    found = real_rig(mariadb)
+    state = found.owner()
+    place = TableName(schema="copy", table="A_old")
+    stored(state, halted(target=place))
+    mariadb.query(f"INSERT INTO storage_consumer.table_keys VALUES ('{key_of(place)}', 'a'), ('`shop`.`b`', 'b')")
+    desk = TableDesk(Downstream(port=mariadb.port), "")
+    row = next(row for row in desk.tables() if row.stored.table_key == KEY)
+    desk.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=80, decided_by="op"))
+    desk.close()
+    assert state.obey()[0].refusal == ""
+    left = {key for (key,) in mariadb.query("SELECT table_key FROM storage_consumer.table_keys")}
+    assert left == {"`shop`.`b`"} | ({key_of(place)} if verb == "resume" else set())
+    found.close()
+
+
+def test_moved(rig: tuple[Rig, Decide]) -> None:
+    """A table that was renamed in the target is looked for there, and nothing else changes."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, halted(target=TableName(schema="copy", table="a")))
+    decide("moved", to=TableName(schema="shop", table="z"))
+    assert state.obey()[0].refusal == ""
+    restart, _ = state.load()
+    assert restart.targets[KEY][1] == TableName(schema="shop", table="z")
+    assert (restart.tables, restart.behind) == ({KEY: 50}, {KEY})
+
+
+def test_what_a_copy_held_stays(rig: tuple[Rig, Decide]) -> None:
+    """A statement that was begun before a copy, and ends after it, takes nothing of it back."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, halted(copies=LACKS))
+    decide("reload-done", 80)
+    state.obey()
+    held_then = state.load()[0].copies
+    state.journal(statement(version=79), DONE, tables=[halted(copies=LACKS)])
+    assert state.load()[0].copies == held_then
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", KINDS)
+def test_desk_knows_of_a_statement_that_was_begun(kind: str, request: pytest.FixtureRequest) -> None:
+    """The command sees what the consumer would refuse a copy for, before the operator makes one; an operator's word counts alike."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    found, step = real_rig(server), statement(version=79)
+    state = found.owner()
+    stored(state, halted())
+    state.keep([("shop/a", step.definition)])
+    state.journal(step, STARTED)
+    desk = TableDesk(Downstream(port=server.port), "")
+    (table,) = [row.stored for row in desk.tables() if row.stored.table_key == KEY]
+    other = replace(table, table_key=key_of(TableName(schema="shop", table="other")))
+    lost = replace(table, state="lost")
+    assert [desk.judged(each).started for each in (table, lost, other)] == [79, 79, 0]
+    (waiting,) = desk.of_version(step.version)
+    desk.decide(waiting, Decision(verb="done"))
+    assert [desk.judged(each).started for each in (table, lost)] == [79, 0]
+    state.journal(step, DONE)
+    assert [(judged.settled, judged.started) for judged in map(desk.judged, (table, other))] == [(79, 0), (0, 0)]
+    desk.close()
+    found.close()

@@ -1,0 +1,332 @@
+"""Statements of a schema file for ``shop.t`` that halt it, as in `gate_table`, by a part of the reason."""
+
+from __future__ import annotations
+
+HALTS: dict[str, str] = {
+    "is no kind of statement that TiCDC stores": r"""
+3 | GRANT ALL ON *.* TO `app`
+3 | REVOKE ALL ON *.* FROM `app`
+3 | SET GLOBAL general_log = 'ON'
+3 | SET PASSWORD = 'x'
+3 | SELECT * FROM `t` INTO OUTFILE '/var/x'
+3 | LOAD DATA INFILE '/etc/passwd' INTO TABLE `t`
+3 | LOAD XML INFILE '/x' INTO TABLE `t`
+3 | DELETE FROM `t`
+3 | UPDATE `t` SET `v` = 1
+3 | INSERT INTO `t` VALUES (1)
+3 | REPLACE INTO `t` VALUES (1)
+3 | CALL `sys`.`execute_prepared_stmt`('x')
+3 | DO SLEEP(9)
+3 | EXECUTE IMMEDIATE 'DROP DATABASE shop'
+3 | PREPARE `x` FROM 'DROP DATABASE shop'
+3 | EXECUTE `x`
+3 | HANDLER `t` OPEN
+3 | KILL 7
+3 | SHUTDOWN
+3 | RESTART
+3 | INSTALL PLUGIN `x` SONAME 'x.so'
+3 | UNINSTALL PLUGIN `x`
+3 | FLUSH TABLES
+3 | RESET MASTER
+3 | PURGE BINARY LOGS BEFORE '2030-01-01'
+3 | CHANGE MASTER TO MASTER_HOST = 'x'
+3 | START SLAVE
+3 | LOCK TABLES `t` WRITE
+3 | ANALYZE TABLE `t`
+3 | OPTIMIZE TABLE `t`
+3 | REPAIR TABLE `t`
+3 | BEGIN
+3 | COMMIT
+3 | USE `mysql`
+3 | WITH `c` AS (SELECT 1) DELETE FROM `t`
+3 | TABLE `t`
+3 | VALUES ROW(1)
+3 | (SELECT 1)
+3 | DROP USER `app`
+3 | DROP PROCEDURE `p`
+3 | DROP FUNCTION `f`
+3 | DROP TRIGGER `g`
+3 | DROP EVENT `e`
+3 | DROP SERVER `s`
+3 | DROP TEMPORARY TABLE `t`
+3 | ALTER USER `root` IDENTIFIED BY 'x'
+3 | ALTER EVENT `e` ENABLE
+3 | ALTER INSTANCE ROTATE INNODB MASTER KEY
+3 | ALTER VIEW `t` AS SELECT 1
+3 | ALTER ONLINE TABLE `t` ADD COLUMN `a` INT
+3 | ALTER IGNORE TABLE `t` ADD UNIQUE (`a`)
+3 | RENAME USER `a` TO `b`
+3 | RENAME DATABASE `a` TO `b`
+3 | FLASHBACK CLUSTER TO TIMESTAMP '2026-09-21 00:00:00'
+3 | FLASHBACK DATABASE `shop` TO `t`
+3 | ADMIN CANCEL DDL JOBS 1
+3 | IMPORT INTO `t` FROM '/x'
+3 | BACKUP DATABASE * TO 'local:///x'
+3 | SPLIT TABLE `t` BETWEEN (0) AND (9) REGIONS 4
+3 | EXPLAIN SELECT 1
+3 | PLEASE ADD `more` TO `t`
+""",
+    "TiDB's DDL has no": r"""
+3 | CREATE USER `app` IDENTIFIED BY 'x'
+3 | CREATE ROLE `r`
+3 | CREATE PROCEDURE `p`() DELETE FROM `t`
+3 | CREATE FUNCTION `f`() RETURNS INT RETURN 1
+3 | CREATE FUNCTION `f` RETURNS STRING SONAME 'lib_mysqludf_sys.so'
+3 | CREATE TRIGGER `g` BEFORE INSERT ON `t` FOR EACH ROW SET NEW.`v` = 1
+3 | CREATE EVENT `e` ON SCHEDULE EVERY 1 DAY DO DELETE FROM `t`
+3 | CREATE SERVER `s` FOREIGN DATA WRAPPER mysql OPTIONS (HOST 'x')
+3 | CREATE TEMPORARY TABLE `t` (`id` INT)
+3 | CREATE OR REPLACE TABLE `t` (`id` INT)
+3 | CREATE GLOBAL TEMPORARY TABLE `t` (`id` INT) SELECT 1 ON COMMIT DELETE ROWS
+3 | CREATE OR REPLACE DATABASE `shop`
+3 | CREATE TABLESPACE `x` ADD DATAFILE 'x.ibd'
+3 | CREATE TABLE `t` AS SELECT * FROM `other`.`secret`
+3 | CREATE TABLE `t` SELECT * FROM `other`.`secret`
+3 | CREATE TABLE `t` (`id` INT) SELECT * FROM `other`.`secret`
+3 | CREATE TABLE `t` (`id` INT) AS SELECT LOAD_FILE('/etc/passwd') AS `f`
+3 | CREATE TABLE `t` (`id` INT) IGNORE SELECT 1
+3 | CREATE TABLE `t` (`id` INT) REPLACE AS SELECT 1
+3 | CREATE TABLE `t` (`id` INT) AS TABLE `other`.`secret`
+3 | CREATE TABLE `t` (`id` INT) TABLE `secret`
+3 | CREATE TABLE `t` (`id` INT) VALUES ROW(1)
+3 | CREATE TABLE `t` (`id` INT) UNION SELECT 1
+3 | CREATE TABLE `t` (`id` INT) (SELECT 1)
+3 | CREATE TABLE `t` (SELECT 1)
+3 | CREATE TABLE `t` (SELECT DATE)
+3 | CREATE TABLE `t` (TABLE DATE)
+3 | CREATE TABLE `t` (WITH TEXT)
+3 | CREATE TABLE `t` (`id` INT) WITH SYSTEM VERSIONING
+3 | CREATE TABLE `t` (`id` INT, PERIOD FOR SYSTEM_TIME (`a`, `b`))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (SELECT 1))
+3 | CREATE TABLE `t` (`a` TEXT DEFAULT (LOAD_FILE('/etc/passwd')))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (SLEEP(9)))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (GET_LOCK('x', 9)))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (BENCHMARK(999999999, MD5('x'))))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (`sleep`(9)))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (`evil`.`f`(1)))
+3 | CREATE TABLE `t` (`a` INT DEFAULT (evil.upper('x')))
+3 | CREATE TABLE `t` (`a` INT DEFAULT nonsense(1))
+3 | CREATE TABLE `t` (`a` INT GENERATED ALWAYS AS(sys_exec('id')) STORED)
+3 | CREATE TABLE `t` (`a` INT CHECK(`f`(1) > 0))
+3 | CREATE TABLE `t` (`a` INT CHECK(`f`(`a`) > 0), `b` INT AS(`g`(1)))
+3 | CREATE TABLE `t` (`a` INT, INDEX `i`((`f`(1))))
+3 | CREATE TABLE `t` (`a` INT, INDEX `i`((SLEEP(`a`))))
+3 | CREATE TABLE `t` (`a` INT) PARTITION BY HASH (`f`(1))
+3 | CREATE TABLE `t` (`a` INT) PARTITION BY HASH (`a`) SELECT * FROM `x`
+3 | CREATE TABLE `t` (`a` INT) PARTITION BY RANGE (`a`) (PARTITION `p` VALUES LESS THAN ((SELECT 1)))
+3 | CREATE TABLE `t` LIKE `u`, `v`
+3 | CREATE TABLE `t` ENGINE = SEQUENCE
+3 | CREATE TABLE `t` (`id` INT) SEQUENCE = 1
+3 | CREATE TABLE `t` (`id` INT) TABLE_TYPE = ODBC
+3 | CREATE TABLE `t` (`id` INT) `ENGINE` = `FEDERATED`
+3 | CREATE TABLE `t` (`id` INT) ENGINE = `InnoDB` `TABLE_TYPE` = 'ODBC'
+3 | CREATE TABLE `t` (`id` INT) "CONNECTION" = 'x'
+61 | ALTER TABLE `t` COMMENT 'x' `FILE_NAME` = '/etc/passwd'
+3 | CREATE TABLE `t` (`id` INT) REMOTE_SERVER = 'x'
+3 | ALTER TABLE `t` DISCARD TABLESPACE
+3 | ALTER TABLE `t` IMPORT TABLESPACE
+3 | ALTER TABLE `t` ADD COLUMN `a` INT DISCARD TABLESPACE
+5 | ALTER TABLE `t` ADD COLUMN `a` INT, DISCARD TABLESPACE
+5 | ALTER TABLE `t` ADD COLUMN `a` INT, RENAME TO `other`.`u`
+5 | ALTER TABLE `t` COMMENT = 'x' RENAME `u`
+5 | ALTER TABLE `t` ADD COLUMN `a` INT, EXCHANGE PARTITION `p` WITH TABLE `other`.`secret`
+5 | ALTER TABLE `t` ADD PARTITION (PARTITION `p` VALUES LESS THAN (9)) EXCHANGE PARTITION `p` WITH TABLE `x`
+5 | ALTER TABLE `t` CONVERT PARTITION `p` TO TABLE `u`
+5 | ALTER TABLE `t` CONVERT TABLE `other`.`secret` TO PARTITION `p` VALUES LESS THAN (5)
+5 | ALTER TABLE `t` SECONDARY_LOAD
+5 | ALTER TABLE `t` ADD SYSTEM VERSIONING
+5 | ALTER TABLE `t` WAIT 9 ADD COLUMN `a` INT
+5 | ALTER TABLE `t` REBUILD PARTITION ALL
+5 | ALTER TABLE `t` OPTIMIZE PARTITION `p`
+5 | ALTER TABLE `t` ADD COLUMN `a` INT DEFAULT (SELECT 1)
+5 | ALTER TABLE `t` ADD COLUMN (`a` INT, `b` INT DEFAULT (SLEEP(1)))
+15 | ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT (LOAD_FILE('/x'))
+12 | ALTER TABLE `t` MODIFY COLUMN `a` INT AS(`f`(2))
+14 | RENAME TABLE `old` TO `t`, `other`.`secret` TO `shop`.`u`
+14 | RENAME TABLE `old` TO `t` WAIT 5
+4 | DROP TABLE `t`, `other`.`secret`
+4 | DROP TABLE `t` WAIT 9
+24 | DROP VIEW `t`, `u`
+11 | TRUNCATE `t`, `u`
+21 | CREATE VIEW `t` AS SELECT * FROM `a` INTO OUTFILE '/var/x'
+21 | CREATE VIEW `t` AS SELECT * INTO DUMPFILE '/var/x' FROM `a`
+21 | CREATE VIEW `t` AS SELECT LOAD_FILE('/etc/passwd')
+21 | CREATE VIEW `t` AS SELECT SLEEP(9)
+21 | CREATE VIEW `t` AS SELECT `sleep`(9)
+21 | CREATE VIEW `t` AS SELECT `f`(9) AS `x` FROM `a`
+21 | CREATE VIEW `t` AS SELECT 1, `f`(9) AS (`x`)
+21 | CREATE VIEW `t` AS SELECT evil.concat(1)
+21 | CREATE VIEW `t` AS SELECT GET_LOCK('x', 9), RELEASE_ALL_LOCKS()
+21 | CREATE VIEW `t` AS SELECT SETVAL(`s`, 9)
+21 | CREATE VIEW `t` AS SELECT NEXTVAL(`s`)
+21 | CREATE VIEW `t` AS SELECT NEXT VALUE FOR `s`
+21 | CREATE VIEW `t` AS SELECT * FROM `a` FOR UPDATE
+21 | CREATE VIEW `t` AS SELECT * FROM `a` LOCK IN SHARE MODE
+21 | CREATE VIEW `t` AS SELECT * FROM `a` PROCEDURE ANALYSE()
+21 | CREATE VIEW `t` AS DELETE FROM `a`
+21 | CREATE SQL SECURITY EVERYBODY VIEW `t` AS SELECT 1
+7 | CREATE INDEX `i` ON `t` ((SLEEP(9)))
+7 | CREATE INDEX `i` ON `t` (`a`) SELECT 1
+8 | DROP INDEX `i` ON `t` CASCADE
+25 | RECOVER TABLE BY JOB 12
+3 | CREATE SEQUENCE `s`
+3 | CREATE PLACEMENT POLICY `p` FOLLOWERS = 2
+3 | CREATE RESOURCE GROUP `g` RU_PER_SEC = 1
+""",
+    "it is about": r"""
+3 | CREATE TABLE `u` (`id` INT)
+3 | CREATE TABLE `other`.`t` (`id` INT)
+4 | DROP TABLE `other`.`t`
+4 | DROP TABLE `u`
+11 | TRUNCATE TABLE `other`.`t`
+5 | ALTER TABLE `u` ADD COLUMN `a` INT
+7 | CREATE INDEX `i` ON `other`.`t` (`a`)
+8 | DROP INDEX `i` ON `u`
+14 | RENAME TABLE `shop`.`t` TO `other`.`t`
+14 | ALTER TABLE `t` RENAME TO `other`.`t`
+21 | CREATE VIEW `other`.`t` AS SELECT 1
+24 | DROP VIEW `u`
+25 | FLASHBACK TABLE `t` TO `u`
+42 | ALTER TABLE `other`.`t` EXCHANGE PARTITION `p` WITH TABLE `shop`.`t`
+1 | CREATE DATABASE `shop`
+2 | DROP DATABASE `shop`
+2 | DROP DATABASE `other`
+26 | ALTER DATABASE `shop` CHARACTER SET = utf8mb4
+""",
+    "Type": r"""
+5 | CREATE TABLE `t` (`id` INT)
+3 | DROP TABLE `t`
+0 | DROP TABLE `t`
+24 | DROP TABLE `t`
+4 | DROP VIEW `t`
+5 | TRUNCATE TABLE `t`
+3 | ALTER TABLE `t` DROP COLUMN `a`
+14 | ALTER TABLE `t` ADD COLUMN `a` INT
+0 | ALTER TABLE `t` ADD COLUMN `a` INT
+5 | ALTER TABLE `t` TRUNCATE PARTITION `p`
+61 | ALTER TABLE `t` DROP PARTITION `p`
+5 | ALTER TABLE `t` ADD COLUMN `a` INT, DROP PARTITION `p`
+42 | ALTER TABLE `t` DROP PARTITION `p`
+61 | RENAME TABLE `old` TO `t`
+61 | ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `x`
+12 | ALTER TABLE `old` RENAME TO `t`
+19 | ALTER TABLE `t` DROP PARTITION `p`
+3 | CREATE VIEW `t` AS SELECT 1
+21 | CREATE TABLE `t` (`id` INT)
+999 | CREATE TABLE `t` (`id` INT)
+4 | DROP INDEX `i` ON `t`
+11 | ALTER TABLE `t` CHARACTER SET = latin1
+""",
+    "more than one statement": r"""
+5 | ALTER TABLE `t` ADD COLUMN `a` INT; DROP DATABASE `shop`
+4 | DROP TABLE `t`;;DROP TABLE `u`
+3 | CREATE TABLE `t` (`id` INT /*T! ; DROP DATABASE `x` */)
+""",
+    "a comment": r"""
+3 | CREATE TABLE `t` (`id` INT) /*!50000 AS SELECT * FROM `other`.`secret` */
+3 | CREATE TABLE `t` (`id` INT /*! , `b` INT */)
+5 | ALTER TABLE `t` /*!50000 DROP COLUMN `a` */
+5 | ALTER TABLE `t` /*M! DROP COLUMN `a` */
+5 | ALTER TABLE `t` /*M!100000 DROP COLUMN `a` */
+5 | ALTER TABLE `t` ADD COLUMN `a` INT /* plain */
+5 | ALTER TABLE `t` ADD COLUMN `a` INT /*!TableOptionPackKeys is not supported */
+5 | ALTER TABLE `t` ADD COLUMN `a` INT /* TableOption/* is not supported */
+5 | ALTER TABLE `t` /*+ hint */ ADD COLUMN `a` INT
+5 | ALTER TABLE `t` ADD COLUMN `a` INT -- and on
+5 | ALTER TABLE `t` ADD COLUMN `a` INT # and on
+5 | ALTER TABLE `t` ADD COLUMN `a` INT --
+3 | /*!50000 GRANT ALL ON *.* TO `app` */
+5 | ALTER TABLE `t` /*T! /* x */ DROP COLUMN `a`
+21 | CREATE VIEW `t` AS SELECT /*+ SET_VAR(max_execution_time = 1) */ 1
+21 | CREATE VIEW `t` AS SELECT /*+ set_var(foreign_key_checks) */ 1
+21 | CREATE VIEW `t` AS SELECT /*+ RESOURCE_GROUP(x) */ 1
+21 | CREATE VIEW `t` AS SELECT /*+ USE_INDEX(` )*/ 1 AS `a`
+21 | CREATE VIEW `t` AS SELECT 1 /*+ USE_INDEX(`a`) */ AS `a`
+5 | ALTER TABLE `t` ADD COLUMN `a` INT /*+ USE_INDEX(`a`) */
+""",
+    "could name a table": r"""
+42 | ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE /*T! `other`. */ `x` WITHOUT VALIDATION
+61 | ALTER TABLE /*T! `other`. */ `t` COMMENT 'x'
+61 | ALTER TABLE /*T! `shop`.`t` RENAME COLUMN `id` TO */ /*T! `other`. */ `t` COMMENT 'x', DROP COLUMN `name`
+61 | ALTER TABLE `shop`/*T! .`u` RENAME TO `shop` */.`t`
+3 | CREATE TABLE `t` /*T! LIKE `other`.`x` */
+3 | CREATE TABLE `t` LIKE /*T! `other`. */ `x`
+3 | CREATE TABLE /*T! `other`. */ `t` (`id` INT)
+3 | CREATE TABLE `t` (`a` INT, FOREIGN KEY (`a`) REFERENCES /*T! `other`. */ `p` (`id`))
+3 | CREATE TABLE `t` (`a` INT /*T! REFERENCES `p` (`id`) */)
+7 | CREATE INDEX `i` ON /*T! `other`. */ `t` (`a`)
+7 | CREATE INDEX /*T! IF NOT EXISTS `i` ON `t` (`a`) COMMENT */ `i` ON `t` (`a`)
+""",
+    "in no statement of this kind": r"""
+14 | RENAME TABLE /*T! `other`. */ `old` TO `shop`.`t`
+14 | RENAME TABLE `old` /*T! TO `x` */ TO `t`
+4 | DROP TABLE /*T! `other`. */ `t`
+11 | TRUNCATE TABLE /*T! `other`. */ `t`
+24 | DROP VIEW `t` /*T! CASCADE */
+25 | RECOVER TABLE /*T! `other`. */ `t`
+21 | CREATE VIEW `t` AS SELECT `a` FROM `x` /*T! , `other`.`y` */
+21 | CREATE OR REPLACE VIEW /*T! `other`. */ `t` AS SELECT 1
+""",
+    "a feature that TiDB does not have": r"""
+61 | ALTER TABLE `t` /*T![bogus] SHARD_ROW_ID_BITS = 4 */
+61 | ALTER TABLE `t` /*T![ttl,bogus] REMOVE TTL */
+61 | ALTER TABLE `t` /*T![] SHARD_ROW_ID_BITS = 4 */
+61 | ALTER TABLE /*T![bogus] `shop`.`t` RENAME COLUMN `id` TO */ /*T! `other`. */ `t` COMMENT 'x', DROP COLUMN `name`
+""",
+    "has no '.' there": r"""
+12 | ALTER TABLE `t` RENAME COLUMN `a` TO `other`.`t`
+18 | ALTER TABLE `t` RENAME INDEX `other`.`a` TO `b`
+6 | ALTER TABLE `t` DROP COLUMN `other`.`t`.`a`
+15 | ALTER TABLE `t` ALTER COLUMN `other`.`a` SET DEFAULT 1
+""",
+    "": r"""
+5 | ALTER TABLE `t` /*T! DISCARD TABLESPACE */
+5 | ALTER TABLE `t` ADD COLUMN `a` INT /*T![x] , RENAME TO `other`.`u` */
+5 | ALTER TABLE `t` ADD COLUMN `a` INT /*T! COMMENT '*/, DISCARD TABLESPACE /*T! ' */
+3 | CREATE TABLE `t` (`id` INT) /*T! AS SELECT * FROM `other`.`secret` */
+3 | CREATE TABLE `t` /*T! (`id` INT) */ SELECT 1
+5 | ALTER TABLE `t` DISCARD /*T! x */ TABLESPACE
+3 | CREATE TABLE `t` (`id` INT /*T! ) */
+3 | CREATE TABLE `t` (`id` INT COMMENT 'x)
+3 | CREATE TABLE `t` (`id` INT
+3 | CREATE TABLE `t` (`id` INT))
+3 | CREATE TABLE `t (`id` INT)
+3 | CREATE
+3 | CREATE TABLE
+3 | ALTER TABLE
+5 | ALTER TABLE `t` ADD
+3 | CREATE TABLE `t` ()
+3 | CREATE TABLE `t` (`id`)
+3 | CREATE TABLE `t` (`id` INT DEFAULT @x)
+3 | CREATE TABLE `t` (`id` INT DEFAULT (@@global.secure_file_priv))
+3 | CREATE TABLE `t` (`id` INT DEFAULT ?)
+3 | CREATE TABLE `t` (`id` INT DEFAULT {d '2020-01-01'})
+3 | CREATE TABLE `t` (`id` INT) \u
+3 | CREATE TABLE `t` (`id` ÎNT)
+21 | CREATE DEFINER = `root`@`%` VIEW `t` AS SELECT 1
+21 | CREATE DEFINER = `root` VIEW `t` AS SELECT 1
+21 | CREATE DEFINER = CURRENT_ROLE VIEW `t` AS SELECT 1
+21 | CREATE VIEW `t` AS SELECT @@version
+21 | CREATE VIEW `t` AS SELECT @a := 1
+25 | FLASHBACK TABLE `t` TO TIMESTAMP '2026-01-01'
+""",
+}
+"""Part of the reason → statements; an empty one: any."""
+
+DATABASE_HALTS = r"""
+1 | CREATE DATABASE `other`
+2 | DROP DATABASE `other`
+2 | DROP DATABASE `shop`, `other`
+2 | DROP DATABASE `shop`; DROP DATABASE `other`
+26 | ALTER DATABASE `other` CHARACTER SET = utf8mb4
+26 | ALTER DATABASE `shop` READ ONLY = 1
+26 | ALTER DATABASE `#mysql50#shop` UPGRADE DATA DIRECTORY NAME
+26 | ALTER DATABASE `shop` SET TIFLASH REPLICA 1
+1 | CREATE DATABASE `shop` COMMENT 'x' SELECT 1
+1 | DROP DATABASE `shop`
+2 | CREATE DATABASE `shop`
+3 | CREATE TABLE `shop`.`t` (`id` INT)
+4 | DROP TABLE `shop`.`t`
+63 | FLASHBACK DATABASE `shop`
+1 | CREATE /*!50000 DATABASE `x` */ DATABASE `shop`
+"""
