@@ -66,19 +66,21 @@ Spark makes a new one at each start, which never leaves the JVM's memory. Where 
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
-    """A session, and whether it is ours to stop.
+    """A session, and whether it is ours to stop. One that runs already is used as it is: its settings stay the caller's.
 
     Raises `SparkUnavailable` where Spark does not start, or its master does not answer, and `ConfigError` where there is no Java.
     """
     running = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only way to ask without making one
     try:
         active = SparkSession.getActiveSession()
+        if active is None and running:  # no thread of the JVM's but the one that made a session calls it active
+            active = SparkSession.builder.getOrCreate()
         if active is not None:
             return active, False
         builder = SparkSession.builder.appName("storage-consumer")
         for key, value in _settings(tuning.spark_master).items():
             builder = builder.config(key, value)
-        return builder.getOrCreate(), not running
+        return builder.getOrCreate(), True
     except (Py4JError, PySparkException, OSError) as fault:
         if not running and gateway_gone():
             _forget_jvm()

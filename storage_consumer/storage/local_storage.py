@@ -16,7 +16,7 @@ from pathlib import Path
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.known_folders import Entries, KnownFolders
-from storage_consumer.storage.paths import parse_data_name, sequence_of
+from storage_consumer.storage.paths import SchemaPath, parse_data_name, parse_other, sequence_of
 from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.telemetry import Log
 
@@ -24,7 +24,10 @@ _log = Log("storage")
 
 
 class LocalStorage:
-    """Everything below one folder, and nothing elsewhere: links that lead out of it are not followed, nor links to folders."""
+    """Everything below one folder, and nothing elsewhere.
+
+    Links that lead out of it are not followed, nor links to folders: those end the listing, since whole tables may lie there.
+    """
 
     def __init__(self, root: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         """For the folder `root`; it is not looked at yet. `monotonic`: seconds of a clock that never goes back."""
@@ -133,15 +136,20 @@ class LocalStorage:
     def _unusable(self, entry: os.DirEntry[str], prefix: str) -> list[StoredObject]:
         """What is shown in place of an entry that is not followed, so that it is counted; nothing for any other.
 
-        What has a data file's name keeps it, since it may stand for rows, and `blocks` refuses it: its table waits. The text by which
-        anything else is shown is that of no file of TiCDC's.
+        What has the name of a data or schema file keeps it, since it may stand for rows or a statement, and `blocks` refuses it: its
+        table waits. The text by which anything else is shown is that of no file of TiCDC's. Raises `ConfigError` at a link to a folder.
         """
         path = prefix + entry.name
         if not _is_text(entry.name):
             return [self._warn(path, "its name is no UTF-8 text")]
-        if entry.is_symlink() and (entry.is_dir() or not self._is_within(path)):
-            return [self._warn(path, "it is a link to a folder, or out of the storage")]
-        if entry.is_symlink() and parse_data_name(entry.name) and not _is_there(entry):
+        if entry.is_symlink() and entry.is_dir():
+            raise ConfigError(
+                f"{path} below {self._root} is a link to a folder. Tables may lie behind it, and links to folders aren't followed: "
+                "mount the folder there in place of the link (mount --bind), or remove the link if no files of the changefeed are there"
+            )
+        if entry.is_symlink() and not self._is_within(path):
+            return [self._warn(path, "it is a link out of the storage")]
+        if entry.is_symlink() and not _is_there(entry):
             return [self._warn(path, "it is a link that leads nowhere")]
         if not (entry.is_file() or entry.is_dir()) and _is_there(entry):
             return [self._warn(path, "it is no file, but a pipe, a socket or a device")]
@@ -152,8 +160,8 @@ class LocalStorage:
         if shown not in self._warned:
             self._warned.add(shown)
             _log.warning("storage_warning", path=shown, text=f"{shown} is not looked at: {reason}")
-        stands_for_rows = shown == path and parse_data_name(path.rpartition("/")[2]) is not None
-        return StoredObject(path=path if stands_for_rows else f"{shown} ({reason})", size=1, tag="")
+        stands_for_file = shown == path and _is_of_ticdc(path)
+        return StoredObject(path=path if stands_for_file else f"{shown} ({reason})", size=1, tag="")
 
     def _is_within(self, path: str) -> bool:
         """Whether `path`, its links followed, is below the root."""
@@ -185,6 +193,11 @@ def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     return StoredObject(path=prefix + entry.name, size=status.st_size, tag=_tag(status))
+
+
+def _is_of_ticdc(path: str) -> bool:
+    """Whether a path is that of a data or schema file."""
+    return parse_data_name(path.rpartition("/")[2]) is not None or isinstance(parse_other(path), SchemaPath)
 
 
 def _is_there(entry: os.DirEntry[str]) -> bool:

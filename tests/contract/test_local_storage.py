@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Upstream
-from storage_consumer.errors import ConfigError, MalformedSchemaFile, StorageUnavailable
+from storage_consumer.errors import ConfigError, FilesMissing, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject
 from storage_consumer.storage.inventory import Inventory
 from storage_consumer.storage.known_folders import keeps_time
@@ -75,45 +75,65 @@ def test_a_folder_that_vanishes_meanwhile(tmp_path: Path) -> None:
 
 
 def test_links(tmp_path: Path) -> None:
-    """No link leads out of the storage or to a folder; a link to a file in it is that file.
+    """No link leads out of the storage; a link to a file in it is that file.
 
-    A data file that is a link is listed, so that its rows are missed, and not read.
+    A data or schema file that is a link is listed, so that it is missed, and not read.
     """
     outside = tmp_path / "outside"
-    (outside / "s" / "t").mkdir(parents=True)
+    outside.mkdir()
     (outside / "secret").write_bytes(b"secret")
     rig = LocalRig(tmp_path / "root")
     rig.put(DATA, b"x")
+    later = f"s/t/meta/schema_{V + 1}_0000000002.json"
     for link, target in (
         (f"s/t/{V}/CDC000002.csv", outside / "secret"),
         (f"s/t/{V}/CDC000003.csv", tmp_path / "root" / DATA),
-        ("s/u", outside / "s" / "t"),
-        ("s/again", tmp_path / "root" / "s"),
+        (f"s/t/{V}/CDC000004.csv", outside / "nowhere"),
+        (later, outside / "secret"),
         ("metadata", outside / "secret"),
+        ("s/nowhere", tmp_path / "root" / "nowhere"),
     ):
+        (tmp_path / "root" / link).parent.mkdir(exist_ok=True)
         (tmp_path / "root" / link).symlink_to(target)
     inventory = Inventory(None, partition_separator=None, extension="csv")
     rig.put(SCHEMA, b"{}")
     found = inventory.observe(rig.storage.listing(frozenset(), {}), full=True, checkpoint=V)
-    assert {file.stored.path for file in found.data_files} == {DATA, f"s/t/{V}/CDC000002.csv", f"s/t/{V}/CDC000003.csv"}
-    assert sum(found.ignored.values()) == 3
-    for path in ("metadata", f"s/t/{V}/CDC000002.csv"):
+    names = {file.stored.path for file in found.data_files}
+    assert names == {DATA, *(f"s/t/{V}/CDC00000{number}.csv" for number in (2, 3, 4))}
+    assert {file.stored.path for file in found.schema_files} == {SCHEMA, later}
+    assert sum(found.ignored.values()) == 2
+    for path in ("metadata", later, f"s/t/{V}/CDC000002.csv"):
         with pytest.raises(FileNotFoundError, match="leads out"):
             rig.storage.read(path)
 
 
+@pytest.mark.parametrize("link", ["s", "s/u", f"s/t/{V}", f"s/t/{V}/2026-01-01", "s/t/meta"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_links_to_folders(tmp_path: Path, link: str, *, outside: bool) -> None:
+    """Whole tables may lie behind one: the listing ends, and the error says what to do."""
+    rig = LocalRig(tmp_path / "root")
+    rig.put("other/t/meta/schema_1_0000000001.json", b"{}")
+    target = tmp_path / "elsewhere" if outside else tmp_path / "root" / "other"
+    target.mkdir(exist_ok=True)
+    (tmp_path / "root" / link).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "root" / link).symlink_to(target)
+    with pytest.raises(ConfigError, match=f"{link} below .* is a link to a folder.*mount --bind"):
+        listed(rig.storage)
+
+
 def test_what_is_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Pipes, sockets and devices are warned of; nobody waits for what is at their other end, and only data files are missed."""
+    """Pipes, sockets and devices are warned of; nobody waits for what is at their other end, and only files of TiCDC's are missed."""
     rig = LocalRig(tmp_path)
     rig.put(SCHEMA, b"{}")
     (tmp_path / DATA).parent.mkdir()
-    for path in ("metadata", DATA, f"s/t/meta/schema_{V}_0000000002.json"):
+    other = f"s/t/meta/schema_{V}_0000000002.json"
+    for path in ("metadata", DATA, other):
         os.mkfifo(tmp_path / path)
     (tmp_path / "link").symlink_to(tmp_path / "metadata")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
         found = listed(rig.storage)
-    assert [path for path in found if "(it is no file" not in path] == sorted([SCHEMA, DATA])
+    assert [path for path in found if "(it is no file" not in path] == sorted([SCHEMA, other, DATA])
     assert len(found) == 6
     assert all(f"{path} is not looked at" in caplog.text for path in ("metadata", DATA, "link", "socket"))
     for path in ("metadata", "link", "socket", DATA, "s"):
@@ -121,14 +141,16 @@ def test_what_is_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
             rig.storage.read(path)
     reader = StorageReader(rig.storage, Upstream(scheme="file", root=str(tmp_path), protocol="csv"), FakeClock())
     poll = reader.poll()
-    assert (poll.checkpoint, len(poll.schema_files), [f.stored.path for f in poll.data_files]) == (0, 1, [DATA])
-    assert poll.ignored == {"unknown path": 4}
+    assert (poll.checkpoint, len(poll.schema_files), [f.stored.path for f in poll.data_files]) == (0, 2, [DATA])
+    assert poll.ignored == {"unknown path": 3}
+    with pytest.raises(FilesMissing, match=other):
+        reader.definition(next(file for file in poll.schema_files if file.stored.path == other))
 
 
 def test_devices() -> None:
     """A device is read by nobody: some have no end."""
+    assert "ptmx (it is no file, but a pipe, a socket or a device)" in listed(LocalStorage("/dev/pts"))
     storage = LocalStorage("/dev")
-    assert "zero (it is no file, but a pipe, a socket or a device)" in listed(storage)
     for path in ("zero", "tty"):
         with pytest.raises((FileNotFoundError, StorageUnavailable)):
             storage.read(path)

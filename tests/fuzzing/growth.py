@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -96,6 +97,8 @@ MOST = 9.0
 """How many times as long it may take: work that grows with the square takes 16 times as long."""
 UNSEEN = 0.02
 """Seconds up to which the longer one is quick whatever the shorter one took."""
+TRIES = 5
+"""The best of so many counts."""
 _BETWEEN = b"\xff"
 
 
@@ -117,24 +120,32 @@ def read(text: str) -> None:
         return
 
 
-def growth(make: Callable[[int], str], reads: Callable[[str], None] = read) -> float:
-    """How many times as long a text takes that is `LONGER` times as long; 0 where it is quick. The best of some tries counts."""
+def growth(make: Callable[[int], str], reads: Callable[[str], None] = read, short: int = SHORT) -> float:
+    """How many times as long a text takes that is `LONGER` times as long as `short`; 0 where it is quick. The best of some tries counts."""
     best = float("inf")
-    for _ in range(3):
-        long = _seconds(reads, make(SHORT * LONGER))
+    for _ in range(TRIES):
+        long = _seconds(reads, make(short * LONGER))
         if long < UNSEEN:
             return 0.0
-        best = min(best, long / max(_seconds(reads, make(SHORT)), 1e-9))
+        best = min(best, long / max(_seconds(reads, make(short)), 1e-9))
         if best <= MOST:
             break
     return best
 
 
 def _seconds(reads: Callable[[str], None], text: str) -> float:
-    """Of this process alone, so that others on the machine do not count."""
-    began = time.process_time()
-    reads(text)
-    return time.process_time() - began
+    """Of this process alone, so that others on the machine do not count.
+
+    Nor does what the process holds already: a longer text makes Python search all of that for garbage, a shorter one does not.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        began = time.process_time()
+        reads(text)
+        return time.process_time() - began
+    finally:
+        gc.unfreeze()
 
 
 def repeated(head: str, unit: str) -> Callable[[int], str]:

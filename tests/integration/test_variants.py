@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import botocore.exceptions
@@ -10,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage_consumer import Consumer
+from storage_consumer.config.settings import Tuning
+from storage_consumer.spark.session import open_session
 from tests.comparing import differences
 from tests.corpora import FIXTURES, Corpus
 from tests.s3_server import S3Server
@@ -63,5 +66,15 @@ def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkS
         summary = consumer.run_once()
     assert "mine" in mariadb.databases()
     assert sum(table.rows for table in summary.tables) == summary.rows > 0
-    assert SparkSession.getActiveSession() is spark
+    assert SparkSession.builder.getOrCreate() is spark
     assert spark.range(3).count() == 3
+
+
+def test_session_of_another_thread(spark: SparkSession) -> None:
+    """A session that another thread made is used as it is: Spark calls none active in this one, and ours would be set over it."""
+    before = dict(spark.conf.getAll)
+    with ThreadPoolExecutor(1) as pool:
+        found, ours = pool.submit(open_session, Tuning()).result()
+    assert found is spark
+    assert not ours
+    assert dict(spark.conf.getAll) == before
