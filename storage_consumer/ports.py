@@ -1,6 +1,6 @@
 """What the driver asks of the outside: the target's state, its structure, its DDL, and the job that writes rows.
 
-The real ones are in `target` and `spark`; `api.py` puts them together.
+The real ones are in `checkpoint`, `ddl`, `downstream` and `spark`; `api.py` puts them together.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.copies import Copies
-from storage_consumer.consumers.table_decisions import Obeyed
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.planning.steps import DdlStep
-from storage_consumer.storage.finished import Finished
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.finished_files import Finished
 from storage_consumer.summary import Progress
-from storage_consumer.task_reports import FileReport, WriteReport
-from storage_consumer.work import FileWork, JobSpec, TargetTable
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.job.spec import FileWork, JobSpec
+from storage_consumer.job.target_table import TargetTable
+
+
+SERIAL_SLOTS = 16
+"""Slots of a window beyond those of the partitions, for tables whose write transactions queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,7 @@ class TableProgress:
     """What is stored of one table."""
 
     table_key: str
-    """See `planning.steps.key_of`."""
+    """See `plan.steps.key_of`."""
     schema: str
     table: str
     checkpoint: int
@@ -55,7 +60,7 @@ class ServerFacts:
 
 
 class State(Protocol):
-    """Lease and progress; see target/state.py."""
+    """Lease and progress; see `checkpoint.store`."""
 
     epoch: int
 
@@ -133,7 +138,7 @@ class State(Protocol):
 
 
 class Target(Protocol):
-    """Structure of the target; see target/database.py."""
+    """Structure of the target; see `downstream.database`."""
 
     def facts(self) -> ServerFacts:
         """What the server is."""
@@ -168,7 +173,7 @@ class Decision:
 
 
 class Ddl(Protocol):
-    """Runs one statement after another, each once; see target/ddl_runner.py."""
+    """Runs one statement after another, each once; see `ddl.runner`."""
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Run, or find out that it ran; `moved` is stored in the transaction that says so. Returns a note, or ``""``."""
@@ -203,7 +208,7 @@ class DdlContext:
 
 
 class RowPipeline(Protocol):
-    """Runs one wave's rows; see spark/job.py."""
+    """Runs one wave's rows; see `spark.pipeline`."""
 
     @property
     def cores(self) -> int:

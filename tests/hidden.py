@@ -15,9 +15,9 @@ from storage_consumer import Consumer
 from storage_consumer.config.load import load
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.bucket import Bucket
+from storage_consumer.inspection.result import Bucket
 from storage_consumer.inspection.inspector import inspect
-from storage_consumer.storage.local_storage import LocalStorage
+from storage_consumer.storage.local import LocalStorage
 from tests.corpora import Corpus
 from tests.expectations import has_commit_ts
 from tests.replay import NotEqual, Replay

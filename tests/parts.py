@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
-from storage_consumer.work import FileWork, Span
+from storage_consumer.job.spec import FileWork, Span
 
 
 def spans(chance: random.Random, size: int, most: int = 4) -> list[Span]:

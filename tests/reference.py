@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql.err
 
-from storage_consumer.sql_text import Token, tokens
+from storage_consumer.sql.tokens import Token, tokens
 from tests.servers import DatabaseServer, quoted
 from tests.structures import Structure, structure_of
 

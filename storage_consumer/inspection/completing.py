@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.bucket import Bucket
+from storage_consumer.inspection.result import Bucket
 
 
 def completed(loaded: Loaded, bucket: Bucket) -> Loaded:

@@ -8,8 +8,8 @@ from itertools import islice
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.storage.metadata import parse_metadata
-from storage_consumer.storage.reader import Storage
+from storage_consumer.poll.metadata import parse_metadata
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
 
 _UP = 3

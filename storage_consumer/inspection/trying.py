@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.decoding import decoder_for
-from storage_consumer.decoding.decoder import Tally
-from storage_consumer.decoding.layout import row_layout
+from storage_consumer.decode import decoder_for
+from storage_consumer.decode.decoder import Tally
+from storage_consumer.decode.layout import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
-from storage_consumer.inspection.forms import row_columns
-from storage_consumer.inspection.rows import Found, Token, fields
+from storage_consumer.inspection.csv_fields import row_columns
+from storage_consumer.inspection.csv_rows import Found, Token, fields
 from storage_consumer.inspection.samples import Sample
 from storage_consumer.model import Window
 

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 
 from storage_consumer.model import StoredObject, stream_of
-from storage_consumer.storage.finished import ANEW, Finished, has_size
+from storage_consumer.plan.finished_files import ANEW, Finished, has_size
 from storage_consumer.storage.paths import DataName, parse_data_name
 
 SHOWN = 10

@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from storage_consumer.buffer import Place
+from storage_consumer.order.buffer import Place
 
 HELD_BYTES = 32 << 20
 """So much of the pieces stays in memory."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from storage_consumer.consumers.table import HALTED
+from storage_consumer.plan.table import HALTED
 from storage_consumer.summary import RoundSummary, TableSummary
 from tests.accounts import protected
 from tests.corpora import FIXTURES, CorpusSource

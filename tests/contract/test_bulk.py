@@ -12,13 +12,13 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import RowRefused
-from storage_consumer.target import connection as connections
-from storage_consumer.target import rows as rows_module
-from storage_consumer.target import statements
-from storage_consumer.target.connection import Connection, connect
-from storage_consumer.target.rows import RowStatements
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.work import JobSpec, TableWork, WireColumn
+from storage_consumer.downstream import connection as connections
+from storage_consumer.apply import rows as rows_module
+from storage_consumer.apply import statements
+from storage_consumer.downstream.connection import Connection, connect
+from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.job.spec import JobSpec, TableWork, WireColumn
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig
 from tests.servers import KINDS, DatabaseServer

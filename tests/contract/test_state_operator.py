@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.consumers.copies import Copies
-from storage_consumer.consumers.table_decisions import TableDecision, Verb
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.model import TableName
-from storage_consumer.planning.steps import DdlStep, key_of
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import Decision
-from storage_consumer.target.desk_tables import TableDesk
-from storage_consumer.target.journal import DONE, SKIPPED, STARTED
-from storage_consumer.testing import FakeClock
-from storage_consumer.testing_state import MemoryState, TargetRecords
+from storage_consumer.checkpoint.operator_tables import TableDesk
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.servers import KINDS, DatabaseServer
 

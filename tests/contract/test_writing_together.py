@@ -11,9 +11,9 @@ import pytest
 from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.model import TableName
-from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.work import JobSpec, TableWork
+from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.job.spec import JobSpec, TableWork
 from tests.contract.state_rigs import BUCKET
 from tests.servers import KINDS, DatabaseServer
 from tests.unit.halves import table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from unittest.mock import patch
 
-from storage_consumer.storage import s3_storage
+from storage_consumer.storage import s3
 from tests.faults.target import LIMIT
 from tests.faults.trial import Fault, World
 from tests.faulty_proxy import PLACES, FaultyProxy
@@ -79,7 +79,7 @@ def spoiled(world: World, store: Store, fault: str, where: str, faults: int = 0)
 @contextmanager
 def hasty(world: World, store: Store, fault: str, where: str, faults: int = 0) -> Iterator[None]:
     """As `spoiled`; the driver gives an answer little time."""
-    with patch.object(s3_storage, "READ_TIMEOUT", _PATIENCE), spoiled(world, store, fault, where, faults):
+    with patch.object(s3, "READ_TIMEOUT", _PATIENCE), spoiled(world, store, fault, where, faults):
         yield
 
 

@@ -6,8 +6,9 @@ import re
 import zlib
 from collections.abc import Sequence
 
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.decoder import PARTIAL_DELETE, UPDATE, RowLayout, Tally
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.decoder import RowLayout, Tally
+from storage_consumer.kernels.codes import PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TableColumn, TableName, Window
 from tests.fuzzing.engine import Target, refused

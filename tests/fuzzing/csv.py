@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.decoder import RowLayout, Tally
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import RowLayout, Tally
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.model import TableColumn, TableName, Window
 from tests.fuzzing.engine import Target, refused

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.storage.schema_file import parse_schema_file
+from storage_consumer.poll.schema_file import parse_schema_file
 from tests.fuzzing.engine import Target, refused
 from tests.fuzzing.seeds import corpus_files
 

@@ -12,7 +12,7 @@ from time import sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer.buffer import CHANGES
+from storage_consumer.order.buffer import CHANGES
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.spark.blocks import FOLDER, between_halves, received, sent
 from tests.integration.rounds import consumer, content, once

@@ -6,7 +6,7 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.target.database import TargetDatabase
+from storage_consumer.downstream.database import TargetDatabase
 from tests.servers import KINDS, DatabaseServer
 
 

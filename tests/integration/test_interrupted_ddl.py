@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.journal import DdlAnswer
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.plan.journal import DdlAnswer
 from tests.integration.rounds import content, once
 from tests.servers import DatabaseServer
 from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding import canal_json, csv_scan
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.cutting import Indivisible, Mark, part_of
-from storage_consumer.decoding.decoder import RowChange, RowLayout, Tally
+from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.csv import scan
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.file_splits import Indivisible, Mark, part_of
+from storage_consumer.decode.decoder import RowChange, RowLayout, Tally
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.model import Window
-from storage_consumer.work import WHOLE, Span
+from storage_consumer.job.spec import WHOLE, Span
 from tests.parts import spans
 from tests.property import canal_files
 from tests.property.csv_files import NULLS, SPECIALS, TS, random_change, random_source
@@ -76,7 +77,7 @@ class File:
     def at_once(self, span: Span, tally: Tally) -> list[tuple[object, ...]]:
         """Number, commit ts and operation of the part's changes, read many at once where they can be."""
         rows: list[tuple[object, ...]] = []
-        with patch.object(csv_scan, "AT_ONCE_BYTES", 1), patch.object(canal_json, "AT_ONCE_BYTES", 1):
+        with patch.object(scan, "AT_ONCE_BYTES", 1), patch.object(decoder, "AT_ONCE_BYTES", 1):
             for change in self.decoder.changes(self.blocks(span), self.layout, self.window, tally, "CDC1.x", ()):
                 if isinstance(change, tuple):
                     rows += _halves([change])

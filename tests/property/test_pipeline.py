@@ -12,25 +12,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer, pipeline
-from storage_consumer.buffer import Place
+from storage_consumer.order import buffer
+from storage_consumer import pipeline
+from storage_consumer.order.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
-from storage_consumer.consumers.file_stream import Streams
-from storage_consumer.consumers.table import TableConsumer
-from storage_consumer.decoding import canal_json, csv_scan
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.fitting import table_work
+from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.csv import scan
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.job.match import table_work
 from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.planning.steps import RowStep
-from storage_consumer.reports import by_path, file_works
-from storage_consumer.task_reports import FileReport, WriteReport
-from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import FileWork, TableWork, TargetColumn, TargetTable, UniqueKey
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.job.reports import by_path, file_works
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.testing.storage import MemoryWriter
+from storage_consumer.job.spec import FileWork, TableWork
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from tests.parts import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
-from tests.unit.decoding.encoders import OPTIONS, column
+from tests.unit.decode.encoders import OPTIONS, column
 
 SMALL = settings(max_examples=40, deadline=None)
 
@@ -165,8 +168,8 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         with (
             patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
-            patch.object(csv_scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
-            patch.object(canal_json, "AT_ONCE_BYTES", rng.choice((1, 3000))),
+            patch.object(scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
+            patch.object(decoder, "AT_ONCE_BYTES", rng.choice((1, 3000))),
         ):
             catch_up(table, cluster, end)
         assert cluster.writer.rows(NAME) == source.at(end)

@@ -11,16 +11,18 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer, pipeline, small_files
-from storage_consumer.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.order import buffer
+from storage_consumer import pipeline
+from storage_consumer.order import small_files
+from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
 from storage_consumer.pipeline import read_files
-from storage_consumer.small_files import SMALL_BYTES, runs
-from storage_consumer.task_reports import FileReport
-from storage_consumer.work import Mode, Span, TableWork
-from tests.unit.decoding.encoders import OPTIONS
+from storage_consumer.order.small_files import SMALL_BYTES, runs
+from storage_consumer.job.task_reports import FileReport
+from storage_consumer.job.spec import Mode, Span, TableWork
+from tests.unit.decode.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table
 
 TEXTS = (

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from storage_consumer.storage.finished import Finished, Verdict, digest_of
+from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
 from tests.simulation.judge import Judge
 from tests.simulation.names import is_colliding
 from tests.simulation.sink import Mark, Sink, table_of

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from storage_consumer import service as service_module
-from storage_consumer.decoding import canal_json, csv_scan
+from storage_consumer.driver import service as service_module
+from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.csv import scan
 from storage_consumer.errors import LeaseLost, NotTheWriter
 from storage_consumer.summary import RoundSummary
-from storage_consumer.testing import FakeClock
+from storage_consumer.testing.storage import FakeClock
 from tests.simulation.bucket import Bucket
 from tests.simulation.counts import Counts
 from tests.simulation.faults import Crash, some_faults
@@ -269,8 +270,8 @@ def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  #
     with (
         patch.object(service_module, "Renewal", Beat),
         patch.object(service_module, "identity", str),
-        patch.object(csv_scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
-        patch.object(canal_json, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
+        patch.object(scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
+        patch.object(decoder, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
     ):
         try:
             for number in numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage_consumer.sql_text import quote
+from storage_consumer.sql.tokens import quote
 
 Name = tuple[str, str]
 """Database and table."""

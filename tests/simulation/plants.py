@@ -8,23 +8,27 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import checkpoint, folding, key_forms, ordering, pipeline
+from storage_consumer import tso
+from storage_consumer.order import changes
+from storage_consumer.job import key_forms
+from storage_consumer.order import keys
+from storage_consumer import pipeline
 from storage_consumer.config.reserved import Reserved
-from storage_consumer.consumers import checkpoints
-from storage_consumer.consumers.file_stream import Streams
-from storage_consumer.consumers.table import TableConsumer
-from storage_consumer.consumers.table_version import TableVersionConsumer
-from storage_consumer.folding import Integers, Keys, Places, Unsigned
+from storage_consumer.plan import checkpoints
+from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
 from storage_consumer.model import DataFile, is_ahead_of_clock
-from storage_consumer.ordering import is_upsert, order_of
-from storage_consumer.parts import progress_of
-from storage_consumer.planning.steps import RowStep
-from storage_consumer.round import Round
-from storage_consumer.storage.finished import ANEW, Finished, Verdict, digest_of
-from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.testing_state import MemoryState
-from storage_consumer.testing_writer import FencedWriter
-from storage_consumer.work import TableWork
+from storage_consumer.order.keys import is_upsert, order_of
+from storage_consumer.driver.context import progress_of
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.driver.round import Round
+from storage_consumer.plan.finished_files import ANEW, Finished, Verdict, digest_of
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.testing.target import MemoryState
+from storage_consumer.testing.writer import FencedWriter
+from storage_consumer.job.spec import TableWork
 from tests.simulation.remembered import everywhere
 from tests.simulation.twins import OwnedTarget
 
@@ -48,7 +52,7 @@ def _mark_before_rows(stack: ExitStack) -> None:
 
 def _lt_for_le(stack: ExitStack) -> None:
     """A row at exactly the mark is taken for one that was not applied."""
-    good = checkpoint.row_floor
+    good = tso.row_floor
 
     def bad(low: int, version: int, *, is_ddl: bool) -> int:
         return good(low, version, is_ddl=is_ddl) - 1
@@ -62,7 +66,7 @@ def _lt_for_le_in_writer(stack: ExitStack) -> None:
     def bad(commit_ts: int, mark: int) -> bool:
         return commit_ts < mark
 
-    everywhere(stack, checkpoint.is_applied, bad)
+    everywhere(stack, tso.is_applied, bad)
 
 
 def _live_mark(stack: ExitStack) -> None:
@@ -96,7 +100,7 @@ def _delete_after_upsert(stack: ExitStack) -> None:
     def bad(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
         return right(ts, order ^ order_of(0, 0, upsert=True), keys, timed=timed)
 
-    right = folding.latest
+    right = changes.latest
     everywhere(stack, right, bad)
 
 
@@ -106,7 +110,7 @@ def _repeats_summed(stack: ExitStack) -> None:
     def bad(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
         return sorted((is_upsert(order), row) for order, row in changes)
 
-    everywhere(stack, ordering.delivered_once, bad)
+    everywhere(stack, keys.delivered_once, bad)
 
 
 def _later_rows_forgotten(stack: ExitStack) -> None:

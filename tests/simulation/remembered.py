@@ -9,11 +9,13 @@ from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import sql_text
+from storage_consumer.sql import tokens
 from storage_consumer.model import TableDefinition
-from storage_consumer.planning import homes, naming, touches
-from storage_consumer.storage import schema_file
-from storage_consumer.target import ddl
+from storage_consumer.plan import unqualified_names
+from storage_consumer.sql import table_names
+from storage_consumer.plan import barriers
+from storage_consumer.poll import schema_file
+from storage_consumer.ddl import translate
 
 _MOST = 50_000
 
@@ -53,16 +55,16 @@ def _by_statement(good: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _AGAIN: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
-    *((good, _by_arguments(good)) for good in (sql_text.tokens, schema_file.parse_schema_file, naming.table_names)),
+    *((good, _by_arguments(good)) for good in (tokens.tokens, schema_file.parse_schema_file, table_names.table_names)),
     *(
         (good, _by_statement(good))
         for good in (
-            touches.names_others,
-            touches.touched_names,
-            touches.mentioned_names,
-            homes.of_any_database,
-            naming.looked_up,
-            ddl.action_for,
+            barriers.names_others,
+            barriers.touched_names,
+            barriers.mentioned_names,
+            unqualified_names.of_any_database,
+            table_names.looked_up,
+            translate.action_for,
         )
     ),
 )

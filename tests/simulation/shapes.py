@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from storage_consumer.sql_text import quote
+from storage_consumer.sql.tokens import quote
 from tests.small_bucket import column
 
 NULL = "\\N"

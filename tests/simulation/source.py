@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage_consumer.sql_text import quote
+from storage_consumer.sql.tokens import quote
 from tests.simulation.names import COLLIDING, Name, sql
 from tests.simulation.shapes import NULL, SHAPES, Image, Shape, create_body, half_of, schema_columns, taken, written
 from tests.small_bucket import SchemaFile

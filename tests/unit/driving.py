@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Protocol, Tuning, Upstream
-from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.lanes import Lanes
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.driver.ddl_workers import Lanes
 from storage_consumer.model import TableName
-from storage_consumer.parts import Parts
-from storage_consumer.service import ConsumerService
-from storage_consumer.storage.reader import StorageReader
+from storage_consumer.driver.context import Parts
+from storage_consumer.driver.service import ConsumerService
+from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
-from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.testing import FakeClock, MemoryPipeline, MemoryStorage, in_place
-from storage_consumer.testing_state import (
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.testing.storage import FakeClock, MemoryPipeline, MemoryStorage, in_place
+from storage_consumer.testing.target import (
     FACTS,
     MemoryState,
     MemoryTarget,
     Row,
     TargetRecords,
 )
-from storage_consumer.testing_writer import FencedWriter
+from storage_consumer.testing.writer import FencedWriter
 from tests.small_bucket import SmallBucket, row, ts
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))

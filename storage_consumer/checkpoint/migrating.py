@@ -1,0 +1,21 @@
+"""What changed its meaning between two versions of the state, beside tables and columns that are new."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select, update
+from sqlalchemy.engine import Connection
+
+from storage_consumer.plan.table import DROPPED, EXCLUDED
+from storage_consumer.checkpoint.tables import StateTables
+
+
+def part_checkpoints(connection: Connection, tables: StateTables) -> None:
+    """Until version 4 the feed's one checkpoint left halted tables out: it is that of the running ones from now on."""
+    feed, progress = tables.feed, tables.tables
+    running = connection.execute(select(feed.c.checkpoint)).scalar_one()
+    own = select(func.min(progress.c.checkpoint)).where(
+        progress.c.follows.is_(False), progress.c.state.not_in((DROPPED, EXCLUDED))
+    )
+    behind = connection.execute(own).scalar_one()
+    lowest = running if behind is None else min(running, behind)
+    connection.execute(update(feed).values(checkpoint=lowest, checkpoint_running=running))

@@ -1,0 +1,136 @@
+"""Where one canal-json message ends and the next begins, for every terminator that TiCDC can be told to write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from storage_consumer.decode.row_error import MAX_ROW_BYTES
+
+LINE_ENDS = (b"\r\n", b"\n")
+"""Terminators that no JSON text holds."""
+_NO_BRACE = rb'[^"{}]++|"(?>(?:[^"\\]++|\\.)*)"'
+_MESSAGE = re.compile(rb"\{(?>(?:%b|\{(?>(?:%b)*)\})*)\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
+"""A JSON object whose members hold objects that hold none: such are all of TiCDC's messages."""
+_TRUNCATED = "truncated"
+"""What msgspec's message says of JSON that ends too early, and of no other fault."""
+
+
+class BadEnd(Exception):
+    """What stands behind the last whole row is none."""
+
+    def __init__(self, start: bytes, reason: str, *, torn: bool) -> None:
+        """`torn`: it is the beginning of a row, so the file may still be in writing."""
+        super().__init__(reason)
+        self.start = start
+        self.reason = reason
+        self.torn = torn
+
+
+@dataclass(slots=True)
+class Frames:
+    """The rows of one file.
+
+    JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator may stand inside a text as
+    well, or be empty: there a row ends at the brace that closes it.
+    """
+
+    blocks: Iterator[bytes]
+    terminator: bytes
+    read: int = 0
+    """Bytes of the file that have been read."""
+
+    @property
+    def gap(self) -> int:
+        """Bytes between the end of a row and the beginning of the next."""
+        return 1 if self.ends_lines else len(self.terminator)
+
+    @property
+    def ends_lines(self) -> bool:
+        """Whether each row ends with LF."""
+        return self.terminator in LINE_ENDS
+
+    def is_last(self, end: int) -> bool:
+        """Whether nothing follows byte `end` of the file."""
+        return end == self.read and not any(self.blocks)
+
+    def lines(self) -> Iterator[bytes]:
+        """The rows in order, many at once, each with its LF, where that ends rows; a CR before it is left on.
+
+        Raises `BadEnd` for what stands behind the last whole row, or never ends.
+        """
+        rest: list[bytes] = []
+        size = 0
+        for block in self.blocks:
+            self.read += len(block)
+            if end := block.rfind(b"\n") + 1:
+                whole = b"".join([*rest, memoryview(block)[:end]])
+                rest, size = [block[end:]], len(block) - end  # before the rows are read: a long one is there once then
+                yield whole
+                continue
+            rest.append(block)
+            size += len(block)
+            if size > MAX_ROW_BYTES:
+                raise BadEnd(rest[0], f"the row is longer than {MAX_ROW_BYTES} bytes", torn=False)
+        if size:
+            raise BadEnd(b"".join(rest), "the file ends inside this row: no line end follows", torn=True)
+
+    def messages(self) -> Iterator[list[bytes]]:
+        """The rows in order, by lists, whatever ends them. Raises as `lines` does."""
+        pending = bytearray()
+        enough = 0
+        for block in self.blocks:
+            pending += block
+            self.read += len(block)
+            if len(pending) >= enough:
+                yield self._whole(pending)
+                enough = 2 * len(pending)  # a long row is looked at again only when twice as much is there
+                if self._is_none(pending):
+                    raise BadEnd(bytes(pending[:1000]), self._no_row(), torn=False)
+            if len(pending) > MAX_ROW_BYTES:
+                raise BadEnd(bytes(pending[:1000]), f"the row is longer than {MAX_ROW_BYTES} bytes", torn=False)
+        yield self._whole(pending)
+        if pending:
+            raise self._unended(bytes(pending))
+
+    def _whole(self, pending: bytearray) -> list[bytes]:
+        """Take the whole rows out of `pending`."""
+        rows = []
+        start = 0
+        while (found := _MESSAGE.match(pending, start)) and pending.startswith(self.terminator, found.end()):
+            rows.append(found[0])
+            start = found.end() + len(self.terminator)
+        del pending[:start]
+        return rows
+
+    def _is_none(self, pending: bytes | bytearray) -> bool:
+        """Whether what `pending` begins with can be no row, whatever follows."""
+        found = _MESSAGE.match(pending)
+        if found is None:
+            return bytes(pending[:1]) not in (b"{", b"")
+        return not self.terminator.startswith(pending[found.end() : found.end() + len(self.terminator)])
+
+    def _no_row(self) -> str:
+        text = self.terminator.decode("utf-8", "replace")
+        return f"no canal-json message with the terminator {text!r} behind it; is `[sink] terminator` what TiCDC has?"
+
+    def _unended(self, pending: bytes) -> BadEnd:
+        """The fault of a file whose last bytes are no whole row."""
+        reason = "the file ends inside this row: no whole terminator follows"
+        if self._is_none(pending):
+            return BadEnd(pending, self._no_row(), torn=False)
+        if _MESSAGE.match(pending):
+            return BadEnd(pending, reason, torn=True)
+        try:
+            msgspec.json.decode(pending, type=msgspec.Raw)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            return BadEnd(pending, reason, torn=_TRUNCATED in str(error))
+        return BadEnd(pending, self._no_row(), torn=False)
+
+
+def rows_of(lines: bytes) -> list[bytes]:
+    """The rows in what `Frames.lines` gives."""
+    return lines[:-1].split(b"\n")

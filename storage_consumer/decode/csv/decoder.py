@@ -1,0 +1,115 @@
+r"""TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
+
+The layout and the options say of each column what its field may look like, so one regular expression reads a whole row, checks
+its form, and tells NULL from text. Text that it does not match is looked at field by field, to say what is wrong.
+
+What the format itself leaves open:
+
+* Without a quote, a text that equals the null marker is written like NULL, unless the marker is ``\N``. It is NULL here in a
+  column that can be NULL, and text in one that cannot.
+* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two ways: then it is refused.
+* Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot be
+  passed over; it stops its table. And the last row of a torn file may seem whole.
+* ``output-handle-key`` is heeded by the classic architecture and ignored by the new one. A file's first row says, by how many
+  fields it has, which one wrote it. Where a virtual generated column that is one on one side only could make up for the
+  difference, some row of the file must have a form that rules that out.
+* The handle key may be bytes that are no text; nothing else may.
+* A header line names the columns of the file's first row. Where its order is not the layout's, it holds only if that row is
+  inside the window: a row from before a reordering of the columns may stand above rows from behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from storage_consumer.config.settings import CsvOptions
+from storage_consumer.decode.csv.dialect import dialect_of
+from storage_consumer.decode.csv.options import check_options
+from storage_consumer.decode.csv.scan import Scan
+from storage_consumer.decode.csv.row_pattern import Form, Shape, shape
+from storage_consumer.decode.file_splits import csv_mark
+from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally
+from storage_consumer.model import Window
+
+
+class CsvDecoder:
+    """Decodes CSV files written under one set of options."""
+
+    def __init__(self, options: CsvOptions) -> None:
+        """Raises `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
+        check_options(options)
+        self.options = options
+        self.mark = csv_mark(options)
+        self._latest: tuple[RowLayout, Shape] | None = None
+
+    def changes(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int],  # noqa: ARG002 - an update that tells its old row is two rows here
+    ) -> Iterator[RowChange | Batch]:
+        """See `Decoder.changes`."""
+        return self._scan(blocks, layout, window, tally, source, at_once=True).changes()
+
+    def together(
+        self,
+        contents: Sequence[bytes],
+        layout: RowLayout,
+        window: Window,
+        key: Sequence[int],  # noqa: ARG002 - as above
+    ) -> FilesBatch | None:
+        """See `Decoder.together`."""
+        from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
+
+        form = row_form(self._shape(layout)) if self.mark else None
+        return read_together(form, contents, window) if form else None
+
+    def rows(
+        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
+    ) -> Iterator[RowChange]:
+        """See `Decoder.rows`. I and U rows are told apart, but mean the same.
+
+        An update has old values with ``output-old-value``, whose D and I rows become one change with the D row's number:
+        so the first change of a file always has the number 1, by which a transaction that goes on there is known.
+        Without commit ts in the rows it is 0 in the changes, and the window leaves out none.
+        """
+        return self._scan(blocks, layout, window, tally, source).changes()
+
+    def _scan(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        *,
+        at_once: bool = False,
+    ) -> Scan:
+        """One file, about to be read."""
+        return Scan(
+            blocks=iter(blocks),
+            shape=self._shape(layout),
+            window=window,
+            tally=tally,
+            source=source,
+            settled=not self.options.output_handle_key,
+            at_once=at_once,
+        )
+
+    def _shape(self, layout: RowLayout) -> Shape:
+        """The shape of a file that has neither a handle key nor an order of its own; most files are of the layout before."""
+        if self._latest is None or self._latest[0] is not layout:
+            names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
+            form = Form(
+                options=self.options,
+                layout=layout,
+                names=self.options.delimiter.join(names),
+                order=tuple(range(len(layout.columns))),
+                handle_key=False,
+            )
+            self._latest = layout, shape(form)
+        return self._latest[1]

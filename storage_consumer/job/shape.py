@@ -1,0 +1,108 @@
+"""Which task does what in a wave's job: the shape of the job, and its files in groups. Pure.
+
+A job has one of two shapes. Where each table has little to read, all files of a table go to one task, which writes what it has
+read: one stage, no shuffle, and nothing that is paid for each table. Else tasks read groups of files, and the rows go through a
+shuffle to tasks that write a bucket of keys each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.job.spec import FileWork, Span
+
+BUCKET_BYTES: dict[Protocol, int] = {"csv": 24 << 20, "canal-json": 96 << 20}
+"""File bytes that go through one bucket: about the same rows, since a canal-json message repeats all names."""
+MOST_TASKS = 2_000
+SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
+"""Bytes of files that one task reads; one that writes them too holds all of them, so it gets no more than `LARGEST_WHOLE`."""
+LARGEST_WHOLE = 16 << 20
+FILE_COST = 16 << 10
+"""Bytes that could be read while a file is opened; a file counts for no less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a job is cut."""
+
+    partitions: int
+    """Tasks that write, hence slots."""
+    whole: bool
+    """They read as well: all files of a table are read by the task that writes it."""
+
+
+def shape(files: Iterable[FileWork], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
+    """By bytes, so that what a task holds fits in memory, with no more tasks than there is work for; `wish`: buckets asked for."""
+    if wish:
+        return Shape(partitions=wish, whole=False)
+    by_table: dict[int, int] = {}
+    size = 0
+    for work in files:
+        by_table[work.table] = by_table.get(work.table, 0) + _cost(work)
+        size += work.size
+    if max(by_table.values(), default=0) <= SMALLEST_GROUP:
+        total = sum(by_table.values())
+        tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
+        return Shape(partitions=min(MOST_TASKS, max(1, min(tasks, len(by_table)))), whole=True)
+    by_size = -(-size // BUCKET_BYTES[protocol])
+    few = min(cores, max(len(by_table), -(-size // (1 << 20))))
+    partitions = max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)
+    if partitions > cores:  # all are alike: a last one alone would keep the other cores waiting
+        partitions = -(-partitions // cores) * cores
+    return Shape(partitions=min(MOST_TASKS, partitions), whole=False)
+
+
+def _cost(work: FileWork) -> int:
+    """What a file or a part of one takes to read, in bytes."""
+    return max(FILE_COST, work.size)
+
+
+def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
+    """Files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
+
+    A large file that may be read in parts fills up a group and goes on in the next one, where both parts are worth a task.
+    The most costly group comes first: tasks begin in this order, and what begins last keeps the other cores waiting.
+    """
+    total = sum(map(_cost, files))
+    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
+    groups: list[list[FileWork]] = [[]]
+    size = 0
+    waiting = sorted(files, key=lambda w: (w.table, w.rank), reverse=True)
+    while waiting:
+        work = waiting.pop()
+        room = goal - size
+        if work.divisible and min(room, work.size - room) >= SMALLEST_GROUP:
+            work, rest = _cut(work, room)
+            waiting.append(rest)
+        elif groups[-1] and _cost(work) > room:
+            groups.append([])
+            size = 0
+            waiting.append(work)
+            continue
+        groups[-1].append(work)
+        size += _cost(work)
+    return sorted(groups, key=lambda group: -sum(map(_cost, group)))
+
+
+def _cut(work: FileWork, size: int) -> tuple[FileWork, FileWork]:
+    """The first part of a file or part, of so many bytes, and the rest."""
+    span = work.span
+    border = span.start + size
+    return replace(work, span=Span(span.start, border)), replace(work, span=Span(border, span.end))
+
+
+def by_tables(files: Sequence[FileWork], tasks: int) -> list[list[FileWork]]:
+    """Files in so many groups, all of a table in one, the costs as even as a table at a time makes them."""
+    tables: dict[int, list[FileWork]] = {}
+    for work in files:
+        tables.setdefault(work.table, []).append(work)
+    costs = {table: sum(map(_cost, found)) for table, found in tables.items()}
+    groups: list[list[FileWork]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for table in sorted(tables, key=lambda table: (-costs[table], table)):
+        lightest = sizes.index(min(sizes))
+        groups[lightest] += tables[table]
+        sizes[lightest] += costs[table]
+    return groups

@@ -1,0 +1,66 @@
+"""What lines are made of besides the bytes of a file, for compiled loops. To be imported late, see `jit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from storage_consumer.kernels.words import WORD, Text, text_of
+from storage_consumer.kernels.arrays import Bytes, Offsets
+from storage_consumer.kernels.jit import inlined
+
+TAB, LF, ESCAPE, _SMALL_T, _SMALL_N = b"\t\n\\tn"
+HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+class Extra(NamedTuple):
+    """Fields that do not come out of the content, by column and then by row."""
+
+    text: Text
+    borders: Offsets
+    """For each column where the field of each row begins, and where the last one ends."""
+
+
+class Written(NamedTuple):
+    """Room for lines: for all their bytes and one word more, and for the place of each one's LF."""
+
+    text: Text
+    ends: Offsets
+
+
+def room_for(size: int, rows: int, columns: int) -> Written:
+    """Room for so many lines of so many columns whose fields have no more than `size` bytes together."""
+    return Written(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
+
+
+def line_fields(
+    written: Sequence[int], converted: Mapping[int, list[bytes]], place_of: Sequence[int], rows: int
+) -> tuple[Offsets, Extra]:
+    """For each column of the lines of so many rows its place in a row, or -1 minus its place in the other fields; and these.
+
+    `converted`: other fields, by place in the layout. `place_of`: for each column of the layout its place in a row.
+    """
+    extra = [converted[place] for place in written if place in converted]
+    others = iter(range(-1, -1 - len(extra), -1))
+    fields = [next(others) if place in converted else place_of[place] for place in written]
+    sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(len(extra), rows)
+    ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
+    borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends
+    content = b"".join(
+        chain(*extra, (bytes(2 * WORD),))
+    )  # even without a field as long as one of many: the same types for the compiler
+    return np.array(fields, np.int64), Extra(text_of(content), borders)
+
+
+@inlined
+def write_escaped(byte: int, out: Bytes, at: int) -> int:
+    """Write a byte of a text as a line has it; where it ends."""
+    if byte in (ESCAPE, TAB, LF):
+        out[at] = ESCAPE
+        at += 1
+        byte = _SMALL_T if byte == TAB else _SMALL_N if byte == LF else byte
+    out[at] = byte
+    return at + 1
