@@ -7,32 +7,32 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
-from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.time_zone import zone_caveat
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.key_drift import Remembering
+from storage_consumer.downstream.opening import hurry, no_hurry
+from storage_consumer.downstream.tls import unverified
+from storage_consumer.driver.context import Parts
+from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.driver.service import ConsumerService, StopSignal
 from storage_consumer.errors import TransientError
-from storage_consumer.inspection.result import Bucket
 from storage_consumer.inspection.completing import completed
 from storage_consumer.inspection.inspector import inspect
-from storage_consumer.driver.ddl_workers import Lanes
-from storage_consumer.driver.context import Parts
-from storage_consumer.driver.service import ConsumerService, StopSignal
+from storage_consumer.inspection.result import Bucket
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.poll.reader import StorageReader
 from storage_consumer.signals import Stop
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
-from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import Progress, RoundSummary, Silent
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.downstream.opening import hurry, no_hurry
-from storage_consumer.downstream.key_drift import Remembering
-from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.downstream.tls import unverified
 from storage_consumer.telemetry import Log, register_secret
 
 _log = Log("api")

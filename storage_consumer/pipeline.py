@@ -15,21 +15,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from storage_consumer.order.buffer import NOTICE, REPORT, BadKey, Buffer, Place
-from storage_consumer.decode.file_splits import Indivisible, part_of
 from storage_consumer.decode.decoder import Batch, Decoder, RowChange, Tally
-from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.decode.file_splits import Indivisible, part_of
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.order.keyless import Events, in_parts
-from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.job.spec import WHOLE, FileWork, Mode, TableWork, VersionWork
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import MAX_TSO, Window
+from storage_consumer.order.buffer import NOTICE, REPORT, BadKey, Buffer, Place
+from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.order.keyless import Events, in_parts
 from storage_consumer.order.keys import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.order.small_files import read_together, runs
 from storage_consumer.storage.cut_short import whole
 from storage_consumer.storage.small_file import Blocks
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.telemetry import tso_time
-from storage_consumer.job.spec import WHOLE, FileWork, Mode, TableWork, VersionWork
 
 FLUSH_BYTES = 32 << 20
 """File bytes after which the first half sends on what it holds of one table, also in the middle of a file."""

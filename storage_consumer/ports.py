@@ -9,17 +9,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.table_decisions import Obeyed
-from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.finished_files import Finished
-from storage_consumer.summary import Progress
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.job.spec import FileWork, JobSpec
 from storage_consumer.job.target_table import TargetTable
-
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.summary import Progress
 
 SERIAL_SLOTS = 16
 """Slots of a window beyond those of the partitions, for tables whose write transactions queue."""

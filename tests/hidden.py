@@ -15,8 +15,8 @@ from storage_consumer import Consumer
 from storage_consumer.config.load import load
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.result import Bucket
 from storage_consumer.inspection.inspector import inspect
+from storage_consumer.inspection.result import Bucket
 from storage_consumer.storage.local import LocalStorage
 from tests.corpora import Corpus
 from tests.expectations import has_commit_ts

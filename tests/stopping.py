@@ -20,11 +20,11 @@ from typing import Any
 import pymysql.cursors
 import pymysql.err
 
-from storage_consumer.sql.table_names import table_names
-from storage_consumer.spark.pipeline import SparkPipeline
-from storage_consumer.summary import RoundSummary
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.spark.pipeline import SparkPipeline
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.summary import RoundSummary
 from tests.comparing import STATE_SCHEMA
 from tests.corpora import Cut
 from tests.replay import Replay

@@ -11,11 +11,10 @@ import sys
 
 import numpy as np
 
-from storage_consumer.kernels.row_lines import FEW, Lines
 from storage_consumer.decode.values import WireKind
-from storage_consumer.sql.tokens import quote
-from storage_consumer.sql.tokens import qualified
 from storage_consumer.job.spec import TableWork
+from storage_consumer.kernels.row_lines import FEW, Lines
+from storage_consumer.sql.tokens import qualified, quote
 
 _TYPES = {WireKind.TEXT: (253, 0), WireKind.HEX: (252, 0), WireKind.UNSIGNED: (8, 128)}
 """A text in the character set of the connection, bytes, a whole number of eight bytes without a sign."""

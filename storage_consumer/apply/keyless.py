@@ -19,15 +19,15 @@ from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 
-from storage_consumer.tso import is_applied
-from storage_consumer.errors import RowRefused, TargetUnavailable
-from storage_consumer.order.keyless import Events, Net
-from storage_consumer.downstream.connection import escape
 from storage_consumer.apply.keyless_deletes import delete_equal, is_scanned, most_text
 from storage_consumer.apply.refused_rows import StatementTooLarge
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.statements import delete_images, json_equals
+from storage_consumer.downstream.connection import escape
+from storage_consumer.errors import RowRefused, TargetUnavailable
 from storage_consumer.job.spec import TableWork
+from storage_consumer.order.keyless import Events, Net
+from storage_consumer.tso import is_applied
 
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
 """So many events, or bytes of memory for what is left of them, are enough for a transaction."""

@@ -14,17 +14,16 @@ from operator import itemgetter
 
 import pymysql.err
 
-from storage_consumer.decode.values import WireKind
-from storage_consumer.decode.wire_format import split_lines
-from storage_consumer.errors import RowRefused
-from storage_consumer.model import TableName
-from storage_consumer.sql.tokens import quote
-from storage_consumer.downstream.connection import escape
-from storage_consumer.downstream.mysql_errors import is_conflict, is_connection_loss
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.statements import TEXTS
-from storage_consumer.sql.tokens import qualified
+from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.wire_format import split_lines
+from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.mysql_errors import is_conflict, is_connection_loss
+from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import TableWork, WireColumn
+from storage_consumer.model import TableName
+from storage_consumer.sql.tokens import qualified, quote
 
 _IMAGES = "storage_consumer_images"
 _NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, type="INT")

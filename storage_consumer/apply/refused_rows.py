@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pymysql.err
 
+from storage_consumer.apply.statements import without_error_members
 from storage_consumer.downstream.mysql_errors import is_refusal
 from storage_consumer.downstream.session import LOOSE_ROW_MODE, ROW_MODE
-from storage_consumer.apply.statements import without_error_members
 from storage_consumer.job.spec import TableWork
 
 Statement = Callable[[Sequence[bytes]], str]

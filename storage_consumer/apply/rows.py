@@ -7,16 +7,16 @@ from functools import partial
 
 import pymysql.err
 
-from storage_consumer.kernels.row_lines import Lines, in_one
-from storage_consumer.errors import RowRefused
-from storage_consumer.downstream.batches import batches
 from storage_consumer.apply.bulk import bulk_statement, bulk_types, bulk_values, is_many
-from storage_consumer.downstream.connection import escape
-from storage_consumer.downstream.mysql_errors import described, is_conflict, is_connection_loss, is_refusal
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.apply.refused_rows import Statement, StatementTooLarge, first_refused, too_large, write_checked
 from storage_consumer.apply.statements import delete_keys, load_data, row_text, write_rows
+from storage_consumer.apply.transaction import FencedConnection
+from storage_consumer.downstream.batches import batches
+from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.mysql_errors import described, is_conflict, is_connection_loss, is_refusal
+from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.kernels.row_lines import Lines, in_one
 
 TRANSACTION_ROWS = 10_000
 TRANSACTION_SIZE = 8 << 20

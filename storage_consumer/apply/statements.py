@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from storage_consumer.kernels.row_lines import FEW, Lines
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import NULL, decode_field, decode_line, split_lines
-from storage_consumer.model import TableName
-from storage_consumer.sql.tokens import quote
 from storage_consumer.job.spec import KeyPart, TableWork, WireColumn
+from storage_consumer.kernels.row_lines import FEW, Lines
+from storage_consumer.sql.tokens import qualified, quote
 
 Escape = Callable[[str], str]
 """The driver's escaping of a string literal's content."""

@@ -8,11 +8,8 @@ from typing import Any, TypeVar
 
 import pymysql.err
 
-from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
-from storage_consumer.sql.tokens import quote
 from storage_consumer.downstream.batches import pause
 from storage_consumer.downstream.connection import Connection, connect
-from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.downstream.mysql_errors import (
     FEW_TRIES,
     described,
@@ -24,8 +21,11 @@ from storage_consumer.downstream.mysql_errors import (
     translated,
 )
 from storage_consumer.downstream.rights import remedy, state_remedy
-from storage_consumer.ports import SERIAL_SLOTS
+from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.ports import SERIAL_SLOTS
+from storage_consumer.sql.tokens import quote
 
 T = TypeVar("T")
 CONFLICT_TRIES = 20

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from storage_consumer.kernels.row_lines import size_of
-from storage_consumer.order.keyless import Events
-from storage_consumer.downstream.batches import batches
 from storage_consumer.apply.keyless import KeylessTable
 from storage_consumer.apply.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
+from storage_consumer.downstream.batches import batches
 from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.kernels.row_lines import size_of
+from storage_consumer.order.keyless import Events
 
 Run = tuple[bool, Sequence[bytes]]
 """Whether the rows are written or deleted, and their lines."""

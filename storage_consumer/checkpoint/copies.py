@@ -10,10 +10,10 @@ from sqlalchemy import select
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
+from storage_consumer.checkpoint.tables import StateTables
+from storage_consumer.downstream.batches import batched
 from storage_consumer.plan.copies import Copies
 from storage_consumer.ports import TableProgress
-from storage_consumer.downstream.batches import batched
-from storage_consumer.checkpoint.tables import StateTables
 
 _CHUNK = 1_000
 """Rows per statement."""

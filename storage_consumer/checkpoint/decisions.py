@@ -10,6 +10,12 @@ from sqlalchemy import Select, and_, delete, exists, func, select, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
+from storage_consumer.checkpoint.copies import COLUMNS, copies_in, copy_values
+from storage_consumer.checkpoint.schema_history import HistoryState
+from storage_consumer.checkpoint.tables import StateTables
+from storage_consumer.model import TableName
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
     Obeyed,
     StoredTable,
@@ -20,12 +26,6 @@ from storage_consumer.plan.table_decisions import (
     obeyed,
     refusal,
 )
-from storage_consumer.model import TableName
-from storage_consumer.plan.steps import key_of
-from storage_consumer.checkpoint.copies import COLUMNS, copies_in, copy_values
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
-from storage_consumer.checkpoint.schema_history import HistoryState
-from storage_consumer.checkpoint.tables import StateTables
 
 
 class OperatedState(HistoryState):

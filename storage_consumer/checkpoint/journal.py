@@ -9,10 +9,10 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.sql.elements import ColumnElement
 
+from storage_consumer.checkpoint.lease import OwnedState
+from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
-from storage_consumer.checkpoint.lease import OwnedState
 
 COPIED = "the copy of its table as of {} holds what it did"
 _LONGEST = 60_000

@@ -9,9 +9,9 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection
 
-from storage_consumer.plan.finished_files import Finished
-from storage_consumer.downstream.batches import batched
 from storage_consumer.checkpoint.tables import StateTables
+from storage_consumer.downstream.batches import batched
+from storage_consumer.plan.finished_files import Finished
 
 _CHUNK = 1_000
 """Rows per statement."""

@@ -18,21 +18,21 @@ from sqlalchemy.exc import DBAPIError, NoResultFound
 from sqlalchemy.schema import CreateColumn, CreateTable
 from sqlalchemy.sql.elements import ColumnElement
 
+from storage_consumer.checkpoint.copies import put_copies
+from storage_consumer.checkpoint.migrating import part_checkpoints
+from storage_consumer.checkpoint.routed_tables import put_places
+from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION, StateTables
 from storage_consumer.config.settings import Downstream
-from storage_consumer.plan.table import HALTED, LOST
-from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
-from storage_consumer.ports import TableProgress
-from storage_consumer.sql.tokens import quote
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.connection import Connection as Target
 from storage_consumer.downstream.connection import connect
-from storage_consumer.checkpoint.copies import put_copies
-from storage_consumer.downstream.stale_connections import evict, mark
 from storage_consumer.downstream.mysql_errors import LOCK_WAIT_TIMEOUT, gone, is_denied, number_of, translated
-from storage_consumer.checkpoint.migrating import part_checkpoints
-from storage_consumer.checkpoint.routed_tables import put_places
 from storage_consumer.downstream.rights import state_remedy
-from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION, StateTables
+from storage_consumer.downstream.stale_connections import evict, mark
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, StateGone, StorageConsumerError
+from storage_consumer.plan.table import HALTED, LOST
+from storage_consumer.ports import TableProgress
+from storage_consumer.sql.tokens import quote
 
 CHUNK = 1_000
 """Rows in one statement. They go beside the statement's text, not into it, so that it is made once for all of them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import func, select, update
 from sqlalchemy.engine import Connection
 
-from storage_consumer.plan.table import DROPPED, EXCLUDED
 from storage_consumer.checkpoint.tables import StateTables
+from storage_consumer.plan.table import DROPPED, EXCLUDED
 
 
 def part_checkpoints(connection: Connection, tables: StateTables) -> None:

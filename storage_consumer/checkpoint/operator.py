@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 
 import pymysql.err
 
+from storage_consumer.checkpoint.tables import STATE_VERSION
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableName
-from storage_consumer.ports import Decision
-from storage_consumer.sql.tokens import quote
 from storage_consumer.downstream.connection import connect, translating
 from storage_consumer.downstream.mysql_errors import is_denied, translated
-from storage_consumer.plan.journal import DONE, SKIPPED
 from storage_consumer.downstream.rights import state_remedy
-from storage_consumer.checkpoint.tables import STATE_VERSION
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName
+from storage_consumer.plan.journal import DONE, SKIPPED
+from storage_consumer.ports import Decision
+from storage_consumer.sql.tokens import quote
 
 _READ_TIMEOUT = 60
 """Seconds."""

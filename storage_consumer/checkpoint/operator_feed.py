@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from storage_consumer.errors import ConfigError, LeaseHeld
-from storage_consumer.driver.lease_holder import readable
-from storage_consumer.plan.finished_files import Digests, Finished
 from storage_consumer.checkpoint.operator import Desk
 from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION
+from storage_consumer.driver.lease_holder import readable
+from storage_consumer.errors import ConfigError, LeaseHeld
+from storage_consumer.plan.finished_files import Digests, Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.checkpoint.operator import Desk
 from storage_consumer.checkpoint.structures import KEPT, definition_of
+from storage_consumer.errors import MalformedSchemaFile
+from storage_consumer.model import TableDefinition, TableName
 
 _NAMES = tuple(KEPT.split(", "))
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy
-from storage_consumer.model import TableName
 from storage_consumer.checkpoint.copies import COLUMNS, copies_from
-from storage_consumer.checkpoint.operator import Desk
 from storage_consumer.checkpoint.decisions import begun_statements, last_settled, last_that_may_touch
+from storage_consumer.checkpoint.operator import Desk
 from storage_consumer.checkpoint.tables import StateTables, as_text
+from storage_consumer.model import TableName
+from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from sqlalchemy import select
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
-from storage_consumer.plan.table import DROPPED, EXCLUDED
-from storage_consumer.model import TableName
-from storage_consumer.ports import TableProgress
-from storage_consumer.downstream.batches import batched
 from storage_consumer.checkpoint.tables import StateTables
+from storage_consumer.downstream.batches import batched
+from storage_consumer.model import TableName
+from storage_consumer.plan.table import DROPPED, EXCLUDED
+from storage_consumer.ports import TableProgress
 
 _CHUNK = 1_000
 """Rows per statement."""

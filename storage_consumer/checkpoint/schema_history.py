@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from sqlalchemy import and_, or_, select
 from sqlalchemy.dialects.mysql import insert
 
-from storage_consumer.model import TableDefinition
-from storage_consumer.downstream.batches import batched
-from storage_consumer.plan.journal import DONE, SKIPPED
 from storage_consumer.checkpoint.journal import JournalState
 from storage_consumer.checkpoint.structures import definition_of, record_of
+from storage_consumer.downstream.batches import batched
+from storage_consumer.model import TableDefinition
+from storage_consumer.plan.journal import DONE, SKIPPED
 
 _BATCH = 20
 """Structures in one statement: their sizes differ much, and a packet has its limit."""

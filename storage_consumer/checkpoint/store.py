@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import func, insert, select, update
 
-from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.table import DROPPED, EXCLUDED, LOST
-from storage_consumer.ports import TableProgress
-from storage_consumer.plan.finished_files import Finished
 from storage_consumer.checkpoint.copies import copies_of
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
-from storage_consumer.checkpoint.known_files import known_files, put_known_files
-from storage_consumer.checkpoint.routed_tables import places
-from storage_consumer.checkpoint.lease import larger
 from storage_consumer.checkpoint.decisions import OperatedState, held_tables
+from storage_consumer.checkpoint.known_files import known_files, put_known_files
+from storage_consumer.checkpoint.lease import larger
+from storage_consumer.checkpoint.routed_tables import places
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.table import DROPPED, EXCLUDED, LOST
+from storage_consumer.ports import SERIAL_SLOTS, TableProgress
 
 _OPENING = "opening a window"
 

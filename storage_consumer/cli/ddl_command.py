@@ -7,12 +7,12 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
+from storage_consumer.checkpoint.operator import Desk, JournalRow
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
 from storage_consumer.ports import Decision
-from storage_consumer.checkpoint.operator import Desk, JournalRow
 from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 LIST = "list"

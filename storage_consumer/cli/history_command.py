@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
+from storage_consumer.checkpoint.operator import JournalRow
+from storage_consumer.checkpoint.operator_history import HistoryDesk, KeptTable, KeptVersion
+from storage_consumer.cli.structure_changes import changes, described
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableDefinition
-from storage_consumer.cli.structure_changes import changes, described
 from storage_consumer.plan.renames import is_astray, renamed
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import is_meant, refuse_several
-from storage_consumer.checkpoint.operator import JournalRow
-from storage_consumer.checkpoint.operator_history import HistoryDesk, KeptTable, KeptVersion
 from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 _ONLY_HERE = ("table", "at", "json")

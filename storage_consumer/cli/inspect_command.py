@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from storage_consumer.cli.inspect_report import as_document, as_text
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.places import likely_places
-from storage_consumer.cli.inspect_report import as_document, as_text
 from storage_consumer.storage.base import Storage
 from storage_consumer.telemetry import json_text, register_secret
 

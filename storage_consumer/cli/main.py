@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import IntEnum
 from typing import Any, Protocol
 
-from storage_consumer.cli import arguments
-from storage_consumer.cli import progress
 from storage_consumer import telemetry
+from storage_consumer.cli import arguments, progress
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.log_options import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
@@ -175,11 +174,11 @@ def _told_on_stderr(error: Exception, code: ExitCode) -> ExitCode:
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
     """Run a consumer to its end under these settings; every error becomes a line and an `ExitCode`."""
     _announce(loaded)
-    progress = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
+    reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
     with Stop() as stop:
         try:
             summary = _in_a_thread(
-                lambda: _work(consumer, {**options, "progress": progress}, stop, once=loaded.program.once)
+                lambda: _work(consumer, {**options, "progress": reporter}, stop, once=loaded.program.once)
             )
         except ConfigError as error:
             program = loaded.program

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
+from storage_consumer.checkpoint.operator_feed import FeedDesk, FeedRow, busy
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.driver.lease_holder import process_is_gone, readable
+from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.inspection.places import likely_places, missing_metadata
 from storage_consumer.operating.same_files import Comparison, compared, shortened
 from storage_consumer.poll.metadata import Metadata
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
-from storage_consumer.checkpoint.operator_feed import FeedDesk, FeedRow, busy
 from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 _ONLY_HERE = ("json", "allow_missing", "allow_rewritten", "restored")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
+from storage_consumer.checkpoint.operator_tables import TableDesk, TableRow
+from storage_consumer.cli.ddl_command import who
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean
-from storage_consumer.plan.table import DROPPED, RUNNING
-from storage_consumer.plan.table_decisions import TableDecision, refusal
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName, physical_ms
-from storage_consumer.cli.ddl_command import who
+from storage_consumer.plan.table import DROPPED, RUNNING
+from storage_consumer.plan.table_decisions import TableDecision, refusal
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
-from storage_consumer.checkpoint.operator_tables import TableDesk, TableRow
 from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 LIST = "list"

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from storage_consumer.config import changefeed
-from storage_consumer.config import parsers
+from storage_consumer.config import changefeed, parsers
+from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.secrets import password_in
-from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
 from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from storage_consumer.config import parsers
+from storage_consumer.config.filter_options import SELECTING
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import Option, switch
-from storage_consumer.config.filter_options import SELECTING
 from storage_consumer.config.settings import SSL_MODES, Downstream, Tuning
 
 _TUNING = Tuning()

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage_consumer.config import changefeed
-from storage_consumer.config import parsers
+from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.option import OWN_TABLE, Option
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.parsers import did_you_mean

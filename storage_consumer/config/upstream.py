@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storage_consumer.config import parsers
-from storage_consumer.config import stores
+from storage_consumer.config import parsers, stores
+from storage_consumer.config.column_selectors import check
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.column_selectors import check
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
 from storage_consumer.config.uris import Uri

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
+from storage_consumer.plan.journal import DdlAnswer, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import TableProgress
 from storage_consumer.sql.tokens import Token
-from storage_consumer.plan.journal import DdlAnswer, JournalEntry, Outcome, Sent
-from storage_consumer.downstream.existing_names import PartNames
-from storage_consumer.job.target_table import TargetTable
 
 
 class Structure(Protocol):

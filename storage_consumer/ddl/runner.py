@@ -20,18 +20,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.ddl.ports import Journal, Structure
+from storage_consumer.ddl.rules.arrangement import unfolded
+from storage_consumer.ddl.rules.clauses import source_collation
+from storage_consumer.ddl.settling import refusal, unlike
+from storage_consumer.ddl.time_literals import refuse_uncertain_moments
+from storage_consumer.ddl.translate import DdlAction, create_from_columns, refuse_what_may_not_run, safe_action
+from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.existing_names import matters_for
+from storage_consumer.downstream.mysql_errors import ALREADY_DONE
 from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
-from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.barriers import ALTER_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
-from storage_consumer.ports import DdlContext, Decision, TableProgress
-from storage_consumer.sql.tokens import Token, has_words, quote, tokens
-from storage_consumer.ddl.rules.arrangement import unfolded
-from storage_consumer.ddl.ports import Journal, Structure
-from storage_consumer.ddl.rules.clauses import source_collation
-from storage_consumer.downstream.connection import escape
-from storage_consumer.ddl.translate import DdlAction, create_from_columns, refuse_what_may_not_run, safe_action
-from storage_consumer.downstream.mysql_errors import ALREADY_DONE
 from storage_consumer.plan.journal import (
     DONE,
     FAILED,
@@ -43,9 +43,9 @@ from storage_consumer.plan.journal import (
     Outcome,
     Sent,
 )
-from storage_consumer.ddl.time_literals import refuse_uncertain_moments
-from storage_consumer.downstream.existing_names import matters_for
-from storage_consumer.ddl.settling import refusal, unlike
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.ports import DdlContext, Decision, TableProgress
+from storage_consumer.sql.tokens import Token, has_words, quote, tokens
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from storage_consumer.errors import DdlFailed
+from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableDefinition, folded_name
+from storage_consumer.plan.barriers import DROP_TABLE, DROP_VIEW
 from storage_consumer.plan.renames import is_astray
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_words import table_flag
-from storage_consumer.plan.barriers import DROP_TABLE, DROP_VIEW
-from storage_consumer.job.target_table import TargetTable
 
 _CREATE_TABLE, _CREATE_VIEW = 3, 21
 _HIDDEN = "_V$_"

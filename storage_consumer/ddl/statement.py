@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from storage_consumer.model import TableColumn
-from storage_consumer.sql.tokens import Token, closing, elements, find_words
-from storage_consumer.sql.column_parts import NAMES
 from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.model import TableColumn
+from storage_consumer.sql.column_parts import NAMES
+from storage_consumer.sql.tokens import Token, closing, elements, find_words
 
 Edit = tuple[int, int, str]
 """Start, end, and what stands there instead."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from storage_consumer.ddl.statement import statement_of
 from storage_consumer.decode.time_zone import zone_caveat
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.sql.tokens import Token, has_words
-from storage_consumer.sql.column_parts import column_parts
-from storage_consumer.ddl.statement import statement_of
 from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.sql.column_parts import column_parts
+from storage_consumer.sql.tokens import Token, has_words
 
 _TIMESTAMP = "TIMESTAMP"
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn, TableDefinition
-from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
-from storage_consumer.plan.steps import DdlStep
-from storage_consumer.sql.tokens import Token, find_words, heeds_comment, quote, replace_spans, tokens
 from storage_consumer.ddl.rules.arrangement import arranged
 from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.ddl.rules.catalogue import all_edits
-from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.ddl.statement import statement_of
+from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.downstream.identifier_case import is_far
+from storage_consumer.errors import NotReplicable
+from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
+from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.sql.tokens import Token, find_words, heeds_comment, quote, replace_spans, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.kernels.arrays import Flags, Offsets, Places
 from storage_consumer.decode.decoder import FilesBatch, Tally, apart
-from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.decode.wire_format import encode_field
+from storage_consumer.kernels.arrays import Flags, Offsets, Places
+from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import Window
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.file_splits import Mark
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.model import TableColumn, TableName, Window
 
 MOST_TS = 2**63 - 1

@@ -21,7 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.canal_json.framing import LINE_ENDS
+
+LINE_ENDS = (b"\r\n", b"\n")
+"""Terminators that no JSON text holds."""
 
 
 class Indivisible(Exception):

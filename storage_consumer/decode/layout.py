@@ -5,8 +5,8 @@ from __future__ import annotations
 from storage_consumer.config.column_selectors import unselected
 from storage_consumer.config.settings import Upstream
 from storage_consumer.decode.decoder import RowLayout
-from storage_consumer.decode.values import is_known
 from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.values import is_known
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition
 

@@ -23,12 +23,12 @@ from pymysql.cursors import Cursor
 from pymysql.protocol import MysqlPacket
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
 from storage_consumer.downstream import tls
-from storage_consumer.downstream.mysql_errors import translated
 from storage_consumer.downstream.logging_in import WAYS, Trust
+from storage_consumer.downstream.mysql_errors import translated
 from storage_consumer.downstream.opening import Deadline, opened_socket
 from storage_consumer.downstream.session import set_session
+from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
 
 if TYPE_CHECKING:
     _Connection = _PlainConnection[Cursor]

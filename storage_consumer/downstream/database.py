@@ -15,24 +15,23 @@ import pymysql.err
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.time_zone import converted_zone, offset_at
-from storage_consumer.errors import ConfigError, DdlFailed, TargetBusy, TargetUnavailable
-from storage_consumer.model import TableName, physical_ms
-from storage_consumer.ports import ServerFacts
-from storage_consumer.sql.tokens import Token, quote
 from storage_consumer.downstream import key_drift
 from storage_consumer.downstream.column_facts import target_column, text_of
 from storage_consumer.downstream.connection import Connection, connect, escape, translating
-from storage_consumer.downstream.mysql_errors import described, is_conflict, is_denied, number_of, translated
 from storage_consumer.downstream.ddl_lock import fenced
-from storage_consumer.plan.journal import DdlAnswer
-from storage_consumer.downstream.lock_holders import blockers
 from storage_consumer.downstream.existing_names import PartNames, part_names
+from storage_consumer.downstream.identifier_case import closest, existing, is_far
+from storage_consumer.downstream.lock_holders import blockers
+from storage_consumer.downstream.mysql_errors import described, is_conflict, is_denied, number_of, translated
 from storage_consumer.downstream.rights import all_rights, remedy, state_remedy
 from storage_consumer.downstream.session import kind_of
-from storage_consumer.downstream.identifier_case import closest, existing, is_far
-from storage_consumer.sql.tokens import qualified
 from storage_consumer.downstream.unique_keys import unique_keys
+from storage_consumer.errors import ConfigError, DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.model import TableName, physical_ms
+from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.ports import ServerFacts
+from storage_consumer.sql.tokens import Token, qualified, quote
 
 _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_consumer.model import TableName
-from storage_consumer.sql.tokens import Token, has_words, quote
 from storage_consumer.sql.column_parts import column_at
+from storage_consumer.sql.tokens import Token, has_words, quote
 
 Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
 """Runs a query with arguments; all its rows."""

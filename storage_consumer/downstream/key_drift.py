@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from storage_consumer.errors import TableError
 from storage_consumer.job.match import refuse_changes
+from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
-from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.barriers import DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import Ddl, DdlContext, TableProgress
 from storage_consumer.sql.tokens import quote
-from storage_consumer.job.target_table import TargetTable
 
 Query = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """Runs a statement with arguments; all its rows."""

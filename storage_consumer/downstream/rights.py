@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from storage_consumer.sql.tokens import names, quote, tokens
 from storage_consumer.downstream.mysql_errors import described
+from storage_consumer.sql.tokens import names, quote, tokens
 
 ROW_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
 """All that rows and statements of a replicated database need."""

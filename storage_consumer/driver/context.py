@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
+from storage_consumer.driver.ddl_workers import Lanes
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
 from storage_consumer.plan.table import HALTED, TableConsumer
-from storage_consumer.driver.ddl_workers import Lanes
-from storage_consumer.ports import RowPipeline, ServerFacts, State, TableProgress, Target
 from storage_consumer.poll.reader import StorageReader
+from storage_consumer.ports import RowPipeline, ServerFacts, State, TableProgress, Target
 from storage_consumer.summary import Progress
 
 

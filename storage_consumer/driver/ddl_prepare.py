@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.table import TableConsumer
-from storage_consumer.model import TableName, folded_name
 from storage_consumer.gate.strangers import refuse_strangers
-from storage_consumer.plan.unqualified_names import Namesake, former_home, home_of, of_any_database
-from storage_consumer.sql.table_names import Existing, NameAt, looked_up, with_homes, with_real_names
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableName, folded_name
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.renames import in_running_order, rename_of, renamed
 from storage_consumer.plan.routes import routed
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.unqualified_names import Namesake, former_home, home_of, of_any_database
 from storage_consumer.ports import Target
-from storage_consumer.job.target_table import TargetTable
+from storage_consumer.sql.table_names import Existing, NameAt, looked_up, with_homes, with_real_names
 
 
 def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:

@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.plan.stopped import LATE
-from storage_consumer.errors import TableError, TargetBusy
-from storage_consumer.driver.ddl_workers import Identity, Outcome
 from storage_consumer.driver.context import Parts, progress_of
+from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
+from storage_consumer.driver.ddl_workers import Identity, Outcome
+from storage_consumer.driver.remedies import ways_on
+from storage_consumer.errors import TableError, TargetBusy
+from storage_consumer.plan.barriers import mentioned_names
 from storage_consumer.plan.renames import unfinished
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.barriers import mentioned_names
+from storage_consumer.plan.stopped import LATE
 from storage_consumer.ports import DdlContext, Decision
-from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
-from storage_consumer.driver.remedies import ways_on
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Tuning, Upstream
+from storage_consumer.driver.service import StopSignal
 from storage_consumer.errors import NoMetadata, TransientError
 from storage_consumer.inspection.places import likely_places, missing_metadata
-from storage_consumer.driver.service import StopSignal
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
 from storage_consumer.telemetry import Log

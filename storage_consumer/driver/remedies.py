@@ -6,9 +6,9 @@ import shlex
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.uris import mask_uri
-from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import table_flag
 
 PROGRAM = "storage-consumer"

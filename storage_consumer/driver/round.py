@@ -6,32 +6,32 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.tso import may_have_expired
+from storage_consumer.decode import decoder_for
+from storage_consumer.driver.context import Parts, progress_of
+from storage_consumer.driver.counts import Counts, table_summaries
+from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.driver.ddl_schedule import RoundDdls
+from storage_consumer.driver.remedies import missing_table
+from storage_consumer.driver.schema_files import taken_in
+from storage_consumer.errors import ConfigError, TableError
+from storage_consumer.job.match import table_work, unread_work
+from storage_consumer.job.reports import by_path, file_works, told
+from storage_consumer.job.shape import shape
+from storage_consumer.job.spec import WHOLE, JobSpec, TableWork
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import TableName, latest_tso, tso_of
+from storage_consumer.plan.barriers import touched_names
 from storage_consumer.plan.checkpoints import Checkpoints, checkpoints
 from storage_consumer.plan.missing import gone_by
 from storage_consumer.plan.shared_names import nowhere
-from storage_consumer.plan.table import HALTED, TableConsumer
-from storage_consumer.driver.ddl_schedule import RoundDdls
-from storage_consumer.decode import decoder_for
-from storage_consumer.errors import ConfigError, TableError
-from storage_consumer.job.match import table_work, unread_work
-from storage_consumer.driver.schema_files import taken_in
-from storage_consumer.model import TableName, latest_tso, tso_of
-from storage_consumer.driver.context import Parts, progress_of
 from storage_consumer.plan.steps import DdlStep, RowStep, in_one_job
-from storage_consumer.plan.barriers import touched_names
-from storage_consumer.ports import TableProgress
-from storage_consumer.driver.ddl_prepare import described
-from storage_consumer.driver.remedies import missing_table
-from storage_consumer.job.reports import by_path, file_works, told
-from storage_consumer.driver.counts import Counts, table_summaries
+from storage_consumer.plan.table import HALTED, TableConsumer
 from storage_consumer.poll.reader import Poll
+from storage_consumer.ports import TableProgress
 from storage_consumer.summary import RoundSummary
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.job.shape import shape
 from storage_consumer.telemetry import Log, tso_time
-from storage_consumer.job.spec import WHOLE, JobSpec, TableWork
-from storage_consumer.job.target_table import TargetTable
+from storage_consumer.tso import may_have_expired
 
 _log = Log("round")
 _LOOK_UP = 0.5

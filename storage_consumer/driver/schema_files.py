@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.errors import FilesMissing, TableError
 from storage_consumer.model import SchemaFile, TableDefinition
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.renames import is_astray
-from storage_consumer.ports import State
 from storage_consumer.poll.reader import Poll, StorageReader
+from storage_consumer.ports import State
 from storage_consumer.telemetry import Log
 
 _log = Log("intake")

@@ -10,17 +10,17 @@ from typing import Protocol
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
-from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.shared_names import refuse_other_places
-from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost, StorageConsumerError, TransientError
-from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
-from storage_consumer.driver.ddl_workers import Lanes
 from storage_consumer.driver.context import Parts
-from storage_consumer.plan.selection import Selection
-from storage_consumer.ports import State
+from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.driver.round import Round
+from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost, StorageConsumerError, TransientError
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.shared_names import refuse_other_places
 from storage_consumer.poll.same_feed import refuse_ahead_of_clock
+from storage_consumer.ports import State
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from storage_consumer.model import TableName, folded_name
 from storage_consumer.gate import defining
 from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.words import ELEMENT, EXPRESSION, INDEX_OPTIONS, OPTIONS, PARTITION
+from storage_consumer.model import TableName, folded_name
 
 RENAMES = frozenset((14, 47))
 EXCHANGES = frozenset((42,))

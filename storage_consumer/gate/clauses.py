@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.model import TableName, folded_name
 from storage_consumer.gate.comments import Refusal
 from storage_consumer.gate.functions import FUNCTIONS
 from storage_consumer.gate.words import BEFORE_NAMES, EXPRESSION, NEVER_NAMES, VALUE_WORDS
+from storage_consumer.model import TableName, folded_name
 from storage_consumer.sql.tokens import Token, closings, openings
 
 _NAMES = ("quoted", "word")

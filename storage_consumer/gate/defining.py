@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from storage_consumer.model import folded_name
 from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.words import (
     ELEMENT,
@@ -13,6 +12,7 @@ from storage_consumer.gate.words import (
     PARTITION,
     TYPES,
 )
+from storage_consumer.model import folded_name
 
 _INTRODUCES = frozenset(
     (

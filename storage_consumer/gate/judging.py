@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from storage_consumer.errors import StatementRefused
-from storage_consumer.model import TableDefinition, TableName, folded_name
 from storage_consumer.gate import defining
 from storage_consumer.gate.altering import ALTERATIONS, RENAMES, altered
 from storage_consumer.gate.clauses import Cursor, Vocabulary
@@ -15,6 +14,7 @@ from storage_consumer.gate.comments import Refusal
 from storage_consumer.gate.readings import readings
 from storage_consumer.gate.viewing import created_view
 from storage_consumer.gate.words import OPTIONS
+from storage_consumer.model import TableDefinition, TableName, folded_name
 from storage_consumer.sql.table_names import named_by
 from storage_consumer.sql.tokens import Token, tokens
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from storage_consumer.errors import StatementRefused
 from storage_consumer.model import TableDefinition, folded_name
-from storage_consumer.sql.table_names import table_names
 from storage_consumer.plan.renames import rename_of
+from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import has_words, tokens
 
 

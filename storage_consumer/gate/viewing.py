@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from storage_consumer.model import TableName
 from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.comments import Refusal
 from storage_consumer.gate.functions import VIEW_FUNCTIONS
 from storage_consumer.gate.words import SELECT
+from storage_consumer.model import TableName
 
 
 def created_view(cursor: Cursor) -> TableName:

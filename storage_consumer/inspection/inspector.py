@@ -8,9 +8,9 @@ from typing import Any
 
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.settings import Upstream
-from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
 from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
 from storage_consumer.inspection.csv_options import Verdict, infer_csv
+from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
 from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, take_samples
 from storage_consumer.inspection.survey import Survey, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT

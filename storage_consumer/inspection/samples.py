@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.inspection.virtual_columns import known_virtual
 from storage_consumer.inspection.survey import Folder, Survey
+from storage_consumer.inspection.virtual_columns import known_virtual
 from storage_consumer.model import StoredObject, TableDefinition
-from storage_consumer.storage.paths import SchemaPath, parse_other
-from storage_consumer.storage.base import Storage
 from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.paths import SchemaPath, parse_other
 from storage_consumer.storage.small_file import read_schema_file
 
 MOST_FILES = 40

@@ -18,8 +18,8 @@ from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Form, Spelling
 from storage_consumer.decode.values import WireKind, wire_kind
 from storage_consumer.job.lossy_columns import members
-from storage_consumer.model import TableColumn, VersionKey
 from storage_consumer.job.target_table import TargetColumn
+from storage_consumer.model import TableColumn, VersionKey
 
 _AS_WRITTEN = None
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")

@@ -9,20 +9,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from storage_consumer.tso import row_floor
 from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import row_layout
-from storage_consumer.decode.values import wire_kind
 from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.values import wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms
 from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, other_families, other_members
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
+from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.plan.renames import is_astray
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
-from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.tso import row_floor
 
 _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
 """With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from storage_consumer.job.spec import FileWork, Span
+from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import DataFile
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.job.spec import FileWork, Span
 
 
 def told(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> str:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, matching, text_of
 from storage_consumer.kernels.arrays import Bytes, Offsets
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.line_bytes import ESCAPE, HEX, LF, TAB
 from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, matching, text_of
 
 TEXT_VALUE, HEX_VALUE, NUMBER_VALUE = range(3)
 """What is made of a field: its text, the bytes that its hexadecimal digits stand for, the number that its digits are."""

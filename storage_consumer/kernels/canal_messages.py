@@ -12,14 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.kernels.words import Text, begins, copy
 from storage_consumer.kernels.arrays import Bytes, Offsets, Places
+from storage_consumer.kernels.codes import DELETE, FLOAT_FIELD, INSERT, UPDATE, YEAR_FIELD
 from storage_consumer.kernels.jit import compiled, inlined
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.kernels.numbers import MINUS, POINT, ZERO, digits_end, number_end, number_of
-from storage_consumer.kernels.codes import FLOAT_FIELD, YEAR_FIELD
 from storage_consumer.kernels.json_strings import QUOTE, binary_end, string_end, write_binary, write_text
 from storage_consumer.kernels.line_bytes import ESCAPE, LF, TAB, Extra, Written
+from storage_consumer.kernels.numbers import MINUS, POINT, ZERO, digits_end, number_end, number_of
+from storage_consumer.kernels.words import Text, begins, copy
 
 SINGLE_FIELD, TEXT_FIELD, BINARY_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
 """Forms of a string: a FLOAT that is surely no larger than the largest one, any text, and bytes as code points up to U+00FF."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, matching
 from storage_consumer.kernels.arrays import Bytes, Offsets, Places
-from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.csv_rows import BASE64_FIELD, DIGITS, Form
+from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.line_bytes import ESCAPE, HEX, LF, TAB, Extra, Written, write_escaped
+from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, matching
 
 (_PAD,) = b"="
 

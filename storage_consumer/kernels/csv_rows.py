@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, first, matching
 from storage_consumer.kernels.arrays import Bytes, Flags, Offsets
+from storage_consumer.kernels.codes import FLOAT_FIELD
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.numbers import digits_end, number_end, number_of
-from storage_consumer.kernels.codes import FLOAT_FIELD
+from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, first, matching
 
 PLAIN_FIELD, BASE64_FIELD, FREE_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
 """Forms of a text in quotes: without a quote, such of base64, and with doubled quotes. Numbers stand without quotes."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage_consumer.kernels.words import WORD, Text, all_bytes, first, matching
 from storage_consumer.kernels.arrays import Bytes
 from storage_consumer.kernels.jit import inlined
 from storage_consumer.kernels.line_bytes import ESCAPE, HEX, write_escaped
+from storage_consumer.kernels.words import WORD, Text, all_bytes, first, matching
 
 QUOTE, _SMALL_U, _SPACE = b'"u '
 _STANDS = np.array([byte >= _SPACE and byte not in b'"\\' for byte in range(256)])

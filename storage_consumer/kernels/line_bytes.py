@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.kernels.words import WORD, Text, text_of
 from storage_consumer.kernels.arrays import Bytes, Offsets
 from storage_consumer.kernels.jit import inlined
+from storage_consumer.kernels.words import WORD, Text, text_of
 
 TAB, LF, ESCAPE, _SMALL_T, _SMALL_N = b"\t\n\\tn"
 HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage_consumer.kernels.words import WORD, Text, copy, text_of
 from storage_consumer.kernels.arrays import Bytes, Offsets
 from storage_consumer.kernels.jit import compiled
+from storage_consumer.kernels.words import WORD, Text, copy, text_of
 
 
 def gather(content: Bytes, starts: Offsets, ends: Offsets) -> Bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from storage_consumer.kernels.arrays import Bytes, Offsets
-from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.codes import FLOAT_FIELD, UNSIGNED_FIELD, YEAR_FIELD
+from storage_consumer.kernels.jit import compiled, inlined
 
 MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
 _MOST_DIGITS, _YEAR_DIGITS = 20, 4

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage_consumer.kernels.bulk_values import Field, field_of, is_null
-from storage_consumer.kernels.words import WORD, Text, copy, text_of
 from storage_consumer.kernels.arrays import Bytes, Offsets
+from storage_consumer.kernels.bulk_values import Field, field_of, is_null
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.line_bytes import ESCAPE
 from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.kernels.words import WORD, Text, copy, text_of
 
 TEXT_LITERAL, HEX_LITERAL, DIGITS_LITERAL, NUMBER_LITERAL, FLOAT_LITERAL = range(5)
 """In quotes; ``x'…'``; digits alone; a number; a number with an exponent, ``e0`` where it has none."""

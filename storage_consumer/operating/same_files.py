@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from storage_consumer.checkpoint.operator_feed import KeptFile
+from storage_consumer.checkpoint.structures import record_of
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.operating.same_sizes import SHOWN, Sizes
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.storage.paths import SchemaPath, parse_other
-from storage_consumer.storage.base import Storage
 from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.paths import SchemaPath, parse_other
 from storage_consumer.storage.small_file import read_schema_file
-from storage_consumer.checkpoint.operator_feed import KeptFile
-from storage_consumer.checkpoint.structures import record_of
 
 MOST_READ = 2_000
 """So many schema files are read, the newest ones; of others it is enough that they are there, since a name has version and checksum."""

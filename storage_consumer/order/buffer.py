@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from storage_consumer.decode.decoder import Batch, RowChange, Values
-from storage_consumer.kernels.codes import DELETE, PARTIAL_DELETE, UPDATE
-from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import NotReplicable
+from storage_consumer.job.lossy_columns import check
+from storage_consumer.job.spec import TableWork, VersionWork
+from storage_consumer.kernels.codes import DELETE, PARTIAL_DELETE, UPDATE
+from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.changes import (
     Changes,
     Integers,
@@ -24,7 +26,6 @@ from storage_consumer.order.changes import (
     latest,
     together,
 )
-from storage_consumer.job.lossy_columns import check
 from storage_consumer.order.keys import (
     Key,
     bucket_function,
@@ -35,7 +36,6 @@ from storage_consumer.order.keys import (
     order_of,
     stripes,
 )
-from storage_consumer.job.spec import TableWork, VersionWork
 
 NOTICE, CHANGES, REPORT = 0, 1, 2
 """Kinds of shuffled items, in the order in which a bucket must see them."""

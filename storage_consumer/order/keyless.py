@@ -12,9 +12,9 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.tso import is_applied
 from storage_consumer.order.changes import Changes, Unsigned, in_sequence
 from storage_consumer.order.keys import delivered_once, is_upsert, rank_of
+from storage_consumer.tso import is_applied
 
 ROW_COST = 100
 """Bytes of memory that a row takes beside its line: the object's head, its places in a dictionary and in a list."""

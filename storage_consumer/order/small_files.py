@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from storage_consumer.order.buffer import PIECE_BYTES, BadKey, Buffer
 from storage_consumer.decode.decoder import Decoder, Tally
-from storage_consumer.model import Window
 from storage_consumer.job.spec import WHOLE, FileWork, VersionWork
+from storage_consumer.model import Window
+from storage_consumer.order.buffer import PIECE_BYTES, BadKey, Buffer
 
 SMALL_BYTES = 64 << 10
 """Files of fewer bytes are read together, as many as have `PIECE_BYTES`."""

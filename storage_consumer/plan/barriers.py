@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.plan.unqualified_names import of_any_database
 from storage_consumer.plan.renames import RENAME_TABLE, renamed, subject
 from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.unqualified_names import of_any_database
 from storage_consumer.sql.tokens import Token, has_words, names, tokens
 
 CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, ALTER_SCHEMA = 1, 2, 4, 24, 26

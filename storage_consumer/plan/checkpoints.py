@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage_consumer.tso import lowest
 from storage_consumer.plan.table import HALTED, TableConsumer
+from storage_consumer.tso import lowest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.file_sequence import Streams
-from storage_consumer.plan.table import HALTED, RUNNING, TableConsumer
-from storage_consumer.plan.table_decisions import Verb
-from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey
+from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.renames import is_astray, renamed
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table import HALTED, RUNNING, TableConsumer
+from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import table_flag
-from storage_consumer.plan.finished_files import Finished
 
 _WAS_LEFT_OUT = (
     "the filter left this table out until now, so that its rows from before are missing. Leave it out as before, or {}"

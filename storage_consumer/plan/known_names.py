@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
-from storage_consumer.plan.table import TableConsumer
 from storage_consumer.model import TableName
-from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.barriers import KnownTables
+from storage_consumer.plan.routes import Routes
+from storage_consumer.plan.table import TableConsumer
 
 
 class TableNames:

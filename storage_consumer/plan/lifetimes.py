@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from storage_consumer.plan.table import TableConsumer
 from storage_consumer.model import TableDefinition, TableName, folded_name
+from storage_consumer.plan.barriers import ALTER_SCHEMA, CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE
 from storage_consumer.plan.renames import renamed
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.plan.barriers import ALTER_SCHEMA, CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE
+from storage_consumer.plan.table import TableConsumer
 
 
 class Lifetimes:

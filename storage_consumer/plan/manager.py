@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import chain
 
-from storage_consumer.tso import ddl_is_pending
+from storage_consumer.model import DataFile, TableDefinition, TableName, folded_name
+from storage_consumer.plan.barriers import CREATE_SCHEMA, renamed_keys, touched_keys
 from storage_consumer.plan.directories import Catalog, Commands, Restart, plain_command
+from storage_consumer.plan.known_names import TableNames
 from storage_consumer.plan.lifetimes import Lifetimes, is_dropped_after
 from storage_consumer.plan.missing import (
     covered_renames,
@@ -17,16 +19,14 @@ from storage_consumer.plan.missing import (
     look_for_gaps,
     stuck,
 )
-from storage_consumer.plan.shared_names import collisions, note_ignored, sharing_a_name
-from storage_consumer.plan.stopped import LATE, StoppedDdl
-from storage_consumer.plan.table import RUNNING, WAITING, TableConsumer
-from storage_consumer.plan.known_names import TableNames
-from storage_consumer.model import DataFile, TableDefinition, TableName, folded_name
 from storage_consumer.plan.planner import PendingDdl, Position, barriers, ready_ddls, target_of
 from storage_consumer.plan.renames import renamed, subject
 from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.shared_names import collisions, note_ignored, sharing_a_name
 from storage_consumer.plan.steps import DdlStep, RowStep, Wave, key_of
-from storage_consumer.plan.barriers import CREATE_SCHEMA, renamed_keys, touched_keys
+from storage_consumer.plan.stopped import LATE, StoppedDdl
+from storage_consumer.plan.table import RUNNING, WAITING, TableConsumer
+from storage_consumer.tso import ddl_is_pending
 
 
 class ConsumerManager:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from storage_consumer.tso import ddl_is_stored
-from storage_consumer.plan.directories import Commands
-from storage_consumer.plan.table import HALTED, TableConsumer
 from storage_consumer.model import TableName
+from storage_consumer.plan.barriers import DROP_TABLE
+from storage_consumer.plan.directories import Commands
 from storage_consumer.plan.planner import PendingDdl
 from storage_consumer.plan.renames import renamed
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.plan.barriers import DROP_TABLE
+from storage_consumer.plan.table import HALTED, TableConsumer
 from storage_consumer.sql.tokens import has_words, tokens
+from storage_consumer.tso import ddl_is_stored
 
 
 def look_for_gaps(

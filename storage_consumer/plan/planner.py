@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storage_consumer.tso import ddl_is_stored
-from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.barriers import in_dependency_order
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.tso import ddl_is_stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from storage_consumer.config.settings import Route
 from storage_consumer.config.table_filter import TableRules, table_rules
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.sql.table_names import NameAt, table_names
-from storage_consumer.plan.renames import rename_of, subject
 from storage_consumer.plan.barriers import CREATE_SCHEMA, DROP_SCHEMA
+from storage_consumer.plan.renames import rename_of, subject
+from storage_consumer.sql.table_names import NameAt, table_names
 from storage_consumer.sql.tokens import has_words, quote, replace_spans, tokens
 
 

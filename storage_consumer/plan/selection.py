@@ -18,11 +18,11 @@ from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.settings import Selecting
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.plan.barriers import CREATE_SCHEMA
 from storage_consumer.plan.filters import Filter
-from storage_consumer.sql.table_names import table_names
 from storage_consumer.plan.renames import rename_of, subject
 from storage_consumer.plan.routes import Routes
-from storage_consumer.plan.barriers import CREATE_SCHEMA
+from storage_consumer.sql.table_names import table_names
 from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
 
 _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))

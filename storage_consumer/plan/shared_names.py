@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.lifetimes import Lifetimes
-from storage_consumer.plan.table import HALTED, TableConsumer
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.table import HALTED, TableConsumer
 from storage_consumer.plan.table_words import shell_word, table_flag, table_word
 
 NOWHERE = TableName(schema="", table="")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from storage_consumer.tso import may_hold_rows
+from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
+from storage_consumer.plan.barriers import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.file_sequence import Streams
-from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.plan.steps import DdlStep, RowStep, key_of
-from storage_consumer.plan.barriers import CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, MAKES_TABLE
+from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.sql.tokens import makes_global_index
+from storage_consumer.tso import may_hold_rows
 
 _SEVERAL = 2
 _MAKES = MAKES_TABLE | {CREATE_SCHEMA}

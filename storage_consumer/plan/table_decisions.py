@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.table import EXCLUDED, HALTED, LOST, RUNNING
 from storage_consumer.model import TableName, folded_name
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table import EXCLUDED, HALTED, LOST, RUNNING
 from storage_consumer.plan.table_words import table_flag
 
 Verb = Literal["hold", "resume", "reload-done", "accept-keys", "moved"]

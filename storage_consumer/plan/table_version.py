@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from storage_consumer.plan.file_sequence import FileStream, Streams
 from storage_consumer.model import DataFile, TableDefinition
+from storage_consumer.plan.file_sequence import FileStream, Streams
 from storage_consumer.plan.renames import is_astray
 
 

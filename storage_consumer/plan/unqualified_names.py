@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
-from storage_consumer.sql.table_names import Existing, NameAt, table_names
 from storage_consumer.plan.renames import Rename, rename_of
+from storage_consumer.sql.table_names import Existing, NameAt, table_names
 from storage_consumer.sql.tokens import has_words, tokens
 
 

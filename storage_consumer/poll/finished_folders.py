@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from storage_consumer.model import physical_ms
-from storage_consumer.storage.paths import sequence_of
 from storage_consumer.poll.file_numbers import Directory
+from storage_consumer.storage.paths import sequence_of
 
 OPEN_DATES = 2
 """The newest date directories that may still grow: a table may move to a node whose clock or zone is a day behind."""

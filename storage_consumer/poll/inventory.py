@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, stream_of
-from storage_consumer.poll.finished_folders import Closing, closing, oldest_open_date, own_versions
-from storage_consumer.poll.earlier_run import Earlier
-from storage_consumer.poll.findings import Findings, Look, shortened
 from storage_consumer.plan.finished_files import Verdict
+from storage_consumer.poll.earlier_run import Earlier
+from storage_consumer.poll.file_numbers import Directory
+from storage_consumer.poll.findings import Findings, Look, shortened
+from storage_consumer.poll.finished_folders import Closing, closing, oldest_open_date, own_versions
 from storage_consumer.poll.left_out import LeftOut
 from storage_consumer.storage.paths import (
     DataDirectory,
@@ -29,7 +30,6 @@ from storage_consumer.storage.paths import (
     place_directory,
     with_all_above,
 )
-from storage_consumer.poll.file_numbers import Directory
 
 EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage_consumer.model import stream_of
-from storage_consumer.poll.finished_folders import Closing
 from storage_consumer.plan.finished_files import EVERYTHING
-from storage_consumer.storage.paths import left_out, parse_data_name
 from storage_consumer.poll.file_numbers import Directory
+from storage_consumer.poll.finished_folders import Closing
+from storage_consumer.storage.paths import left_out, parse_data_name
 
 
 class LeftOut:

@@ -9,16 +9,16 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import FilesMissing, StorageUnavailable
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition, is_ahead_of_clock
-from storage_consumer.storage.cut_short import whole
+from storage_consumer.plan.finished_files import Finished
 from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.findings import Findings
-from storage_consumer.plan.finished_files import Finished
 from storage_consumer.poll.holding import Holding
 from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.metadata import Metadata, ahead_of_clock
 from storage_consumer.poll.same_feed import Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.storage.base import Storage
+from storage_consumer.storage.cut_short import whole
 from storage_consumer.storage.small_file import METADATA_BYTES, read_schema_file
 
 ODD_METADATA = "metadata without a checkpoint-ts that can be one"

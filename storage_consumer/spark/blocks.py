@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
-from storage_consumer.order.buffer import Place
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.spark.sorting import in_order, read_piece
+from storage_consumer.order.buffer import Place
 from storage_consumer.spark.concurrency import is_one_process
+from storage_consumer.spark.sorting import in_order, read_piece
 
 FOLDER = "blocks-"
 """How the names of folders begin that hold a job's blocks."""

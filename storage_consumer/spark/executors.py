@@ -22,11 +22,11 @@ from pyspark import SparkContext, SparkFiles
 import storage_consumer
 from storage_consumer.config.secrets import VARIABLES, held_secrets, names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.errors import ConfigError, StorageUnavailable, TransientError
-from storage_consumer.storage.open import open_storage
-from storage_consumer.storage.base import Storage
 from storage_consumer.downstream.tls import certificates
+from storage_consumer.errors import ConfigError, StorageUnavailable, TransientError
 from storage_consumer.job.spec import JobSpec
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
 
 _PACKAGE = storage_consumer.__name__
 _MISSING = re.compile(r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name) '([\w.]+)'")

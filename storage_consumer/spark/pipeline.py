@@ -25,23 +25,23 @@ from pyspark import RDD, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from storage_consumer.order.buffer import Place
+from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.config.secrets import names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
+from storage_consumer.job.shape import by_tables, in_groups
+from storage_consumer.job.spec import FileWork, JobSpec
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
-from storage_consumer.spark.errors import meaning_of
-from storage_consumer.spark.session import answers, close_session, open_session
-from storage_consumer.spark.executors import at_executor, opened, see_packages, ship, travelling
 from storage_consumer.spark.concurrency import is_one_process, let_end, turns
+from storage_consumer.spark.errors import meaning_of
+from storage_consumer.spark.executors import at_executor, opened, see_packages, ship, travelling
+from storage_consumer.spark.session import answers, close_session, open_session
 from storage_consumer.summary import Progress
-from storage_consumer.apply.writer import TargetWriter
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.job.shape import by_tables, in_groups
 from storage_consumer.telemetry import Log
-from storage_consumer.job.spec import FileWork, JobSpec
 
 _log = Log("spark")
 _TICK = 0.5

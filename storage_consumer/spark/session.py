@@ -23,9 +23,9 @@ from storage_consumer.config.code_cache import VARIABLE, mistrust, place_of_code
 from storage_consumer.config.own_folder import LONGEST, own_folder, remove_noted
 from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError, SparkUnavailable
+from storage_consumer.spark.concurrency import one_process
 from storage_consumer.spark.folders import let_jvm_remove, own_places, told_places
 from storage_consumer.spark.output import start_jvm
-from storage_consumer.spark.concurrency import one_process
 from storage_consumer.telemetry import Log
 
 _log = Log("spark")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.sql.view_sources import sources
 from storage_consumer.sql.tokens import Token, find_words, quote, replace_spans, tokens
+from storage_consumer.sql.view_sources import sources
 
 _NAMES = ("quoted", "word")
 _BEFORE_NAMES = frozenset(("TABLE", "VIEW", "REFERENCES"))

@@ -17,9 +17,16 @@ from typing import Any
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.object_store import CONNECT_TIMEOUT, READ_TIMEOUT, Page, Part, ReadInParts, missing_package
-from storage_consumer.storage.paths import left_out
+from storage_consumer.storage.object_store import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    Page,
+    Part,
+    ReadInParts,
+    missing_package,
+)
 from storage_consumer.storage.ordered_listing import closed_above
+from storage_consumer.storage.paths import left_out
 
 _AT_ONCE = 8
 """So many calls wait for answers at once."""

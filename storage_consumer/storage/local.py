@@ -15,9 +15,9 @@ from pathlib import Path
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.unchanged_folders import Entries, KnownFolders
 from storage_consumer.storage.paths import SchemaPath, parse_data_name, parse_other, sequence_of
 from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
+from storage_consumer.storage.unchanged_folders import Entries, KnownFolders
 from storage_consumer.telemetry import Log
 
 _log = Log("storage")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.storage.azure import AzureStorage
-from storage_consumer.storage.object_store import Bucket
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.gcs import GcsStorage
 from storage_consumer.storage.local import LocalStorage
-from storage_consumer.storage.base import Storage
+from storage_consumer.storage.object_store import Bucket
 from storage_consumer.storage.s3 import S3Storage
 
 _BUCKETS: dict[str, type[Bucket]] = {"s3": S3Storage, "gcs": GcsStorage, "azure": AzureStorage}

@@ -6,8 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from storage_consumer.plan.directories import Restart
+from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED, JournalEntry
+from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table import DROPPED, EXCLUDED, HALTED, LOST, RUNNING
 from storage_consumer.plan.table_decisions import (
     Obeyed,
@@ -19,11 +23,7 @@ from storage_consumer.plan.table_decisions import (
     obeyed,
     refusal,
 )
-from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED, JournalEntry
 
 Identity = tuple[str, int, int]
 

@@ -12,14 +12,14 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
-from storage_consumer.order.keyless import Events
-from storage_consumer.model import StoredObject, TableName
-from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
-from storage_consumer.storage.paths import left_out
-from storage_consumer.storage.base import Storage
-from storage_consumer.summary import Progress
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.job.spec import FileWork, JobSpec, TableWork
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import StoredObject, TableName
+from storage_consumer.order.keyless import Events
+from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.paths import left_out
+from storage_consumer.summary import Progress
 
 Row = dict[str, str | None]
 """A row of `MemoryWriter`: column name → wire text."""

@@ -7,19 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
-from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.table_decisions import Obeyed, TableDecision
+from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.errors import ConfigError, DdlFailed, LeaseLost
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.plan.steps import DdlStep
-from storage_consumer.ports import Decision, ServerFacts, TableProgress
-from storage_consumer.sql.tokens import Token
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Outcome, Sent
-from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_decisions import Obeyed, TableDecision
+from storage_consumer.ports import Decision, ServerFacts, TableProgress
+from storage_consumer.sql.tokens import Token
 from storage_consumer.testing.operator import obey, put_tables, restart_of, unobeyed
-from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 
 Row = dict[str, str | None]
 """Column name → wire text."""

@@ -8,10 +8,10 @@ from itertools import chain
 
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.job.spec import JobSpec, TableWork
 from storage_consumer.order.keyless import Events
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing.target import Row, TargetRecords
-from storage_consumer.job.spec import JobSpec, TableWork
 
 
 class FencedWriter:

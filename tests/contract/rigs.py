@@ -9,10 +9,10 @@ from typing import Protocol
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.storage.azure import AzureStorage
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.gcs import GcsStorage
 from storage_consumer.storage.object_store import Bucket
 from storage_consumer.storage.open import open_storage
-from storage_consumer.storage.gcs import GcsStorage
-from storage_consumer.storage.base import Storage
 from storage_consumer.storage.s3 import S3Storage
 from storage_consumer.testing.storage import MemoryStorage
 from tests.azure_server import ACCOUNT, AzureServer

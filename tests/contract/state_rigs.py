@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
-from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.testing.target import MemoryState
-from storage_consumer.job.spec import JobSpec
 from tests.servers import DatabaseServer, quoted
 
 BUCKET = "file:///some/bucket"

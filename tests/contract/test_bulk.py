@@ -10,14 +10,14 @@ from typing import Any
 import pymysql.err
 import pytest
 
-from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import RowRefused
-from storage_consumer.downstream import connection as connections
 from storage_consumer.apply import rows as rows_module
 from storage_consumer.apply import statements
-from storage_consumer.downstream.connection import Connection, connect
 from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream import connection as connections
+from storage_consumer.downstream.connection import Connection, connect
+from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import JobSpec, TableWork, WireColumn
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig

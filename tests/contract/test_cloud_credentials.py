@@ -10,8 +10,7 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.storage import azure
-from storage_consumer.storage import gcs
+from storage_consumer.storage import azure, gcs
 from storage_consumer.storage.azure import AzureStorage
 from storage_consumer.storage.open import open_storage
 from tests.azure_server import ACCOUNT, KEY

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName
-from storage_consumer.ports import Decision
-from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.plan.journal import DONE, PLANNED, STARTED
+from storage_consumer.ports import Decision
 from storage_consumer.testing.storage import FakeClock
 from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
 from tests.servers import KINDS, DatabaseServer

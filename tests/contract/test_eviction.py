@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import pymysql
 import pytest
 
-from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import LeaseLost, TargetUnavailable
 from storage_consumer.checkpoint import lease
+from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import Connection, connect
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.errors import LeaseLost, TargetUnavailable
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import ts

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import DdlFailed, TargetUnavailable
-from storage_consumer.model import TableName
 from storage_consumer.downstream.connection import connect
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.errors import DdlFailed, TargetUnavailable
+from storage_consumer.model import TableName
 from tests.hostile_globals import changed
 from tests.servers import KINDS, DatabaseServer, quoted
 from tests.small_bucket import ts

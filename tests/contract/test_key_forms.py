@@ -12,21 +12,21 @@ from typing import Any, Literal
 import pymysql.err
 import pytest
 
+from storage_consumer.apply.statements import delete_keys, literal
 from storage_consumer.config.settings import CsvOptions, Downstream, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import converter, grammar
 from storage_consumer.decode.wire_format import encode_field
+from storage_consumer.downstream.connection import Connection, connect, escape
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.match import table_work
 from storage_consumer.job.lossy_columns import check
+from storage_consumer.job.match import table_work
+from storage_consumer.job.spec import Fold, TableWork
+from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion, VersionKey, Window
 from storage_consumer.order.keys import bucket_function, image_function, key_function
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.downstream.connection import Connection, connect, escape
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.apply.statements import delete_keys, literal
-from storage_consumer.job.spec import Fold, TableWork
-from storage_consumer.job.target_table import TargetTable, UniqueKey
 from tests.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.config.load import load_target
 from storage_consumer.config.settings import Downstream
-from storage_consumer.errors import ConfigError
 from storage_consumer.downstream.connection import connect
-from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.downstream.tls import unverified
+from storage_consumer.errors import ConfigError
 from tests import servers
 from tests.asking_server import FULL, PASSWORD, Way, asked
 from tests.certificates import Authority

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.cli import main
+from storage_consumer.cli.rebind_command import rebind
 from storage_consumer.config.settings import Downstream, Secrets, Upstream
 from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject
-from storage_consumer.cli.rebind_command import rebind
 from storage_consumer.plan.finished_files import ANEW, Digests, Finished, digest_of
-from storage_consumer.storage.open import open_storage
-from storage_consumer.storage.base import Storage
 from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
 from tests.s3_server import S3Server
 from tests.servers import KINDS, DatabaseServer
 from tests.small_bucket import SmallBucket, row, ts

@@ -18,8 +18,8 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.storage.open import open_storage
 from storage_consumer.poll.inventory import Inventory
+from storage_consumer.storage.open import open_storage
 from storage_consumer.storage.s3 import S3Storage
 from tests.certificates import Authority
 from tests.contract.rigs import S3Rig, listed

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.checkpoint.operator_history import HistoryDesk
+from storage_consumer.checkpoint.structures import definition_of, record_of
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.steps import key_of
-from storage_consumer.checkpoint.operator_history import HistoryDesk
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
-from storage_consumer.checkpoint.structures import definition_of, record_of
+from storage_consumer.plan.steps import key_of
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, real_rig, statement

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.downstream.key_drift import Remembering
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableName
 from storage_consumer.ports import DdlContext
-from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.downstream.key_drift import Remembering
 from tests.contract import test_ddl_runner as rigs
 from tests.contract.test_ddl_runner import ALTER, DROP, Rig
 from tests.servers import KINDS

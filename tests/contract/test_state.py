@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.plan.directories import Restart
 from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.model import TableName
+from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import CHUNK, EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
 from storage_consumer.testing.storage import FakeClock

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.config.settings import Downstream
-from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.table_decisions import TableDecision, Verb
-from storage_consumer.model import TableName
-from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.ports import Decision
 from storage_consumer.checkpoint.operator_tables import TableDesk
+from storage_consumer.config.settings import Downstream
+from storage_consumer.model import TableName
+from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.table_decisions import TableDecision, Verb
+from storage_consumer.ports import Decision
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, progress, real_rig, statement

@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
+from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION
 from storage_consumer.config.settings import Downstream
-from storage_consumer.plan.directories import Restart
 from storage_consumer.errors import ConfigError, StateGone, StorageConsumerError
+from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, Outcome
-from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.ports import SERIAL_SLOTS
-from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
 from tests.servers import KINDS, DatabaseServer
 

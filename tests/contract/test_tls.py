@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.load import load_target
-from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.downstream.connection import connect
 from storage_consumer.downstream.tls import certificates
+from storage_consumer.errors import ConfigError, StorageConsumerError
 from tests import servers
 from tests.certificates import Authority, Signed
 from tests.servers import DatabaseServer, Jail

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.job.spec import JobSpec
 from tests.contract.state_rigs import BUCKET
 from tests.contract.test_writer import real_rig

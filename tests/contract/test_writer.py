@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.apply import rows as rows_module
+from storage_consumer.apply.keyless import KeylessTable
+from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.transaction import CONFLICT_TRIES
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.job.spec import JobSpec, Mode, TableWork
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.pipeline import RowWriter
-from storage_consumer.apply import rows as rows_module
-from storage_consumer.apply.transaction import CONFLICT_TRIES
-from storage_consumer.apply.keyless import KeylessTable
-from storage_consumer.apply.rows import RowStatements
-from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from storage_consumer.testing.writer import FencedWriter
-from storage_consumer.job.spec import JobSpec, Mode, TableWork
-from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.servers import KINDS, DatabaseServer
 from tests.unit.halves import NAME, as_events, table

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally
-from storage_consumer.kernels.codes import PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import PARTIAL_DELETE, UPDATE
 from storage_consumer.model import TableColumn, TableName, Window
 from tests.fuzzing.engine import Target, refused
 from tests.fuzzing.seeds import corpus_files

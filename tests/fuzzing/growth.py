@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from storage_consumer.sql import tokens
-from storage_consumer.errors import TableError
-from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.gate.judging import refuse_foreign
-from storage_consumer.plan.unqualified_names import of_any_database
-from storage_consumer.sql.table_names import looked_up, table_names, with_real_names
-from storage_consumer.plan.renames import rename_of
-from storage_consumer.plan.barriers import touched_names
-from storage_consumer.sql.tokens import makes_global_index
 from storage_consumer.ddl.rules.backslashes import escaped
+from storage_consumer.errors import TableError
+from storage_consumer.gate.judging import refuse_foreign
+from storage_consumer.model import TableDefinition, TableName, TableVersion
+from storage_consumer.plan.barriers import touched_names
+from storage_consumer.plan.renames import rename_of
+from storage_consumer.plan.unqualified_names import of_any_database
+from storage_consumer.sql import tokens
+from storage_consumer.sql.table_names import looked_up, table_names, with_real_names
+from storage_consumer.sql.tokens import makes_global_index
 from tests.fuzzing.engine import Target
 
 HEADS = ("", "ALTER TABLE `t` ", "CREATE TABLE `t` (", "CREATE VIEW `t` AS SELECT ", "RENAME TABLE `t` ", "DROP TABLE ")

@@ -11,16 +11,16 @@ import pymysql.err
 from pymysql.cursors import Cursor
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.ddl.rules.arrangement import unfolded
+from storage_consumer.ddl.rules.clauses import MARIADB_COLLATIONS
+from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run, safe_action
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.existing_names import matters_for
+from storage_consumer.downstream.session import ROW_MODE
 from storage_consumer.errors import DdlFailed, NotReplicable, StatementRefused
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.sql.tokens import tokens
-from storage_consumer.ddl.rules.arrangement import unfolded
-from storage_consumer.ddl.rules.clauses import MARIADB_COLLATIONS
-from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.ddl.translate import action_for, refuse_what_may_not_run, safe_action
-from storage_consumer.downstream.existing_names import matters_for
-from storage_consumer.downstream.session import ROW_MODE
 from tests.corpora import GoldenColumn
 from tests.grammar.actions import ACTIONS
 from tests.grammar.form import Form

@@ -12,8 +12,8 @@ from time import sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer.order.buffer import CHANGES
 from storage_consumer.errors import Abandoned, StorageConsumerError
+from storage_consumer.order.buffer import CHANGES
 from storage_consumer.spark.blocks import FOLDER, between_halves, received, sent
 from tests.integration.rounds import consumer, content, once
 from tests.locks import lock, wait_for_a_blocked_write

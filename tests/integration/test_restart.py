@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
+from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.driver.lease_holder import _place
+from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
+from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableName
 from storage_consumer.spark.pipeline import SparkPipeline
-from storage_consumer.apply.writer import TargetWriter
-from storage_consumer.job.spec import JobSpec
 from tests.corpora import FIXTURES, Corpus
 from tests.integration.rounds import consumer, content, of, once
 from tests.replay import Replay

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.errors import ConfigError
 from storage_consumer.cli.table_command import table as table_command
+from storage_consumer.errors import ConfigError
 from tests import servers
 from tests.integration.rounds import content, of, once
 from tests.servers import DatabaseServer

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage_consumer.driver.service import ConsumerService
-from storage_consumer.summary import RoundSummary
 from storage_consumer.plan.journal import DONE, PLANNED, STARTED, JournalEntry
+from storage_consumer.summary import RoundSummary
 from tests.property.renaming_sink import Sink
 from tests.property.renaming_source import Arch, Snapshot, Source, Statement
 from tests.property.renaming_target import Differs, RenamingTarget

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.canal_json import decoder
-from storage_consumer.decode.csv import scan
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Batch, RowChange, RowLayout, Tally, Values
-from storage_consumer.kernels.codes import DELETE, INSERT
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT
 from storage_consumer.model import Window
 from tests.property import canal_files
 from tests.property.csv_encoding import Source

@@ -11,21 +11,20 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.order import buffer
-from storage_consumer.order.buffer import BadKey, Buffer, Place
-from storage_consumer.decode.canal_json import decoder
-from storage_consumer.decode.csv import scan
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, Tally
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.order.changes import listed_keys, unpacked
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
 from storage_consumer.model import Window
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import BadKey, Buffer, Place
+from storage_consumer.order.changes import listed_keys, unpacked
 from storage_consumer.order.keys import Key
 from storage_consumer.pipeline import write_bucket
 from storage_consumer.testing.storage import MemoryWriter
-from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
 from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 from tests.unit.halves import events, table
 

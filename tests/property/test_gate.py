@@ -7,8 +7,8 @@ import random
 import pytest
 
 from storage_consumer.errors import StatementRefused
-from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.gate.judging import refuse_foreign
+from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.sql.tokens import pieces, tokens
 from tests.unit.gate.table_of_halts import HALTS
 from tests.unit.gate.table_of_statements import PASSES

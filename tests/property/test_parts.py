@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.canal_json import decoder
-from storage_consumer.decode.csv import scan
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.file_splits import Indivisible, Mark, part_of
 from storage_consumer.decode.decoder import RowChange, RowLayout, Tally
+from storage_consumer.decode.file_splits import Indivisible, Mark, part_of
 from storage_consumer.errors import ConfigError, UndecodableRow
-from storage_consumer.model import Window
 from storage_consumer.job.spec import WHOLE, Span
+from storage_consumer.model import Window
 from tests.parts import spans
 from tests.property import canal_files
 from tests.property.csv_files import NULLS, SPECIALS, TS, random_change, random_source

@@ -12,25 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.order import buffer
 from storage_consumer import pipeline
-from storage_consumer.order.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
-from storage_consumer.plan.file_sequence import Streams
-from storage_consumer.plan.table import TableConsumer
 from storage_consumer.decode.canal_json import decoder
-from storage_consumer.decode.csv import scan
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.job.match import table_work
-from storage_consumer.model import TableDefinition, TableVersion
-from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.plan.steps import RowStep
 from storage_consumer.job.reports import by_path, file_works
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.testing.storage import MemoryWriter
 from storage_consumer.job.spec import FileWork, TableWork
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import TableDefinition, TableVersion
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import Place
+from storage_consumer.pipeline import read_files, write_bucket
+from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.testing.storage import MemoryWriter
 from tests.parts import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column

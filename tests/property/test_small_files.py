@@ -11,17 +11,16 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.order import buffer
 from storage_consumer import pipeline
-from storage_consumer.order import small_files
-from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
-from storage_consumer.pipeline import read_files
-from storage_consumer.order.small_files import SMALL_BYTES, runs
-from storage_consumer.job.task_reports import FileReport
 from storage_consumer.job.spec import Mode, Span, TableWork
+from storage_consumer.job.task_reports import FileReport
+from storage_consumer.order import buffer, small_files
+from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
+from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.order.small_files import SMALL_BYTES, runs
+from storage_consumer.pipeline import read_files
 from tests.unit.decode.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table
 

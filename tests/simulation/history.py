@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from storage_consumer.driver import service as service_module
 from storage_consumer.decode.canal_json import decoder
 from storage_consumer.decode.csv import scan
+from storage_consumer.driver import service as service_module
 from storage_consumer.errors import LeaseLost, NotTheWriter
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing.storage import FakeClock

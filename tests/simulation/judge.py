@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from storage_consumer.plan.table import EXCLUDED
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table import EXCLUDED
 from storage_consumer.summary import RoundSummary
 from tests.simulation.names import is_colliding
 from tests.simulation.shapes import NULL, Image

@@ -8,27 +8,25 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from storage_consumer import tso
-from storage_consumer.order import changes
-from storage_consumer.job import key_forms
-from storage_consumer.order import keys
-from storage_consumer import pipeline
+from storage_consumer import pipeline, tso
 from storage_consumer.config.reserved import Reserved
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver.context import progress_of
+from storage_consumer.driver.round import Round
+from storage_consumer.job import key_forms
+from storage_consumer.job.spec import TableWork
+from storage_consumer.model import DataFile, is_ahead_of_clock
+from storage_consumer.order import changes, keys
+from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
+from storage_consumer.order.keys import is_upsert, order_of
 from storage_consumer.plan import checkpoints
 from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.finished_files import ANEW, Finished, Verdict, digest_of
+from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
-from storage_consumer.model import DataFile, is_ahead_of_clock
-from storage_consumer.order.keys import is_upsert, order_of
-from storage_consumer.driver.context import progress_of
-from storage_consumer.plan.steps import RowStep
-from storage_consumer.driver.round import Round
-from storage_consumer.plan.finished_files import ANEW, Finished, Verdict, digest_of
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.testing.target import MemoryState
 from storage_consumer.testing.writer import FencedWriter
-from storage_consumer.job.spec import TableWork
 from tests.simulation.remembered import everywhere
 from tests.simulation.twins import OwnedTarget
 

@@ -12,21 +12,21 @@ from typing import Any, Protocol
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
 from storage_consumer.config.settings import Protocol as Protocols
-from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.errors import TargetUnavailable
-from storage_consumer.driver.ddl_workers import Lanes
-from storage_consumer.driver.context import Parts
-from storage_consumer.pipeline import RowWriter
-from storage_consumer.ports import State
-from storage_consumer.driver.service import ConsumerService, Renewal
-from storage_consumer.poll.reader import StorageReader
-from storage_consumer.summary import RoundSummary, Silent
 from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver.context import Parts
+from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.service import ConsumerService, Renewal
+from storage_consumer.errors import TargetUnavailable
+from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.pipeline import RowWriter
 from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.poll.reader import StorageReader
+from storage_consumer.ports import State
+from storage_consumer.summary import RoundSummary, Silent
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import FACTS, MemoryState
 from storage_consumer.testing.writer import FencedWriter
-from storage_consumer.job.spec import JobSpec, TableWork
 from tests.simulation.faults import Crash, Fault, fits, no_answer
 from tests.simulation.judge import Judge
 from tests.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline

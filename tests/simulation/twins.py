@@ -17,17 +17,17 @@ from typing import Protocol
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
-from storage_consumer.model import StoredObject, TableName
-from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.job.reports import by_path
-from storage_consumer.storage.base import Storage
-from storage_consumer.summary import Progress
-from storage_consumer.plan.journal import DdlAnswer
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
-from storage_consumer.testing.target import _NAME, MemoryTarget, TargetRecords, _Refused
 from storage_consumer.job.spec import FileWork, JobSpec
 from storage_consumer.job.target_table import TargetTable, UniqueKey
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import StoredObject, TableName
+from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.storage.base import Storage
+from storage_consumer.summary import Progress
+from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
+from storage_consumer.testing.target import _NAME, MemoryTarget, TargetRecords, _Refused
 from tests.parts import cut_anywhere
 
 ATTEMPTS = 3

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Protocol, Tuning, Upstream
-from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.driver.ddl_workers import Lanes
-from storage_consumer.model import TableName
+from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import Parts
+from storage_consumer.driver.ddl_workers import Lanes
 from storage_consumer.driver.service import ConsumerService
+from storage_consumer.model import TableName
+from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
-from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.testing.storage import FakeClock, MemoryPipeline, MemoryStorage, in_place
 from storage_consumer.testing.target import (
     FACTS,

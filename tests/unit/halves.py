@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from storage_consumer.order.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import WireKind
-from storage_consumer.order.keyless import Events
-from storage_consumer.order.changes import Changes
-from storage_consumer.model import DataFile, TableName, Window
-from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.testing.storage import MemoryWriter
 from storage_consumer.job.spec import FileWork, Fold, KeyPart, Mode, Span, TableWork, VersionWork, WireColumn
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import DataFile, TableName, Window
+from storage_consumer.order.buffer import Place
+from storage_consumer.order.changes import Changes
+from storage_consumer.order.keyless import Events
+from storage_consumer.pipeline import read_files, write_bucket
+from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.building import data_file
 from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 

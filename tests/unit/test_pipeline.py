@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.order import buffer
 from storage_consumer import pipeline
-from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canal_json import decoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.pipeline import write_bucket
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.testing.storage import MemoryWriter
 from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionWork
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
+from storage_consumer.pipeline import write_bucket
+from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.decode.encoders import OPTIONS, Row
 from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table
 

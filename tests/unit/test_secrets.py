@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli import main
 from storage_consumer import telemetry
+from storage_consumer.cli import main
 from tests.planting import Planted, encoded
 
 URIS = (

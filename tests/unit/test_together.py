@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from storage_consumer.order.buffer import Place
 from storage_consumer.errors import RowRefused
-from storage_consumer.model import TableName
-from storage_consumer.pipeline import FEW_ROWS, write_bucket
-from storage_consumer.job.task_reports import WriteReport
-from storage_consumer.testing.storage import MemoryWriter
 from storage_consumer.job.spec import TableWork
+from storage_consumer.job.task_reports import WriteReport
+from storage_consumer.model import TableName
+from storage_consumer.order.buffer import Place
+from storage_consumer.pipeline import FEW_ROWS, write_bucket
+from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.halves import Files, row, table
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.testing.storage import MemoryWriter
 from storage_consumer.job.spec import Mode
+from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.halves import NAME, as_events, table
 
 

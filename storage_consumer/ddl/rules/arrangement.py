@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, replace_spans, tokens
-from storage_consumer.sql.column_parts import column_at, column_parts, is_text, type_end
 from storage_consumer.ddl.statement import Edit, statement_of
+from storage_consumer.sql.column_parts import column_at, column_parts, is_text, type_end
+from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, replace_spans, tokens
 
 _CONDITION = re.compile(r"/\*T! {0,3}(IF (?:NOT )?EXISTS) {0,3}\*/")
 """How TiDB's parser writes it; of bounded length, so that the search is linear."""

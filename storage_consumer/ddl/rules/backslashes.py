@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage_consumer.sql.tokens import Token, has_words, pieces
 from storage_consumer.sql.column_parts import INDEX_WORDS
+from storage_consumer.sql.tokens import Token, has_words, pieces
 
 _MEMBERS = ("ENUM", "SET")
 _INDEXES = (*INDEX_WORDS, "UNIQUE", "PRIMARY", "FULLTEXT", "CONSTRAINT")

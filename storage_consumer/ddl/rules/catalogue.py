@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage_consumer.sql.tokens import has_words
-from storage_consumer.ddl.rules import clauses
-from storage_consumer.ddl.rules import column_options
-from storage_consumer.ddl.rules import defaults
-from storage_consumer.ddl.rules import names
-from storage_consumer.ddl.rules import index_options
-from storage_consumer.ddl.rules import literals
-from storage_consumer.ddl.rules import table_options
+from storage_consumer.ddl.rules import clauses, column_options, defaults, index_options, literals, names, table_options
 from storage_consumer.ddl.rules.omissions import parts_left_out
 from storage_consumer.ddl.statement import Edit, Statement, emptied, outermost, spans
+from storage_consumer.sql.tokens import has_words
 
 DIFFERENCES = {
     "backslash": "TiCDC leaves backslashes bare in comments of tables, partitions, indexes and in members of ENUM, SET; escaped.",

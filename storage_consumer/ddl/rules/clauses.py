@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from storage_consumer.sql.tokens import Token, closing, find_words, has_words, tokens
-from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts, is_name, is_text, type_end
-from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.ddl.statement import Edit, Statement
+from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts, is_name, is_text, type_end
+from storage_consumer.sql.tokens import Token, closing, find_words, has_words, tokens
 
 SOURCE_COLLATIONS = {
     "utf8mb4": "utf8mb4_bin",

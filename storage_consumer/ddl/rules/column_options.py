@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from storage_consumer.sql.tokens import Token, closing, has_words
-from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
 from storage_consumer.ddl.statement import Edit, Statement, index_columns
+from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
+from storage_consumer.sql.tokens import Token, closing, has_words
 
 _FORGOTTEN = frozenset(("COLUMN_FORMAT", "STORAGE", "SECONDARY_ENGINE_ATTRIBUTE"))
 _ACTIONS = (("CASCADE",), ("RESTRICT",), ("SET", "NULL"), ("SET", "DEFAULT"), ("NO", "ACTION"))

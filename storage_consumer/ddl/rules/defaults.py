@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from storage_consumer.sql.tokens import Token, closing, find_words, has_words
-from storage_consumer.sql.column_parts import column_at, column_parts
 from storage_consumer.ddl.statement import Edit, Statement
+from storage_consumer.sql.column_parts import column_at, column_parts
+from storage_consumer.sql.tokens import Token, closing, find_words, has_words
 
 _MEMBERS = ("ENUM", "SET")
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR"))

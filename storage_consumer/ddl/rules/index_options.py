@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, quote
-from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
-from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.ddl.statement import Edit, Statement, index_columns
+from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
+from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, quote
 
 STAND_IN = "primary_key"
 """Name of the unique key in the place of a primary key that MariaDB does not take."""

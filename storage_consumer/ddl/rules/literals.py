@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from storage_consumer.ddl.statement import Edit, Statement
 from storage_consumer.decode.time_zone import from_utc, occurs_twice
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
-from storage_consumer.sql.tokens import Token, closing, has_words
 from storage_consumer.sql.column_parts import column_parts
-from storage_consumer.ddl.statement import Edit, Statement
+from storage_consumer.sql.tokens import Token, closing, has_words
 
 # collations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from storage_consumer.sql.tokens import Token, closing, find_words, has_words, makes_global_index, quote
-from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
 from storage_consumer.ddl.rules.index_options import opening_without_name, over_expression
-from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.ddl.statement import Edit, Statement, index_columns
+from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
+from storage_consumer.sql.tokens import Token, closing, find_words, has_words, makes_global_index, quote
 
 _NAME_LENGTH = 64
 _RANDOM = frozenset(("RAND", "UUID", "UUID_SHORT", "UUID_V4", "UUID_V7", "RANDOM_BYTES"))

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage_consumer.model import TableColumn
-from storage_consumer.sql.tokens import Token, find_words, has_words
-from storage_consumer.sql.column_parts import INDEX_WORDS, column_at
 from storage_consumer.ddl.rules.defaults import is_long
+from storage_consumer.ddl.rules.index_options import is_called_after_column, over_expression
 from storage_consumer.ddl.rules.names import (
     condition_fails,
     foreign_key_dropped,
     is_global,
     name_there,
 )
-from storage_consumer.ddl.rules.index_options import is_called_after_column, over_expression
-from storage_consumer.downstream.existing_names import PartNames
-from storage_consumer.ddl.statement import Statement
 from storage_consumer.ddl.rules.table_options import (
     STORED_BY_TIDB_ONLY,
     UNKNOWN_TO_MARIADB,
     UNKNOWN_TO_MYSQL,
     is_about_database,
 )
+from storage_consumer.ddl.statement import Statement
+from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.model import TableColumn
+from storage_consumer.sql.column_parts import INDEX_WORDS, column_at
+from storage_consumer.sql.tokens import Token, find_words, has_words
 
 _SEARCH = ("FULLTEXT", "VECTOR", "HYBRID", "COLUMNAR")
 _OWN_OBJECTS = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from storage_consumer.sql.tokens import Token, find_words, has_words
-from storage_consumer.sql.column_parts import is_name
 from storage_consumer.ddl.statement import Edit, Statement
+from storage_consumer.sql.column_parts import is_name
+from storage_consumer.sql.tokens import Token, find_words, has_words
 
 STORED_BY_TIDB_ONLY = frozenset(
     (

@@ -14,7 +14,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.kernels.words import is_utf8, text_of
+from storage_consumer.decode.batch import RowsBatch, inside, of_files
+from storage_consumer.decode.canal_json.message import UNREADABLE, Shape
+from storage_consumer.decode.decoder import FilesBatch, Tally
+from storage_consumer.decode.values import (
+    NUMBER_FIELDS,
+    Converter,
+    bytes_of_latin1,
+    convert_all,
+    grammar,
+    single,
+    year,
+)
+from storage_consumer.kernels.arrays import Bytes, Offsets, Places
 from storage_consumer.kernels.canal_messages import (
     BINARY_FIELD,
     SINGLE_FIELD,
@@ -24,23 +36,11 @@ from storage_consumer.kernels.canal_messages import (
     find_messages,
     write_lines,
 )
-from storage_consumer.decode.canal_json.message import UNREADABLE, Shape
-from storage_consumer.kernels.arrays import Bytes, Offsets, Places
-from storage_consumer.decode.decoder import FilesBatch, Tally
-from storage_consumer.kernels.numbers import read_integers
-from storage_consumer.decode.values import NUMBER_FIELDS
 from storage_consumer.kernels.codes import YEAR_FIELD
 from storage_consumer.kernels.line_bytes import line_fields, room_for
+from storage_consumer.kernels.numbers import read_integers
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.decode.batch import RowsBatch, inside, of_files
-from storage_consumer.decode.values import (
-    Converter,
-    bytes_of_latin1,
-    convert_all,
-    grammar,
-    single,
-    year,
-)
+from storage_consumer.kernels.words import is_utf8, text_of
 from storage_consumer.model import TableColumn, TableName, Window
 
 _CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, bytes_of_latin1: BINARY_FIELD}

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
-from storage_consumer.decode.file_splits import canal_mark
-from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally, Values
-from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.decode.row_error import RowPlace
 from storage_consumer.decode.canal_json.framing import BadEnd, Frames, rows_of
+from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
+from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.file_splits import canal_mark
+from storage_consumer.decode.row_error import RowPlace
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, Window
 
 if TYPE_CHECKING:

@@ -15,8 +15,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.kernels.words import is_utf8, text_of
+from storage_consumer.decode.csv.row_pattern import Shape
+from storage_consumer.decode.values import (
+    NUMBER_FIELDS,
+    Converter,
+    CsvForm,
+    convert_all,
+    csv_form,
+    grammar,
+    is_base64,
+)
+from storage_consumer.decode.wire_format import NULL
 from storage_consumer.kernels.arrays import Flags, Offsets, Places
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.kernels.csv_lines import write_lines
 from storage_consumer.kernels.csv_rows import (
     BASE64_FIELD,
@@ -27,21 +38,10 @@ from storage_consumer.kernels.csv_rows import (
     Marks,
     find_rows,
 )
-from storage_consumer.decode.csv.row_pattern import Shape
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.kernels.numbers import read_integers
-from storage_consumer.decode.values import NUMBER_FIELDS
 from storage_consumer.kernels.line_bytes import line_fields, room_for
+from storage_consumer.kernels.numbers import read_integers
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.decode.values import (
-    Converter,
-    CsvForm,
-    convert_all,
-    csv_form,
-    grammar,
-    is_base64,
-)
-from storage_consumer.decode.wire_format import NULL
+from storage_consumer.kernels.words import is_utf8, text_of
 from storage_consumer.model import TableColumn
 
 _OPERATIONS = np.full(256, -1, np.int8)

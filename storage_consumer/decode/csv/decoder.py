@@ -25,10 +25,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.dialect import dialect_of
 from storage_consumer.decode.csv.options import check_options
-from storage_consumer.decode.csv.scan import Scan
 from storage_consumer.decode.csv.row_pattern import Form, Shape, shape
-from storage_consumer.decode.file_splits import csv_mark
+from storage_consumer.decode.csv.scan import Scan
 from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally
+from storage_consumer.decode.file_splits import csv_mark
 from storage_consumer.model import Window
 
 
@@ -62,8 +62,8 @@ class CsvDecoder:
         key: Sequence[int],  # noqa: ARG002 - as above
     ) -> FilesBatch | None:
         """See `Decoder.together`."""
-        from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - late, see `jit`
         from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
+        from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - late, see `jit`
 
         form = row_form(self._shape(layout)) if self.mark else None
         return read_together(form, contents, window) if form else None

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from storage_consumer.decode.batch import RowsBatch, inside, of_files
 from storage_consumer.decode.csv.batch import RowForm, read_rows
 from storage_consumer.decode.decoder import FilesBatch, Tally
-from storage_consumer.decode.batch import RowsBatch, inside, of_files
 from storage_consumer.model import Window
 
 

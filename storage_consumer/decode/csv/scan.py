@@ -14,9 +14,9 @@ from storage_consumer.decode.csv.handle_key import AMBIGUOUS, is_ambiguous, neve
 from storage_consumer.decode.csv.header import Header, read_header
 from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, Shape, is_utf8, shape
 from storage_consumer.decode.decoder import Batch, RowChange, Tally, Values
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
 
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
@@ -108,8 +108,8 @@ class Scan:
 
     def batches(self) -> Iterator[Batch]:
         """The changes of rows of the shape that `pending` begins with, which are taken out of it, as long as there are many."""
-        from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - late, see `jit`
         from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
+        from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - late, see `jit`
 
         form = row_form(self.shape)
         if form is None or not (self.header or self.passes_header()) or not self.settled:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 from pymysql.converters import escape_string as escape
 
-from storage_consumer.decode.values import WireKind
-from storage_consumer.model import TableName, Window
-from storage_consumer.sql.tokens import tokens
 from storage_consumer.apply.statements import (
     delete_images,
     delete_keys,
@@ -17,7 +14,10 @@ from storage_consumer.apply.statements import (
     without_error_members,
     write_rows,
 )
+from storage_consumer.decode.values import WireKind
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, WireColumn
+from storage_consumer.model import TableName, Window
+from storage_consumer.sql.tokens import tokens
 
 JSON = "JSON_EQUALS({column}, {value})"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.cli import main
 from storage_consumer import telemetry
+from storage_consumer.cli import main
 from storage_consumer.cli.main import ExitCode, exit_code
 from storage_consumer.config.load import load
 from storage_consumer.errors import (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.cli.structure_changes import _moved, changes
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 ID = TableColumn(name="id", type="BIGINT", unsigned=True, nullable=False, is_pk=True)
 NAME = TableColumn(name="name", type="VARCHAR", precision=20)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.config.load import load
 from storage_consumer.config.column_selectors import check, unselected
+from storage_consumer.config.load import load
 from storage_consumer.config.settings import ColumnSelector
 from storage_consumer.errors import ConfigError
 

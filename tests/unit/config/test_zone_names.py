@@ -6,8 +6,7 @@ import zoneinfo
 
 import pytest
 
-from storage_consumer.config import parsers
-from storage_consumer.config import zone_names
+from storage_consumer.config import parsers, zone_names
 from storage_consumer.config.load import load
 
 

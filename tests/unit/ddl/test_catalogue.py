@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.model import TableColumn
-from storage_consumer.ddl.translate import DdlAction, action_for
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
+from storage_consumer.ddl.translate import DdlAction, action_for
 from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.model import TableColumn
 from tests.unit.building import CREATE_DATABASE, definition
 from tests.unit.ddl.test_names import CHANGED as IDIOMS
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn
 from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.ddl.translate import action_for
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn
 from tests.unit.building import definition
 
 TIMESTAMPS = tuple(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.sql.tokens import tokens
 from storage_consumer.ddl.translate import DdlAction, action_for
 from storage_consumer.downstream.existing_names import PartNames, takes_rows_of_partitions, to_integers
+from storage_consumer.errors import NotReplicable
+from storage_consumer.sql.tokens import tokens
 from tests.unit.building import definition
 
 BOTH = ("mysql", "mariadb")

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.sql.tokens import tokens
 from storage_consumer.ddl.translate import action_for
 from storage_consumer.downstream.existing_names import PartNames, matters_for, to_integers
+from storage_consumer.errors import NotReplicable
+from storage_consumer.sql.tokens import tokens
 from tests.unit.building import definition
 from tests.unit.ddl.test_names import AS_TYPED, CHANGED, THERE, UNCHANGED
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from pymysql.converters import escape_string as escape
 
-from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn
 from storage_consumer.ddl.rules.clauses import source_collation
 from storage_consumer.ddl.translate import action_for, create_from_columns
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn
 from tests.unit.building import CREATE_DATABASE, definition
 
 BIN = " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"

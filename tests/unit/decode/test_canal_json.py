@@ -9,8 +9,8 @@ import pytest
 from storage_consumer.decode.canal_json import decoder
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally
-from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import TableName, Window
 from tests.unit.decode.encoders import (
     EVERYTHING,

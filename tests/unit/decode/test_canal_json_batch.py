@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer.decode.batch import RowsBatch
 from storage_consumer.decode.canal_json.batch import message_form, read_batch
 from storage_consumer.decode.canal_json.message import shape_of
 from storage_consumer.decode.decoder import Tally
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.decode.batch import RowsBatch
 from storage_consumer.decode.wire_format import encode_field
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.model import Window
 from tests.unit.decode.encoders import EVERYTHING, Row, canal_line, canal_message, layout
 

@@ -11,8 +11,8 @@ from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode import row_error
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Tally
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.errors import ConfigError, UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.model import Window
 from tests.unit.decode.encoders import OPTIONS, SOURCE, TS, Row, csv_row, from_csv, layout
 

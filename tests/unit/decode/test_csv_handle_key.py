@@ -9,8 +9,8 @@ import pytest
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally, Values
-from storage_consumer.kernels.codes import INSERT
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import INSERT
 from storage_consumer.model import Window
 from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, TS, from_csv, layout
 from tests.unit.decode.encoders import written_row as row

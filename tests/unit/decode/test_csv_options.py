@@ -11,8 +11,8 @@ from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.decoder import RowLayout, Tally, Values
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableColumn, TableName, Window
 from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, TS, decoded, from_csv, layout
 from tests.unit.decode.encoders import written_row as row

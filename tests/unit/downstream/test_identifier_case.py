@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage_consumer.model import TableName
 from storage_consumer.downstream.identifier_case import existing
+from storage_consumer.model import TableName
 
 
 def test_no_listing_of_a_large_database() -> None:

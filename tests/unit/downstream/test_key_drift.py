@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage_consumer.model import TableName
 from storage_consumer.downstream.key_drift import by_hand, keys_of
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.model import TableName
 
 ID = TargetColumn(name="Id", data_type="varchar", nullable=False, collation="utf8mb4_bin")
 V = TargetColumn(name="v", data_type="int", nullable=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pymysql.err
 import pytest
 
-from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
 from storage_consumer.downstream.mysql_errors import described, is_conflict, is_connection_loss, is_refusal, translated
+from storage_consumer.errors import ConfigError, RowRefused, StorageConsumerError, TargetUnavailable
 
 
 @pytest.mark.parametrize("number", [1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 9004, 9005, 9006, 9007])

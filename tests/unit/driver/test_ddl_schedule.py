@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.driver.ddl_workers import LANES
+from storage_consumer.errors import DdlFailed, TargetBusy, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
 from storage_consumer.testing.storage import in_place

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.driver.first_look import wait_for_metadata
-from storage_consumer.config.settings import Secrets, Tuning, Upstream
-from storage_consumer.errors import NoMetadata, StorageUnavailable
 from storage_consumer.cli.inspect_command import inspected
+from storage_consumer.config.settings import Secrets, Tuning, Upstream
+from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.errors import NoMetadata, StorageUnavailable
 from storage_consumer.inspection.places import likely_places
-from storage_consumer.storage.open import open_storage
 from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
 from storage_consumer.testing.storage import FakeClock, MemoryStorage
 from tests.unit.driving import Stop
 

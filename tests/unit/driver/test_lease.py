@@ -9,6 +9,8 @@ import threading
 import pytest
 
 from storage_consumer.clock import Clock
+from storage_consumer.driver.lease_holder import _place, identity, process_is_gone, readable
+from storage_consumer.driver.service import Renewal
 from storage_consumer.errors import (
     ConfigError,
     LeaseHeld,
@@ -18,8 +20,6 @@ from storage_consumer.errors import (
     StorageConsumerError,
     TargetUnavailable,
 )
-from storage_consumer.driver.lease_holder import _place, identity, process_is_gone, readable
-from storage_consumer.driver.service import Renewal
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing.target import MemoryState
 from tests.small_bucket import ts

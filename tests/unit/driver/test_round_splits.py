@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.order.buffer import Place
 from storage_consumer.errors import RowRefused
+from storage_consumer.job.spec import FileWork, JobSpec, Span, TableWork
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.summary import Progress
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.testing.storage import MemoryPipeline
 from storage_consumer.testing.writer import FencedWriter
-from storage_consumer.job.spec import FileWork, JobSpec, Span, TableWork
 from tests.small_bucket import row
 from tests.unit.driving import World, of, two_tables
 

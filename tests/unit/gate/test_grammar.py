@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from storage_consumer.errors import StatementRefused
-from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.gate.judging import refuse_foreign
+from storage_consumer.model import TableDefinition, TableVersion
 from tests.grammar import table
 from tests.grammar.playing import name_of
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from storage_consumer.ddl.translate import refuse_what_may_not_run, safe_action
 from storage_consumer.errors import TableError
-from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.gate.strangers import refuse_strangers
+from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.sql.tokens import tokens
-from storage_consumer.ddl.translate import refuse_what_may_not_run, safe_action
 from tests.hostile_statements import HARMS, KEPT_ELSEWHERE, SPELLINGS, Harm, Hostile, hostile, some
 
 FLAVORS = ("mariadb", "mysql", "tidb")

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from storage_consumer import telemetry
+from storage_consumer.cli.inspect_command import inspected
+from storage_consumer.cli.inspect_report import as_document, as_text, command, human
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
-from storage_consumer.cli.inspect_command import inspected
 from storage_consumer.inspection.completing import completed
-from storage_consumer.cli.inspect_report import as_document, as_text, command, human
 from storage_consumer.testing.storage import MemoryStorage
 from tests.unit.inspection.building import (
     CREATE,

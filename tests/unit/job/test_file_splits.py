@@ -9,8 +9,8 @@ import pytest
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.job.reports import by_path
-from storage_consumer.job.task_reports import FileReport
 from storage_consumer.job.spec import WHOLE, FileWork, Mode
+from storage_consumer.job.task_reports import FileReport
 from tests.unit.halves import Files, row, table
 
 

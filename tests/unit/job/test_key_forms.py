@@ -8,13 +8,13 @@ import pytest
 
 from storage_consumer.decode.canonical_text import Form
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.match import table_work
 from storage_consumer.job.key_forms import KeyForms, key_forms
 from storage_consumer.job.lossy_columns import other_families
-from storage_consumer.model import TableColumn
-from storage_consumer.order.keys import is_integer
+from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import Fold, TableWork
 from storage_consumer.job.target_table import TargetColumn
+from storage_consumer.model import TableColumn
+from storage_consumer.order.keys import is_integer
 from tests.unit.job.test_match import source, step, table, there, unique, upstream
 
 OLD, NEW = (100, "s/t"), (150, "s/t")

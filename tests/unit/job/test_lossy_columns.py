@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.job.lossy_columns import check, limits, other_members
-from storage_consumer.model import TableColumn, TableName
 from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.model import TableColumn, TableName
 
 NAME = TableName(schema="s", table="t")
 

@@ -12,10 +12,10 @@ from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstrea
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import table_work, unread_work
-from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
-from storage_consumer.plan.steps import RowStep
 from storage_consumer.job.spec import Fold, Mode, TableWork
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
+from storage_consumer.plan.steps import RowStep
 from tests.unit.building import data_file, definition
 
 

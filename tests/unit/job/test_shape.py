@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_consumer.model import DataFile, StoredObject, TableVersion
 from storage_consumer.job.shape import (
     FILE_COST,
     LARGEST_GROUP,
@@ -22,6 +21,7 @@ from storage_consumer.job.shape import (
     shape,
 )
 from storage_consumer.job.spec import WHOLE, FileWork
+from storage_consumer.model import DataFile, StoredObject, TableVersion
 
 MIB = 1 << 20
 

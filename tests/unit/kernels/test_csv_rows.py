@@ -11,9 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.kernels.words import WORD, text_of
-from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.batch import RowsBatch
 from storage_consumer.decode.csv.batch import CsvRows
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import Tally
+from storage_consumer.decode.values import converter
+from storage_consumer.decode.wire_format import encode_field
 from storage_consumer.kernels.csv_lines import write_lines
 from storage_consumer.kernels.csv_rows import (
     BASE64_FIELD,
@@ -23,12 +26,9 @@ from storage_consumer.kernels.csv_rows import (
     Marks,
     find_rows,
 )
-from storage_consumer.decode.decoder import Tally
-from storage_consumer.kernels.numbers import read_integers
 from storage_consumer.kernels.line_bytes import Extra, Written, line_fields
-from storage_consumer.decode.batch import RowsBatch
-from storage_consumer.decode.values import converter
-from storage_consumer.decode.wire_format import encode_field
+from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels.words import WORD, text_of
 from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, Row, column, csv_change, layout
 
 

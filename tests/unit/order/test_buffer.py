@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.order.buffer import Buffer
 from storage_consumer.decode.decoder import RowChange
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.errors import NotReplicable
-from storage_consumer.order.changes import listed_keys, unpacked
 from storage_consumer.job.lossy_columns import Limit
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
+from storage_consumer.order.buffer import Buffer
+from storage_consumer.order.changes import listed_keys, unpacked
 from storage_consumer.order.keys import Key, is_upsert
 from tests.unit.halves import events, table
 

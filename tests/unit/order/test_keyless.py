@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.order.keyless import Net, in_parts
 from storage_consumer.order.changes import Changes
+from storage_consumer.order.keyless import Net, in_parts
 from storage_consumer.order.keys import delivered_once, order_of
 from tests.unit.halves import as_events
 

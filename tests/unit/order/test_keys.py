@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.decode.values import WireKind
+from storage_consumer.job.spec import Fold, KeyPart, WireColumn
 from storage_consumer.order.keys import (
     bucket_function,
     coarse_image,
@@ -27,7 +28,6 @@ from storage_consumer.order.keys import (
     stripe,
     stripes,
 )
-from storage_consumer.job.spec import Fold, KeyPart, WireColumn
 
 BOLD_ONE = "\U0001d7cf"
 

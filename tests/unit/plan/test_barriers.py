@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from storage_consumer.plan.renames import renamed
 from storage_consumer.plan.barriers import KnownTables, in_dependency_order, touched_keys
+from storage_consumer.plan.renames import renamed
 from tests.unit.building import ALTER, CREATE, CREATE_DATABASE, DROP, RENAME, definition, named, place, step
 
 DIRS = ("s/a", "s/b", "s/c", "r/a", "r/b", "s", "r")

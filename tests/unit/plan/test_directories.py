@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.model import TableDefinition
 from storage_consumer.plan.directories import Catalog, Restart
 from storage_consumer.plan.table import HALTED, TableConsumer
-from storage_consumer.model import TableDefinition
 from tests.unit.building import ALTER, CREATE, RENAME, data_file, definition, key, named
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.config.settings import Route
+from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.model import TableDefinition, TableName
 from storage_consumer.plan.routes import Routes
 from storage_consumer.plan.selection import Selection
 from tests.unit.building import CREATE, definition, key

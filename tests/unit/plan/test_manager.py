@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.checkpoints import Checkpoints, checkpoints
-from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.model import DataFile, TableDefinition
-from storage_consumer.plan.steps import DdlStep, Wave
 from storage_consumer.driver.ddl_prepare import was_seen
+from storage_consumer.model import DataFile, TableDefinition
+from storage_consumer.plan.checkpoints import Checkpoints, checkpoints
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.steps import DdlStep, Wave
 from tests.unit.building import (
     ALTER,
     CREATE,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.plan.file_sequence import Streams
-from storage_consumer.plan.table import HALTED, RUNNING, WAITING, TableConsumer
 from storage_consumer.model import TableDefinition, Window
+from storage_consumer.plan.file_sequence import Streams
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.table import HALTED, RUNNING, WAITING, TableConsumer
 from tests.unit.building import CREATE, DROP, RENAME, data_file, definition, named
 
 SQL = "ALTER TABLE `t` COMMENT 'x'"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_consumer.plan.file_sequence import FileStream, Streams
-from storage_consumer.plan.table_version import TableVersionConsumer
 from storage_consumer.plan.finished_files import EVERYTHING, Finished, Verdict, digest_of
+from storage_consumer.plan.table_version import TableVersionConsumer
 from tests.unit.building import changed, data_file
 
 ONE, TWO, THREE, FOUR = (data_file("s/t", 100, number) for number in range(1, 5))

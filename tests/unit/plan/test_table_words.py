@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from storage_consumer.plan.directories import plain_command
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
+from storage_consumer.plan.directories import plain_command
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several, table_flag, table_word
 
 NAMES = (

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.poll import inventory
 from storage_consumer.plan.finished_files import EVERYTHING, Digests, Finished, digest_of
-from storage_consumer.storage.paths import CONTRADICTS_DATE, UNKNOWN
+from storage_consumer.poll import inventory
 from storage_consumer.poll.reader import StorageReader
+from storage_consumer.storage.paths import CONTRADICTS_DATE, UNKNOWN
 from storage_consumer.testing.storage import FakeClock, MemoryStorage
 from tests.unit.poll.bucket import V1, V2, Bucket
 

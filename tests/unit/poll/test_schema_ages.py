@@ -9,9 +9,9 @@ import pytest
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition
-from storage_consumer.storage.local import LocalStorage
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.poll.schema_file import parse_schema_file, schema_checksum
+from storage_consumer.storage.local import LocalStorage
 from storage_consumer.testing.storage import FakeClock
 from tests.corpora import FIXTURES
 

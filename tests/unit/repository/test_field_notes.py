@@ -33,5 +33,9 @@ def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """The command prints threads, tests and what is open."""
     assert main() == 0
     printed = capsys.readouterr().out
-    for word in ("pingcap/ticdc#3784", "shown by tests/unit/driver/test_delivery.py::test_index_ahead_of_its_file", "open: "):
+    for word in (
+        "pingcap/ticdc#3784",
+        "shown by tests/unit/driver/test_delivery.py::test_index_ahead_of_its_file",
+        "open: ",
+    ):
         assert word in printed

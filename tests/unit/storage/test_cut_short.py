@@ -9,12 +9,12 @@ import pytest
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageUnavailable
+from storage_consumer.job.spec import FileWork, Span
 from storage_consumer.model import StoredObject
 from storage_consumer.pipeline import file_blocks
-from storage_consumer.storage.cut_short import whole
 from storage_consumer.poll.reader import StorageReader
+from storage_consumer.storage.cut_short import whole
 from storage_consumer.testing.storage import FakeClock, MemoryStorage
-from storage_consumer.job.spec import FileWork, Span
 from tests.unit.building import data_file
 
 ROWS = b'"I","t","s",1,1\n"I","t","s",2,2\n"I","t","s",3,3\n'
