@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from pathlib import Path
 
 from storage_consumer import errors
 from storage_consumer.checkpoint.tables import StateTables
 from storage_consumer.cli.main import ExitCode
+from storage_consumer.config.load import load
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
@@ -18,6 +20,9 @@ PACKAGE = ROOT / "storage_consumer"
 README_LINES = 150
 STAGE = re.compile(r'"(\d) \w+<br/>(\w+)/"')
 FILE = re.compile(r"(?:[a-z_]+/)*[a-z_]+(?:\.py|/)|(?:tests|conf|docs|storage_consumer|fixtures)/[\w./-]+")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+SPARKS = {"--conf", "--py-files"}
+"""Flags of spark-submit."""
 DECISION = ["Context", "Choice", "Price", "Measured"]
 
 
@@ -137,3 +142,30 @@ def test_python_examples_are_valid() -> None:
     keywords = {keyword.arg for call in calls for keyword in call.keywords}
     assert keywords
     assert keywords <= set(BY_KEYWORD)
+
+
+def test_toml_examples_load(tmp_path: Path) -> None:
+    """TOML examples are settings that the program takes."""
+    examples = blocks("toml")
+    assert examples
+    for number, example in enumerate(examples):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(example.text, encoding="utf-8")
+        uris = {
+            "upstream_uri": "s3://b/p?protocol=canal-json&enable-tidb-extension=true",
+            "downstream_uri": "mysql://h:1/",
+        }
+        assert load({**uris, "config": file}, {}).config.selecting.routes
+
+
+def test_named_flags_exist() -> None:
+    """Each flag that stands in a sentence is one of the program, of spark-submit, or of a program below tests/."""
+    flags = {f"--{name}" for option in OPTIONS for name in (option.name, *option.aliases)} | SPARKS
+    flags |= set(FLAG.findall((PACKAGE / "cli" / "arguments.py").read_text(encoding="utf-8")))
+    theirs = {
+        flag for path in (ROOT / "tests").rglob("*.py") for flag in FLAG.findall(path.read_text(encoding="utf-8"))
+    }
+    tools = {"docs/development.md", "docs/performance.md"}
+    named = {(page, flag) for page, code in inline_code() for flag in FLAG.findall(code)}
+    assert len(named) > 30
+    assert {(page, flag) for page, flag in named if flag not in flags | (theirs if page in tools else set())} == set()
