@@ -21,14 +21,15 @@ README_LINES = 150
 STAGE = re.compile(r'"(\d) \w+<br/>(\w+)/"')
 FILE = re.compile(r"(?:[a-z_]+/)*[a-z_]+(?:\.py|/)|(?:tests|conf|docs|storage_consumer|fixtures)/[\w./-]+")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+ESCAPED = re.compile(r"\\([^\w\s])")
 SPARKS = {"--conf", "--py-files"}
 """Flags of spark-submit."""
 DECISION = ["Context", "Choice", "Price", "Measured"]
 
 
 def flat(text: str) -> str:
-    """Return a text as it may stand in a cell of a table, on one line."""
-    return " ".join(text.replace("\\|", "/").replace("|", "/").split())
+    """Return a text on one line, without the backslashes by which Markdown takes signs as they are, and without bars."""
+    return " ".join(ESCAPED.sub(r"\1", text).replace("|", "/").split())
 
 
 def reference(name: str) -> str | None:
