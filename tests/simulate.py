@@ -2,7 +2,7 @@
 
 Manager, planner, ordering, pipeline, service, round, DDL runner and journal are the real ones; bucket, target and clock are
 memory twins. Each history is a list of numbers of which each says by itself what happens next; the same seed gives the same history.
-After every call of a process the target must be what the source was at the stored checkpoint, as far as DESIGN.md promises it.
+After every call of a process the target must be what the source was at the stored checkpoint, as far as docs/architecture.md promises it.
 
 Exit code 0 when all histories agree, 1 when one does not: its story is printed, cut down to what is needed, with what
 ``--replay`` takes to run it again.

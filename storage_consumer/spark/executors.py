@@ -36,7 +36,7 @@ _OTHER_PYTHON = re.compile(
 )
 _REMEDY = (
     "Executors need the driver's minor version of Python and the packages that storage-consumer needs: install them on each machine, or ship an "
-    "environment (spark.archives), and name its Python by PYSPARK_PYTHON; the README tells how, under `On a cluster`"
+    "environment (spark.archives), and name its Python by PYSPARK_PYTHON; docs/cluster.md tells how"
 )
 
 

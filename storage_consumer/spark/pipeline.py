@@ -46,8 +46,8 @@ from storage_consumer.telemetry import Log
 _log = Log("spark")
 _TICK = 0.5
 _OPEN = (
-    "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set spark.authenticate, as the "
-    "README tells under `On a cluster`"
+    "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set spark.authenticate, as "
+    "docs/cluster.md tells"
 )
 _ENDED = (
     "Spark's JVM is gone, or it stopped the session: mostly it was killed for want of memory, of the machine or of its own "

@@ -29,7 +29,7 @@ from tests.unit.halves import as_events, table
 
 pytestmark = pytest.mark.server
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
-"""Those that the README asks for; none with which a server spares a user its `init_connect`."""
+"""Those that the pages ask for; none with which a server spares a user its `init_connect`."""
 _NEED_RIGHTS = {setting.name for setting in SETTINGS if setting.needs_right}
 _NO_SESSION_VALUE = (1193, 1228, 1229, 1238)
 _LOG_COLUMNS = (

@@ -18,7 +18,7 @@ from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import ROOT
 from tests.faults import workload
 from tests.faults.wire import Wire, passing
-from tests.readme import RIGHTS
+from tests.pages import RIGHTS
 from tests.servers import DatabaseServer
 from tests.small_bucket import CONFIG, SmallBucket
 

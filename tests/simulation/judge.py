@@ -1,4 +1,4 @@
-"""What must hold after every call of a process, before every statement, and at the end of every round (DESIGN G1 to G4)."""
+"""What must hold after every call of a process, before every statement, and at the end of every round (promises 1 to 4 of docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Judge:
             )
 
     def _only_in_its_window(self, where: str, process: Owner) -> None:
-        """The same for rows. They are fenced by slots (DESIGN 4), so from when a new owner has opened a window.
+        """The same for rows. They are fenced by slots (docs/architecture.md), so from when a new owner has opened a window.
 
         It does so before it reads what is stored, so that what was written until then counts like all that came before.
         """
@@ -120,7 +120,7 @@ class Judge:
     def _is_at_its_place(self, name: TableName, table: Table, *, exactly: bool) -> None:
         """The rows are the source's at the table's stored checkpoint.
 
-        Not `exactly`: a window's last states are written before its progress (DESIGN 3, final-state apply), so a key of which a row
+        Not `exactly`: a window's last states are written before its progress (final states, docs/architecture.md), so a key of which a row
         is between the two may have any state in there already, or none where a row with the same unique value has
         taken its place. A keyless table has no such grace: its progress goes with its rows.
         """
@@ -205,12 +205,12 @@ class Judge:
         self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
 
     def _is_whole(self, tick: int, *, takes_last: bool) -> None:
-        """All tables of the source at a tick are there, and no others. A statement at this very tick may wait (DESIGN G1)."""
+        """All tables of the source at a tick are there, and no others. A statement at this very tick may wait (promise 1)."""
         last = self._source.statements.get(tick)
         some = sum(version == ts(tick) for _, version in self._records.ran)
         if last is not None and 0 < some < len(last.files) and not takes_last:
             # A process with --once was stopped between these renames. One that runs on does not take a statement at this very
-            # ts before it has stood still for a while (DESIGN G1), and sees to the rest then.
+            # ts before it has stood still for a while (promise 1), and sees to the rest then.
             return
         ran = takes_last or some > 0
         expected = self._source.at(tick, with_statement=ran)

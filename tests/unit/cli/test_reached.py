@@ -1,4 +1,4 @@
-"""How far the target is said to be when a table stands still: never further than that table (DESIGN G1)."""
+"""How far the target is said to be when a table stands still: never further than that table (promise 1 of docs/architecture.md)."""
 
 from __future__ import annotations
 
