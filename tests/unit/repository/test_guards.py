@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TOP_LEVEL = {"pyproject.toml", "storage_consumer", "tests", "fixtures", "conf", "README.md"}
 MODULE_LINES = 500
 FUNCTION_LINES = 50
