@@ -407,8 +407,7 @@ def _add(group: argparse._ActionsContainer, option: Option) -> None:
 
 def help_text(option: Option) -> str:
     """What help says of an option: its meaning, then its default and its other names."""
-    shown = option.shown_default or (option.default if option.default != "" else "none")
-    others = [f"default: {str(shown).lower() if isinstance(shown, bool) else shown}", option.environment]
+    others = [f"default: {option.default_text}", option.environment]
     if option.toml_key:
         table, _, key = option.toml_key.rpartition(".")
         others.append(f"[{table}] {key}")

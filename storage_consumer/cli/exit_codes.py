@@ -38,7 +38,7 @@ class Ending:
 
 
 _ARGUMENTS = "Correct the arguments as the message says."
-_NO_ANSWER = "The message says what did not answer. Run the command again; it changes nothing twice."
+_NO_ANSWER = "The message says what did not answer. Run the command again once it does."
 _DECIDED = "A running consumer obeys at its next round, another one when it starts."
 
 ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
