@@ -64,12 +64,9 @@ def _levels(function: ast.expr) -> set[str]:
     """Return the levels at which a call of `function` says an event: ``_log.info`` and the like, or one of two."""
     if isinstance(function, ast.IfExp):
         return _levels(function.body) | _levels(function.orelse)
-    says = (
-        isinstance(function, ast.Attribute)
-        and function.attr in SAYING
-        and ast.unparse(function.value).startswith("_log")
-    )
-    return {function.attr} if says else set()
+    if not isinstance(function, ast.Attribute) or function.attr not in SAYING:
+        return set()
+    return {function.attr} if ast.unparse(function.value).startswith("_log") else set()
 
 
 @cache
