@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote, quote_plus
 
 from storage_consumer.errors import ConfigError
@@ -39,6 +40,9 @@ _TSO_SHIFT = 18
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/?#@\"']*):[^\s/@\"']+@")
 
 
+Level = Literal["debug", "info", "warning", "error"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One kind of line."""
@@ -47,6 +51,8 @@ class Event:
     """When it is said; what to do, where something is to be done."""
     fields: tuple[str, ...] = ()
     """The names that its line may carry."""
+    levels: tuple[Level, ...] = ("info",)
+    """The levels at which it is said."""
 
 
 EVENTS: dict[str, Event] = {
@@ -54,23 +60,34 @@ EVENTS: dict[str, Event] = {
         meaning="The settings are good; work begins.",
         fields=("version", "upstream", "downstream", "protocol", "time_zone", "once", "state_schema"),
     ),
-    "notice": Event(meaning="A setting was accepted without effect, or assumed; read it once.", fields=("text",)),
+    "notice": Event(
+        meaning="A setting was accepted without effect, or assumed; read it once.",
+        fields=("text",),
+        levels=("info", "warning"),
+    ),
     "inferred": Event(
         meaning="Nobody told this setting; the file named shows it.", fields=("option", "value", "source")
     ),
     "go_on": Event(
         meaning="Tables stopped. Once what stopped them is settled, this command goes on where each of them stands.",
         fields=("command",),
+        levels=("warning",),
     ),
-    "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason")),
+    "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason"), levels=("info", "warning")),
     "stop_requested": Event(
         meaning="First signal: the transaction is finished, then the program ends.", fields=("reason",)
     ),
     "stop_abandoned": Event(
-        meaning="Second signal: the transaction is given up; the next start repeats it.", fields=("reason",)
+        meaning="Second signal: the transaction is given up; the next start repeats it.",
+        fields=("reason",),
+        levels=("warning",),
     ),
-    "abandon_callback_failed": Event(meaning="Something could not be called off; harmless.", fields=("error",)),
-    "failed": Event(meaning="The program ends because of this error.", fields=("error", "kind", "exit_code")),
+    "abandon_callback_failed": Event(
+        meaning="Something could not be called off; harmless.", fields=("error",), levels=("warning",)
+    ),
+    "failed": Event(
+        meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
+    ),
     "spark_started": Event(meaning="A Spark session is there.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
         meaning="Executors of a cluster have what they need; cores of all that have come so far, hosts that were asked.",
@@ -79,58 +96,66 @@ EVENTS: dict[str, Event] = {
     "cache_refused": Event(
         meaning="Others could change this folder, so that compiled code is not kept there; the error says how to put it right.",
         fields=("folder", "error"),
+        levels=("warning",),
     ),
     "spark_said": Event(
         meaning="A line that Spark's JVM or a worker wrote to standard error; a warning where it tells of an error.",
         fields=("text",),
+        levels=("debug", "warning"),
     ),
     "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
     "lease_waiting": Event(
-        meaning="Another process is the writer, which the holder names; this one stands by.", fields=("holder",)
+        meaning="Another process is the writer, which the holder names; this one stands by.",
+        fields=("holder",),
+        levels=("warning",),
     ),
     "connections_ended": Event(
         meaning="A former owner that is paused or cut off held locks on the state; its connections were ended.",
         fields=("connections", "state_schema"),
+        levels=("warning",),
     ),
-    "lease_lost": Event(meaning="Another process became the writer; this one stops.", fields=("holder", "epoch")),
-    "storage_polled": Event(
-        meaning="The bucket was looked at.",
-        fields=("storage_checkpoint", "schema_files", "data_files", "vanished", "changed", "full", "seconds"),
+    "storage_warning": Event(
+        meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path"), levels=("warning",)
     ),
-    "storage_warning": Event(meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path")),
     "checkpoint_missing": Event(
-        meaning="The bucket has no checkpoint yet: nothing can be applied.", fields=("path", "text")
+        meaning="The bucket has no checkpoint yet: nothing can be applied.",
+        fields=("path", "text"),
+        levels=("warning",),
     ),
     "schema_warning": Event(
-        meaning="Something in a schema file is odd, but stops nothing.", fields=("text", "path", "table", "version")
+        meaning="Something in a schema file is odd, but stops nothing.",
+        fields=("text", "path", "version"),
+        levels=("warning",),
     ),
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
     "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
     "ddl_waits": Event(
         meaning="Others hold a lock that a statement needs; its tables wait, the others go on.",
         fields=("table", "version", "error"),
+        levels=("warning",),
     ),
     "ddl_blocked": Event(
         meaning="Others hold locks that a statement needs; it is tried again. End these connections if they will not end.",
         fields=("table", "version", "error", "blockers"),
+        levels=("warning",),
     ),
     "ddl_lost": Event(
         meaning="The connection broke under a statement, or the target took no writes; what became of it is found out first.",
         fields=("table", "version", "error"),
+        levels=("warning",),
     ),
     "ddl_running": Event(
         meaning="The target still runs a statement whose connection is gone; it is waited for, for --ddl-patience.",
         fields=("table", "version", "query", "seconds", "blockers"),
+        levels=("warning",),
     ),
     "ddl_settled": Event(
         meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
     ),
-    "ddl_skipped": Event(
-        meaning="A statement is not run, for a reason.", fields=("table", "version", "query", "reason")
-    ),
     "table_halted": Event(
         meaning="This table stops, the others go on; the error says what to do.",
-        fields=("table", "checkpoint", "version", "error"),
+        fields=("table", "checkpoint", "error"),
+        levels=("error",),
     ),
     "decision_obeyed": Event(
         meaning="What an operator decided about a table took effect; a copy is as of that checkpoint.",
@@ -139,18 +164,23 @@ EVENTS: dict[str, Event] = {
     "decision_refused": Event(
         meaning="What an operator decided about a table changes nothing, for this reason.",
         fields=("table", "verb", "decided_by", "error"),
+        levels=("error",),
     ),
     "tables_halted": Event(
         meaning="Tables stand still: the first of them by name. Said again every ten minutes while it lasts.",
         fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds"),
+        levels=("error",),
     ),
     "table_waiting": Event(
-        meaning="This table waits for something that should come.", fields=("table", "checkpoint", "error")
+        meaning="This table waits for something that should come.",
+        fields=("table", "checkpoint", "error"),
+        levels=("warning",),
     ),
     "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
     "retry": Event(
         meaning="Storage or target did not answer; the same is tried again.",
-        fields=("what", "attempt", "wait", "error"),
+        fields=("what", "wait", "error"),
+        levels=("warning",),
     ),
     "round_finished": Event(
         meaning="One look at the bucket and all that could be applied; the line to watch.",

@@ -18,8 +18,6 @@ RIGHTS = " ".join((re.search(r"for the replicated schemas `([A-Z, \n]+)`", RUNNI
 """What the target's user needs as the pages say it, separated by commas."""
 REFERENCE = {name: f"docs/reference/{name}.md" for name in ("options", "differences", "log-events", "errors")}
 """The pages that are made from the code."""
-NOT_MADE_HERE = frozenset({*REFERENCE.values(), "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"})
-"""What pages may name before it is there."""
 
 _FENCE = re.compile(
     r"(?:^<!-- (?P<marker>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from storage_consumer import __version__
+from storage_consumer.cli.exit_codes import ENDINGS, listed
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Group, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
@@ -22,6 +23,7 @@ PROGRAM = "storage-consumer"
 VERBS = ("run", "inspect", "ddl", "table", "history", "rebind")
 DDL_VERBS = ("list", "done", "skip", "replace")
 TABLE_VERBS = ("list", "hold", "resume", "reload-done", "accept-keys", "moved")
+_CODES = {int(code): ending for code, ending in ENDINGS["run"].items()}
 
 _DESCRIPTION = """\
 Reads the change files that TiCDC's storage sink writes (CSV or canal-json, on a file system or S3) and keeps a
@@ -34,9 +36,7 @@ It prints layout, protocol, tables, versions, checkpoint, and each setting of Ti
 from which file), not decidable, or contradicting what was given; and then a `{PROGRAM} run` command to go on with.
 
 exit codes:
-  0  nothing is missing
-  1  the storage did not answer
-  2  a setting is missing or contradicts the bucket, or the arguments are wrong"""
+{listed("inspect")}"""
 
 _EXAMPLES = f"""\
 first commands:
@@ -58,10 +58,10 @@ the password of the target:
   from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
 
 exit codes:
-  0  done                         3  another process is, or became, the writer of this target
-  1  failed while running         4  one or more tables stopped (the message says why); the others went on
-  2  wrong settings; nothing was touched
-  5  with --once: the bucket has no metadata (another folder than the changefeed's, or too early); nothing was touched
+  0  {_CODES[0].meaning:<29}3  {_CODES[3].meaning}
+  1  {_CODES[1].meaning:<29}4  {_CODES[4].meaning}
+  2  {_CODES[2].meaning}
+  5  {_CODES[5].meaning}
 
 signals:
   SIGTERM or SIGINT: finish the running step, or call it off after a few seconds, and end with 0; a second one: abandon it
@@ -89,9 +89,7 @@ examples:
         --downstream-uri mysql://root@127.0.0.1:3306/
 
 exit codes:
-  0  shown, or decided (now or before)
-  1  the target did not answer
-  2  no such statement, or it is settled (the message lists what waits); or the arguments are wrong"""
+{listed("ddl")}"""
 
 _TABLES = f"""\
 Shows the tables that stand still with their errors, and takes what you decide about one. It writes one row into the state schema,
@@ -111,9 +109,7 @@ examples:
     {PROGRAM} table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/
 
 exit codes:
-  0  shown, or decided (now or before)
-  1  the target did not answer
-  2  no such table, or this can't be decided as things are (the message says why); or the arguments are wrong"""
+{listed("table")}"""
 
 _HISTORY = f"""\
 Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and what the
@@ -125,9 +121,7 @@ examples:
     {PROGRAM} history --table shop.orders --at 470607624365932544 --json --downstream-uri mysql://root@127.0.0.1:3306/
 
 exit codes:
-  0  shown
-  1  the target did not answer
-  2  no such table (the message names the nearest), or the arguments are wrong"""
+{listed("history")}"""
 
 _REBIND = f"""\
 Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what is known of them
@@ -139,10 +133,7 @@ examples:
     {PROGRAM} rebind --restored --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/
 
 exit codes:
-  0  bound, now or before
-  1  the bucket or the target did not answer
-  2  the files differ (the message lists them), or the arguments are wrong
-  3  a consumer is running"""
+{listed("rebind")}"""
 
 INSPECT_GROUPS: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
@@ -181,11 +172,23 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     parsed, rest = _parser().parse_known_args(words)
     for word in rest:
         name = word.partition("=")[0]
-        flags = [*(flag for option in OPTIONS for flag in _flags(option)), *_OWN.get(words[0], ())]
+        flags = [*(flag for option in OPTIONS for flag in _flags(option)), *OWN_FLAGS.get(words[0], ())]
         what = "flag" if word.startswith("-") else "argument"
         raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {words[0]} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
     return str(options.pop("verb")), options
+
+
+def options_of(verb: str) -> tuple[Option, ...]:
+    """Return the options that a command takes, as flags or else from the environment, in the sequence of the table."""
+    if verb == "run":
+        return OPTIONS
+    if verb == "inspect":
+        return tuple(each for each in OPTIONS if each.group in INSPECT_GROUPS and each.name != "downstream-uri")
+    ends = {"downstream-uri", "config"} | ({"upstream-uri"} if verb == "rebind" else set())
+    return tuple(
+        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name != "local-infile")
+    )
 
 
 def asks_to_run(argv: Sequence[str]) -> bool:
@@ -265,17 +268,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _TABLE = "The table, as database.table, or a database alone."
-_ALLOW_MISSING = "Bind although schema files that were read are not there, since they were deleted on purpose."
-_ALLOW_REWRITTEN = (
-    "Bind although finished data files have another size, since TiCDC wrote them anew; `run` reads them again, and halts a table "
-    "that may have lost rows."
-)
-_RESTORED = (
-    "Also where the state is bound to this place already: its files were restored or copied over with the same content, and have "
-    "other times or tags."
-)
-_JSON = "One JSON document instead of text."
-_OWN = {
+JSON_FLAG = "--json"
+JSON_HELP = "One JSON document instead of text."
+REBIND_FLAGS = {
+    "--restored": "Also where the state is bound to this place already: its files were restored or copied over with the same content, "
+    "and have other times or tags.",
+    "--allow-missing": "Bind although schema files that were read are not there, since they were deleted on purpose.",
+    "--allow-rewritten": "Bind although finished data files have another size, since TiCDC wrote them anew; `run` reads them again, and "
+    "halts a table that may have lost rows.",
+}
+OWN_FLAGS = {
     "ddl": {
         "--table": ("S.T", _TABLE),
         "--version": ("TSO", "The statement's version, as messages and the list show it."),
@@ -346,9 +348,8 @@ def _add_rebind(verbs: argparse._SubParsersAction[_Parser]) -> None:
         _REBIND,
     )
     _add(rebind, next(option for option in OPTIONS if option.name == "upstream-uri"))
-    rebind.add_argument("--restored", action="store_const", const="true", help=_RESTORED)
-    rebind.add_argument("--allow-missing", action="store_const", const="true", help=_ALLOW_MISSING)
-    rebind.add_argument("--allow-rewritten", action="store_const", const="true", help=_ALLOW_REWRITTEN)
+    for flag, text in REBIND_FLAGS.items():
+        rebind.add_argument(flag, action="store_const", const="true", help=text)
     _add_own(rebind, "rebind")
 
 
@@ -370,12 +371,11 @@ class _Once(argparse.Action):
 
 def _add_own(parser: _Parser, verb: str) -> None:
     """The flags of a command that works on the state alone: its own, and those that lead to the target."""
-    for flag, (metavar, text) in _OWN.get(verb, {}).items():
+    for flag, (metavar, text) in OWN_FLAGS.get(verb, {}).items():
         parser.add_argument(flag, metavar=metavar, help=text, action=_Once)
-    parser.add_argument("--json", action="store_const", const="true", help=_JSON)
-    for option in OPTIONS:
-        reaches = option.group == "the target" and option.name != "local-infile"
-        if option.flag and (reaches or option.name in ("downstream-uri", "config")):
+    parser.add_argument(JSON_FLAG, action="store_const", const="true", help=JSON_HELP)
+    for option in options_of(verb):
+        if option.flag and option.name != "upstream-uri":
             _add(parser, option)
 
 
@@ -387,11 +387,11 @@ def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
         _INSPECT,
     )
     inspect.add_argument("--version", action="version", version=version_text())
-    inspect.add_argument("--json", action="store_const", const="true", help=_JSON)
+    inspect.add_argument(JSON_FLAG, action="store_const", const="true", help=JSON_HELP)
     for name in INSPECT_GROUPS:
         group = inspect.add_argument_group(name)
-        for option in OPTIONS:
-            if option.group == name and option.flag and option.name != "downstream-uri":
+        for option in options_of("inspect"):
+            if option.group == name and option.flag:
                 _add(group, option)
 
 
@@ -407,8 +407,7 @@ def _add(group: argparse._ActionsContainer, option: Option) -> None:
 
 def help_text(option: Option) -> str:
     """What help says of an option: its meaning, then its default and its other names."""
-    shown = option.shown_default or (option.default if option.default != "" else "none")
-    others = [f"default: {str(shown).lower() if isinstance(shown, bool) else shown}", option.environment]
+    others = [f"default: {option.default_text}", option.environment]
     if option.toml_key:
         table, _, key = option.toml_key.rpartition(".")
         others.append(f"[{table}] {key}")

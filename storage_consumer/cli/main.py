@@ -10,18 +10,17 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
-from enum import IntEnum
 from typing import Any, Protocol
 
 from storage_consumer import telemetry
 from storage_consumer.cli import arguments, progress
+from storage_consumer.cli.exit_codes import ExitCode, code_of
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.log_options import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
 from storage_consumer.errors import (
     Abandoned,
     ConfigError,
-    NoMetadata,
     NotTheWriter,
     StorageConsumerError,
     TableError,
@@ -39,23 +38,6 @@ PATIENCE = 4.0
 
 _LOOK_UP = 0.5
 """Seconds."""
-
-
-class ExitCode(IntEnum):
-    """What the program's end says to the one who started it."""
-
-    DONE = 0
-    FAILED = 1
-    """Something did not answer for too long, or something unexpected happened."""
-    MISCONFIGURED = 2
-    """Nothing was touched."""
-    NOT_THE_WRITER = 3
-    TABLES_STOPPED = 4
-    """One or more tables halted, or (with --once) could not reach the bucket's checkpoint; the others did."""
-    NO_METADATA = 5
-    """With --once: the bucket has no ``metadata``. Nothing was touched."""
-    INTERRUPTED = 130
-    """SIGINT came to a command other than `run`; as a shell tells it."""
 
 
 class Runnable(Protocol):
@@ -275,15 +257,9 @@ def _abandoned(*, asked: bool) -> int:
 
 
 def _failed(error: Exception, *, abandoned: bool) -> int:
-    code = ExitCode.FAILED
     if abandoned:
         return _abandoned(asked=True)
-    if isinstance(error, NotTheWriter):
-        code = ExitCode.NOT_THE_WRITER
-    elif isinstance(error, TableError):
-        code = ExitCode.TABLES_STOPPED
-    elif isinstance(error, NoMetadata):
-        code = ExitCode.NO_METADATA
+    code = code_of(type(error))
     kind = type(error).__name__
     text = str(error) if isinstance(error, StorageConsumerError) else f"unexpected {kind}: {_first_line(error)}"
     _log.error("failed", kind=kind, error=text, exit_code=int(code))

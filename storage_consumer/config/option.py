@@ -72,6 +72,12 @@ class Option:
         return f"{OWN_TABLE}.{self.name}" if self.toml is None else self.toml
 
     @property
+    def default_text(self) -> str:
+        """The default as help and the reference show it."""
+        shown = self.shown_default or (self.default if self.default != "" else "none")
+        return str(shown).lower() if isinstance(shown, bool) else str(shown)
+
+    @property
     def keywords(self) -> tuple[str, ...]:
         """The keyword and its aliases."""
         return (self.keyword, *(alias.replace("-", "_") for alias in self.aliases))

@@ -16,7 +16,8 @@ import pytest
 
 from storage_consumer import telemetry
 from storage_consumer.cli import main
-from storage_consumer.cli.main import ExitCode, exit_code
+from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.main import exit_code
 from storage_consumer.config.load import load
 from storage_consumer.errors import (
     ConfigError,
@@ -181,7 +182,7 @@ def _program(*words: str, environ: dict[str, str] | None = None) -> subprocess.C
     return subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "storage_consumer", *words],
         env={**clean, **(environ or {})},
-        cwd=Path(__file__).resolve().parents[2],
+        cwd=Path(__file__).resolve().parents[3],
         capture_output=True,
         text=True,
         timeout=60,

@@ -63,6 +63,7 @@ def test_another_file_of_that_number() -> None:
         remove_secrets(place)
 
 
+@pytest.mark.root
 def test_no_other_user_reads_it() -> None:
     """Another user of the machine gets no secrets, and no error that would end a task of theirs."""
     place = write_secrets(SECRETS)
@@ -70,6 +71,7 @@ def test_no_other_user_reads_it() -> None:
     remove_secrets(place)
 
 
+@pytest.mark.root
 def test_where_there_is_no_such_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a system without files in memory it lies in the driver's own folder, and only this user can read it."""
     monkeypatch.delattr(os, "memfd_create")

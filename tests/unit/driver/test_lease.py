@@ -26,7 +26,7 @@ from tests.small_bucket import ts
 from tests.unit.driving import World, one_table, running
 
 TTL = 30.0
-OURS, ANOTHERS = True, False  # what a renewal answers
+OURS, THEIRS = True, False  # what a renewal answers
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_renewal_over_an_outage() -> None:
     """However long the target is away, a lease that can be renewed afterwards is still ours."""
     away = [TargetUnavailable("away")] * 200
     assert not _renewed(OURS, *away, OURS)
-    assert _renewed(OURS, *away, ANOTHERS)
+    assert _renewed(OURS, *away, THEIRS)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

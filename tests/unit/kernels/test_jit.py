@@ -145,6 +145,7 @@ def test_not_imported_early(tmp_path: Path) -> None:
     assert _run(code, tmp_path, _home()) == "False"
 
 
+@pytest.mark.root
 def test_cache_of_others(tmp_path: Path) -> None:
     """Code is neither run nor kept where others may write: it is said once, with the folder and the remedy; ssh asks as much of its keys."""
     (cache := tmp_path / "cache").mkdir()

@@ -181,11 +181,12 @@ def test_every_package_is_installed() -> None:
         ["ruff", "format", "--no-cache", "--check", "."],
         ["mypy"],
         ["lint-imports", "--no-cache"],
+        ["codespell"],
     ],
     ids=" ".join,
 )
 def test_lint(command: list[str]) -> None:
-    """Lint, format, types and import contracts are clean."""
+    """Lint, format, types, import contracts and spelling are clean."""
     program = shutil.which(command[0], path=str(Path(sys.executable).parent)) or command[0]
     done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

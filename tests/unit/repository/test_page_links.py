@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pages import NOT_MADE_HERE, PAGES, ROOT, prose
+from tests.pages import PAGES, ROOT, prose
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 INLINE = re.compile(r"`[^`]*`")
@@ -44,8 +44,6 @@ def links(page: str) -> Iterator[tuple[str, str]]:
 
 def leads_somewhere(path: str, anchor: str) -> bool:
     """Return whether a file or folder is there, with this anchor if one is named."""
-    if path in NOT_MADE_HERE and not (ROOT / path).exists():
-        return True
     if not (ROOT / path).exists() or path.startswith(".."):
         return False
     return not anchor or (path in PAGES and anchor in anchors(path))

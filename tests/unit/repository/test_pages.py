@@ -9,12 +9,12 @@ from pathlib import Path
 
 from storage_consumer import errors
 from storage_consumer.checkpoint.tables import StateTables
-from storage_consumer.cli.main import ExitCode
+from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.load import load
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from tests.pages import NOT_MADE_HERE, PAGES, REFERENCE, ROOT, blocks, inline_code
+from tests.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"
 README_LINES = 150
@@ -32,10 +32,9 @@ def flat(text: str) -> str:
     return " ".join(ESCAPED.sub(r"\1", text).replace("|", "/").split())
 
 
-def reference(name: str) -> str | None:
-    """Return a page that is made from the code, None before it is there."""
-    text = PAGES.get(REFERENCE[name])
-    return None if text is None else flat(text)
+def reference(name: str) -> str:
+    """Return a page that is made from the code."""
+    return flat(PAGES[REFERENCE[name]])
 
 
 def says(page: str, option: Option) -> bool:
@@ -57,22 +56,20 @@ def test_readme_is_short() -> None:
 def test_every_option_has_its_line() -> None:
     """Each option stands in the reference with the help and the default that the program has."""
     page = reference("options")
-    assert page is None or [option.name for option in OPTIONS if not says(page, option)] == []
+    assert [option.name for option in OPTIONS if not says(page, option)] == []
 
 
 def test_every_difference_has_its_line() -> None:
     """Each change that may be made to a DDL stands in the reference."""
     page = reference("differences")
-    assert (
-        page is None or [name for name, text in DIFFERENCES.items() if name not in page or flat(text) not in page] == []
-    )
+    assert [name for name, text in DIFFERENCES.items() if name not in page or flat(text) not in page] == []
 
 
 def test_every_error_class_is_named() -> None:
     """Each class of the error tree stands where users of the library look, and in the reference."""
     classes = [n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.StorageConsumerError)]
     pages = [PAGES["docs/guide/python.md"], reference("errors")]
-    missing = [name for name in classes for page in pages if page is not None and name not in page]
+    missing = [name for name in classes for page in pages if name not in page]
     assert set(missing) <= {"StorageConsumerError"}
 
 
@@ -119,7 +116,7 @@ def test_layers_are_those_of_the_contract() -> None:
 
 def test_named_files_exist() -> None:
     """Each file and folder of the repository that a page names is there."""
-    named = {(page, code) for page, code in inline_code() if FILE.fullmatch(code) and code not in NOT_MADE_HERE}
+    named = {(page, code) for page, code in inline_code() if FILE.fullmatch(code)}
     gone = {(page, name) for page, name in named if not (ROOT / name).exists() and not (PACKAGE / name).exists()}
     assert gone == set()
 
