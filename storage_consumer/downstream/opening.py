@@ -104,14 +104,15 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
 
 def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, object]]:
     """Return the addresses of the target's host; the system gives no way to end the question, so it is left alone when time is over."""
+    with suppress(OSError, ValueError):  # an address needs no question, and so no thread
+        return _asked(downstream, socket.AI_NUMERICHOST)
     found: list[tuple[int, object]] = []
     faults: list[Exception] = []
     answered = threading.Event()
 
     def ask() -> None:
         try:
-            asked = socket.getaddrinfo(downstream.host, downstream.port, type=socket.SOCK_STREAM)
-            found.extend((int(family), address) for family, _, _, _, address in asked)
+            found.extend(_asked(downstream))
         except (OSError, ValueError) as error:
             faults.append(error)
         finally:
@@ -126,6 +127,12 @@ def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, ob
             raise ConfigError(message) from fault
         raise _unknown(downstream, str(fault.args[-1])) from fault
     return found
+
+
+def _asked(downstream: Downstream, flags: int = 0) -> list[tuple[int, object]]:
+    """Return what the system says of the target's host."""
+    asked = socket.getaddrinfo(downstream.host, downstream.port, type=socket.SOCK_STREAM, flags=flags)
+    return [(int(family), address) for family, _, _, _, address in asked]
 
 
 def _unknown(downstream: Downstream, why: str) -> TargetUnavailable:
