@@ -16,11 +16,11 @@ from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.time_zone import zone_caveat
 from storage_consumer.downstream.database import TargetDatabase
-from storage_consumer.downstream.key_drift import Remembering
+from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry
 from storage_consumer.downstream.tls import unverified
-from storage_consumer.driver.context import Parts
-from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.service import ConsumerService, StopSignal
 from storage_consumer.errors import TransientError
@@ -65,7 +65,7 @@ class Consumer:
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
-        self._lanes: Lanes | None = None
+        self._lanes: DdlWorkers | None = None
         for secret in self._loaded.hidden:
             register_secret(secret)
 
@@ -160,19 +160,19 @@ class Consumer:
             self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)
         return self._service
 
-    def _lane(self, lane: int, state: StateStore, flavor: str) -> Remembering:
+    def _lane(self, lane: int, state: StateStore, server_type: str) -> KeyDriftGuard:
         """What runs the statements of one lane, on a connection of its own."""
         config, secrets = self._loaded.config, self._loaded.secrets
         database = TargetDatabase(config.downstream, secrets.password, lane)
         runner = DdlRunner(
             database,
             state,
-            flavor,
+            server_type,
             zone=config.downstream.time_zone,
             clock=self._clock,
             patience=config.tuning.ddl_patience,
         )
-        return Remembering(runner, database)
+        return KeyDriftGuard(runner, database)
 
     def _complete(self) -> None:
         """Look up in the bucket what nobody told, and check that there is a decoder for all of it."""
@@ -205,11 +205,11 @@ class Consumer:
                 if clock.monotonic() >= deadline or clock.wait(self._stop.requested, _PAUSE):
                     raise
 
-    def _parts(self, manager: ConsumerManager, state: StateStore) -> Parts:
+    def _parts(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
         """All parts, afresh."""
         config, secrets = self._loaded.config, self._loaded.secrets
         target = TargetDatabase(config.downstream, secrets.password)
-        facts = target.facts()
+        server_info = target.server_info()
         if self._pipeline is not None and self._pipeline.lost:
             self._pipeline.close()
             self._pipeline = None
@@ -217,9 +217,9 @@ class Consumer:
             self._pipeline = SparkPipeline.open(config.tuning)
         self._pipeline.prepare(config.upstream, self._secrets_file)
         if self._lanes is None:
-            self._lanes = Lanes(lambda lane: self._lane(lane, state, facts.flavor), self._clock)
+            self._lanes = DdlWorkers(lambda lane: self._lane(lane, state, server_info.server_type), self._clock)
         storage = open_storage(config.upstream, secrets)
-        return Parts(
+        return RoundContext(
             config=config,
             reader=StorageReader(
                 storage, config.upstream, self._clock, full_listing_interval=config.tuning.full_listing_interval
@@ -229,7 +229,7 @@ class Consumer:
             target=target,
             lanes=self._lanes,
             pipeline=self._pipeline,
-            facts=facts,
+            server_info=server_info,
             progress=self._progress,
             clock=self._clock,
             secrets_file=self._secrets_file,

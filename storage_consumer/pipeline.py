@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from storage_consumer.decode.decoder import Batch, Decoder, RowChange, Tally
-from storage_consumer.decode.file_splits import Indivisible, part_of
+from storage_consumer.decode.file_splits import NotSplittable, split_of
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.job.spec import WHOLE, FileWork, Mode, TableWork, VersionWork
+from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import MAX_TSO, Window
@@ -49,9 +49,9 @@ _TOO_LATE = (
     "wrong, set it"
 )
 
-OpenBlocks = Callable[[FileWork], Iterator[bytes]]
+OpenBlocks = Callable[[FileSplit], Iterator[bytes]]
 """Gives the content of a file, or from where a part of it begins."""
-_Folded = tuple[TableWork, Changes]
+_Folded = tuple[TablePlan, Changes]
 """A table and its last states."""
 
 
@@ -62,22 +62,22 @@ class RowWriter(Protocol):
     `TransientError` or `LeaseLost` when nothing more may be written.
     """
 
-    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
         ...
 
-    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """Write the last states of several tables in one transaction, all or nothing; the number of rows of each.
 
         Each with its `deletes` and `upserts`, see `write_states`.
         """
         ...
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Write runs of upserts (True) and deletes (False) one after another."""
         ...
 
-    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Write a keyless table's events, in parts that cut no commit ts; the table's checkpoint is moved in the same transactions."""
         ...
 
@@ -85,7 +85,7 @@ class RowWriter(Protocol):
 # first half: files to blocks
 
 
-def file_blocks(storage: Blocks, work: FileWork) -> Iterator[bytes]:
+def file_blocks(storage: Blocks, work: FileSplit) -> Iterator[bytes]:
     """The content of a file, or from where a part of it begins; a part only of what was listed, so that all parts are of the same.
 
     Raises `StorageUnavailable` where it has fewer bytes than were listed.
@@ -99,8 +99,8 @@ def file_blocks(storage: Blocks, work: FileWork) -> Iterator[bytes]:
 
 
 def read_files(
-    files: Iterable[FileWork],
-    tables: dict[int, TableWork],
+    files: Iterable[FileSplit],
+    tables: dict[int, TablePlan],
     partitions: int,
     open_blocks: OpenBlocks,
     decoder: Decoder,
@@ -120,7 +120,7 @@ def read_files(
 
 
 def _read_run(
-    run: Sequence[FileWork], table: TableWork, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    run: Sequence[FileSplit], table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, list[FileReport]]:
     """Decode files into the buffer, together where that may be; their reports, up to the first one with an error."""
     version = table.versions[run[0].file.version_key]
@@ -149,19 +149,19 @@ def _read_run(
 def _kept_or(kept: Mapping[str, bytes], open_blocks: OpenBlocks) -> OpenBlocks:
     """Opens files of which the content is there already, and others."""
 
-    def opened(work: FileWork) -> Iterator[bytes]:
+    def opened(work: FileSplit) -> Iterator[bytes]:
         content = kept.get(work.file.stored.path)
         return open_blocks(work) if content is None else iter([content])
 
     return opened
 
 
-def _window(table: TableWork, version: VersionWork) -> Window:
+def _window(table: TablePlan, version: VersionPlan) -> Window:
     """The rows of this version that have not been applied yet."""
     return Window(low=version.low, high=table.window.high)
 
 
-def _report(work: FileWork, tally: Tally, applied: int, **trouble: Any) -> FileReport:
+def _report(work: FileSplit, tally: Tally, applied: int, **trouble: Any) -> FileReport:
     """What became of a file or part. `trouble`: the report's fields of that name."""
     return FileReport(
         table=work.table,
@@ -178,7 +178,7 @@ def _report(work: FileWork, tally: Tally, applied: int, **trouble: Any) -> FileR
 
 
 def _read_file(
-    work: FileWork, table: TableWork, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    work: FileSplit, table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, FileReport]:
     """Decode one file or part into the buffer, sending on what grows too large; returns its report."""
     version = table.versions[work.file.version_key]
@@ -190,13 +190,13 @@ def _read_file(
         blocks = buffer.measured(_content(work, open_blocks, decoder))
         asked = (blocks, version.layout, window, tally, path)
         for change in decoder.changes(*asked, version.key) if buffer.takes_batches else decoder.rows(*asked):
-            if version.repeats:
+            if version.is_all_duplicates:
                 tally.duplicates += 1
                 continue
             applied += _add(buffer, change, work, path)
             if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
                 yield from buffer.blocks()
-    except (FileNotFoundError, Indivisible):
+    except (FileNotFoundError, NotSplittable):
         error, torn, gone = f"waits for {path}, which vanished before it was read", True, True
     except UndecodableRow as fault:
         error, torn = f"{fault}. {_REPAIR}", fault.at_end and work.newest
@@ -207,10 +207,10 @@ def _read_file(
     return _report(work, tally, applied, error=error, torn=torn, gone=gone)
 
 
-def _content(work: FileWork, open_blocks: OpenBlocks, decoder: Decoder) -> Iterator[bytes]:
+def _content(work: FileSplit, open_blocks: OpenBlocks, decoder: Decoder) -> Iterator[bytes]:
     """What is to be decoded of a file."""
     blocks, span = open_blocks(work), work.span
-    return part_of(blocks, decoder.mark, span.start, span.end) if span != WHOLE and decoder.mark else blocks
+    return split_of(blocks, decoder.mark, span.start, span.end) if span != WHOLE and decoder.mark else blocks
 
 
 def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport]) -> FileReport:
@@ -229,7 +229,7 @@ def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport])
     return replace(report, error=whole.error, torn=whole.torn, gone=whole.gone)
 
 
-def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -> int:
+def _add(buffer: Buffer, change: RowChange | Batch, work: FileSplit, path: str) -> int:
     """Buffer one change or many, telling file and row where one cannot be applied; how many they are."""
     if not isinstance(change, tuple):
         try:
@@ -250,7 +250,7 @@ def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -
 
 
 def write_bucket(
-    items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
+    items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport]:
     """Write one bucket, table by table, those with few rows together; `items` are sorted by `Place`. Passes file reports on.
 
@@ -271,7 +271,7 @@ def write_bucket(
 
 
 def _by_table(
-    items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
+    items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport | _Folded]:
     """The reports of files, and of each table either the report of having written it or the few rows that are to be written."""
     stopped: set[int] = set()
@@ -285,7 +285,7 @@ def _by_table(
 
 
 def _written_or_folded(
-    work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter
+    work: TablePlan, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter
 ) -> WriteReport | _Folded:
     """Write what one bucket has of one table; the last states alone where they are few and no writer of it queues."""
     try:
@@ -298,7 +298,7 @@ def _written_or_folded(
         states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
         del changes
         few = len(states.lines) < FEW_ROWS and states.lines.size < FEW_BYTES
-        is_shared = few and work.mode is Mode.KEYED and not work.serial
+        is_shared = few and work.mode is Mode.KEYED and not work.has_other_unique_keys
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
@@ -319,7 +319,7 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
             yield _write_states(work, states, writer)
 
 
-def _write_states(work: TableWork, states: Changes, writer: RowWriter) -> WriteReport:
+def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteReport:
     """Write last states; where the target refuses a row, the report says where it came from."""
     try:
         return WriteReport(table=work.index, written=_write_folded(work, states, writer))
@@ -333,7 +333,7 @@ def _write_states(work: TableWork, states: Changes, writer: RowWriter) -> WriteR
         return WriteReport(table=work.index, error=str(fault))
 
 
-def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
+def _write_folded(work: TablePlan, states: Changes, writer: RowWriter) -> int:
     """Write last states; where keys may be equal to the target that differ to us, in their sequence."""
     if work.mode is Mode.ORDERED:
         in_sequence = states.chosen(np.lexsort((sequence_of(states.order, timed=work.timed), states.ts)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.job.spec import FileWork, JobSpec
+from storage_consumer.job.spec import FileSplit, JobSpec
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import TableDefinition, TableName
@@ -46,10 +46,10 @@ class TableProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerInfo:
     """What the target server is and allows."""
 
-    flavor: str
+    server_type: str
     """``mariadb``, ``mysql`` or ``tidb``."""
     version: str
     max_packet: int
@@ -124,7 +124,7 @@ class State(Protocol):
         """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""
         ...
 
-    def obey(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+    def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
         """Have what operators decided about tables take effect on what is stored, each decision once; `load` tells the rest.
 
         `busy`: keys of tables that a running statement touches; what was decided about them waits. `timed`: rows say when they
@@ -139,7 +139,7 @@ class State(Protocol):
 class Target(Protocol):
     """Structure of the target; see `downstream.database`."""
 
-    def facts(self) -> ServerFacts:
+    def server_info(self) -> ServerInfo:
         """What the server is."""
         ...
 
@@ -202,7 +202,7 @@ class DdlContext:
     """The source's CREATE and ALTER DATABASE up to the statement, in order: which defaults a new table has there."""
     decision: Decision | None = None
     """What an operator said about it."""
-    keep_on: Callable[[], bool] = lambda: True
+    should_continue: Callable[[], bool] = lambda: True
     """Asked now and then while a statement is waited for; raises `LeaseLost`, or returns False to end."""
 
 
@@ -214,6 +214,6 @@ class RowPipeline(Protocol):
         """Tasks that run at once."""
         ...
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
         """Read, decode, order and write; `TransientError` or `LeaseLost` where the job as a whole failed."""
         ...

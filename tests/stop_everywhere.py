@@ -40,7 +40,7 @@ class Stopped:
     """At which processes ended."""
     of: int
     """Points that there are."""
-    by_hand: int
+    key_drift: int
     repeated: int
 
 
@@ -53,7 +53,7 @@ def in_a_row(replay: Replay) -> Stopped:
             round_to(replay, cut, points)
         ended = len(points.ended_at)
         _refuse_twice(replay, points)
-    return Stopped(points=ended, of=ended, by_hand=points.by_hand, repeated=points.effects.repeated)
+    return Stopped(points=ended, of=ended, key_drift=points.key_drift, repeated=points.effects.repeated)
 
 
 def alone(replay: Replay, most: int) -> Stopped:
@@ -61,15 +61,15 @@ def alone(replay: Replay, most: int) -> Stopped:
     count = _one(replay, 0).passed
     every = max(1, -(-count // most)) if most else count + 1
     numbers = range(every, count + 1, every)
-    by_hand = repeated = 0
+    key_drift = repeated = 0
     for number in numbers:
         try:
             points = _one(replay, number)
         except NotEqual as fault:
             message = f"ended alone at point {number} of {count}: {fault}"
             raise NotEqual(message) from fault
-        by_hand, repeated = by_hand + points.by_hand, repeated + points.effects.repeated
-    return Stopped(points=len(numbers), of=count, by_hand=by_hand, repeated=repeated)
+        key_drift, repeated = key_drift + points.key_drift, repeated + points.effects.repeated
+    return Stopped(points=len(numbers), of=count, key_drift=key_drift, repeated=repeated)
 
 
 def _one(replay: Replay, number: int) -> Points:
@@ -137,7 +137,7 @@ def _told(corpus: Corpus, way: str, run: Callable[[Replay], Stopped], server: Da
         print(f"| {corpus} | {way} | FAILED | {time.monotonic() - began:.0f} | |", flush=True)
         return f"{corpus} {way}: {type(error).__name__}: {error}"
     count = f"{stopped.points}" if stopped.points == stopped.of else f"{stopped.points} of {stopped.of}"
-    notes = [f"{stopped.by_hand} decided by the operator"] if stopped.by_hand else []
+    notes = [f"{stopped.key_drift} decided by the operator"] if stopped.key_drift else []
     notes += [f"{stopped.repeated} ran again without effect"] if stopped.repeated else []
     print(f"| {corpus} | {way} | {count} | {time.monotonic() - began:.0f} | {', '.join(notes)} |", flush=True)
     return ""

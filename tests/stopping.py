@@ -156,7 +156,7 @@ class Points:
     """Points that were passed so far, those of processes that ended there included."""
     ended_at: dict[str, int] = field(default_factory=dict)
     """Points where processes ended, in order."""
-    by_hand: int = 0
+    key_drift: int = 0
     """Interrupted statements that the operator had to decide on."""
     _dead: bool = False
     _progress: str = ""
@@ -218,7 +218,7 @@ class Points:
                 with self.server.connect() as connection, connection.cursor() as cursor:
                     where = "WHERE state = 'started' AND version = %s AND statement = %s"
                     cursor.execute(f"UPDATE {journal} SET state = %s {where}", (state, version, statement))
-                self.by_hand += 1 if table is asked[0] else 0
+                self.key_drift += 1 if table is asked[0] else 0
         return bool(asked)
 
 

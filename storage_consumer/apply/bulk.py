@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 from storage_consumer.decode.values import WireKind
-from storage_consumer.job.spec import TableWork
+from storage_consumer.job.spec import TablePlan
 from storage_consumer.kernels.row_lines import FEW, Lines
 from storage_consumer.sql.tokens import qualified, quote
 
@@ -28,19 +28,19 @@ def is_many(rows: int) -> bool:
     return rows >= (_MANY if "numba" in sys.modules else FEW)
 
 
-def bulk_statement(work: TableWork, verb: str) -> str:
+def bulk_statement(work: TablePlan, verb: str) -> str:
     """The statement for one row. `verb`: ``REPLACE`` or ``INSERT``."""
     columns = ", ".join(quote(column.name) for column in work.written)
     places = ", ".join("?" * len(work.written))
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({places})"
 
 
-def bulk_types(work: TableWork) -> bytes:
+def bulk_types(work: TablePlan) -> bytes:
     """What the values of a row are, two bytes each."""
     return b"".join(bytes(_TYPES[column.kind]) for column in work.written)
 
 
-def bulk_values(work: TableWork, lines: Lines) -> memoryview | None:
+def bulk_values(work: TablePlan, lines: Lines) -> memoryview | None:
     """The values of all rows; None where a field is none of its column's kind."""
     from storage_consumer.kernels.bulk_values import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
 

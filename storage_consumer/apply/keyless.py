@@ -25,7 +25,7 @@ from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.statements import delete_images, json_equals
 from storage_consumer.downstream.connection import escape
 from storage_consumer.errors import RowRefused, TargetUnavailable
-from storage_consumer.job.spec import TableWork
+from storage_consumer.job.spec import TablePlan
 from storage_consumer.order.keyless import Events, Net
 from storage_consumer.tso import is_applied
 
@@ -66,7 +66,7 @@ class Portion:
 
 
 def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
-    """Parts for one transaction each, whole ones. `is_enough`: asked after each part."""
+    """RoundContext for one transaction each, whole ones. `is_enough`: asked after each part."""
     portion = Portion(in_turn=in_turn)
     for part in parts:
         portion.add(part)
@@ -80,7 +80,7 @@ def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, i
 class KeylessTable:
     """Writes the events of one through the connection of a task."""
 
-    def __init__(self, target: RowStatements, work: TableWork) -> None:
+    def __init__(self, target: RowStatements, work: TablePlan) -> None:
         """`target`: where they go."""
         self._target = target
         self._work = work

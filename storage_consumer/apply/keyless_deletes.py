@@ -21,7 +21,7 @@ from storage_consumer.decode.wire_format import split_lines
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import is_conflict, is_connection_loss
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import TableWork, WireColumn
+from storage_consumer.job.spec import TablePlan, WireColumn
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import qualified, quote
 
@@ -37,7 +37,7 @@ _ALIKE = 4
 """So many rows to delete may be compared with one row of the table."""
 
 
-def is_scanned(target: RowStatements, work: TableWork) -> bool:
+def is_scanned(target: RowStatements, work: TablePlan) -> bool:
     """Whether equal rows of the table are the same and found by passes over it only, and many can be deleted in one.
 
     So where it has no index and no column that the rows do not tell. TiDB has no such temporary tables.
@@ -58,7 +58,7 @@ def most_text(target: RowStatements) -> int:
     return min((limit for limit in limits if limit), default=1 << 62) // _LONGER
 
 
-def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
+def delete_equal(target: RowStatements, work: TablePlan, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
     """Delete every row that is equal to one of these different lines; how many there were of each, if any.
 
     None where the server does not do it this way, for want of a privilege for example, or cannot tell two of the lines apart;
@@ -86,7 +86,7 @@ def delete_equal(target: RowStatements, work: TableWork, lines: Sequence[bytes])
     return counts
 
 
-def telling_columns(work: TableWork, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
+def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
     """The column that tells these different lines apart but for a few, the shortest if there are several; else all columns."""
     fields = zip(split_lines(lines), work.written, strict=True)
     telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
@@ -94,7 +94,7 @@ def telling_columns(work: TableWork, lines: Sequence[bytes]) -> tuple[WireColumn
 
 
 def _store(
-    target: RowStatements, work: TableWork, lines: Sequence[bytes], images: TableName, telling: Sequence[WireColumn]
+    target: RowStatements, work: TablePlan, lines: Sequence[bytes], images: TableName, telling: Sequence[WireColumn]
 ) -> None:
     """Make the temporary table."""
     columns = ", ".join(quote(column.name) for column in work.written)
@@ -118,7 +118,7 @@ def _bytes(column: WireColumn, side: str) -> str:
     return f"CAST({side}.{quote(column.name)} AS BINARY)"
 
 
-def _equal(work: TableWork, telling: Sequence[WireColumn]) -> str:
+def _equal(work: TablePlan, telling: Sequence[WireColumn]) -> str:
     """The condition that a row and an image are equal to the last byte: by no collation, and by values where texts are shortened."""
     conditions = [f"d.{quote(_CHECKSUM)} = {_checksum(telling, 'r')}"]
     for column in work.written:

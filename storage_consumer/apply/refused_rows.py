@@ -9,7 +9,7 @@ import pymysql.err
 from storage_consumer.apply.statements import without_error_members
 from storage_consumer.downstream.mysql_errors import is_refusal
 from storage_consumer.downstream.session import LOOSE_ROW_MODE, ROW_MODE
-from storage_consumer.job.spec import TableWork
+from storage_consumer.job.spec import TablePlan
 
 Statement = Callable[[Sequence[bytes]], str]
 """The statement for some rows' lines."""
@@ -60,7 +60,7 @@ def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) 
     return None
 
 
-def write_checked(query: Query, work: TableWork, rows: Sequence[bytes], statement: Statement) -> int:
+def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statement: Statement) -> int:
     """Run a statement that writes rows of which some may hold the error value of an ENUM.
 
     Strict mode refuses that value, and no other mode checks the rest of the row. So where strict mode refuses the rows, it is

@@ -15,7 +15,7 @@ from storage_consumer.downstream.batches import batches
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import described, is_conflict, is_connection_loss, is_refusal
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.kernels.row_lines import Lines, in_one
 
 TRANSACTION_ROWS = 10_000
@@ -35,29 +35,29 @@ class RowStatements(FencedConnection):
         self._load_data = spec.load_data
         self._statement_size = min(TRANSACTION_SIZE, spec.max_packet // 8)
 
-    def delete(self, work: TableWork, rows: Sequence[bytes]) -> int:
+    def delete(self, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Delete keys that may or may not be there."""
         return sum(
             self._write(work, batch, partial(delete_keys, work, escape=escape), key_only=True)
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size)
         )
 
-    def replace(self, work: TableWork, rows: Sequence[bytes]) -> int:
+    def replace(self, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Write rows in the place of those that share a unique key with them."""
         return sum(self._put("REPLACE", work, batch) for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE))
 
-    def insert(self, work: TableWork, rows: Sequence[bytes]) -> int:
+    def insert(self, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Add rows to a table without unique keys."""
         return sum(self._put("INSERT", work, batch) for batch in batches(rows, TRANSACTION_ROWS, TRANSACTION_SIZE))
 
-    def _put(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> int:
+    def _put(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Write rows, by a bulk statement or by LOAD DATA where that may be and raised no warning, else by literals."""
         if not self._bulk(verb, work, rows) and not self._load(verb, work, rows):
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
                 self._write(work, batch, partial(write_rows, verb, work, escape=escape))
         return len(rows)
 
-    def _write(self, work: TableWork, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
+    def _write(self, work: TablePlan, rows: Sequence[bytes], statement: Statement, *, key_only: bool = False) -> int:
         """One statement for many rows. Where the target refuses it, `RowRefused` names the row that is refused alone too."""
 
         def run(some: Sequence[bytes]) -> int:
@@ -73,7 +73,7 @@ class RowStatements(FencedConnection):
             row, why = first_refused(run, rows) or (b"", fault)
         raise self.refusal(work, row, why, key_only=key_only) from why
 
-    def refusal(self, work: TableWork, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
+    def refusal(self, work: TablePlan, row: bytes, why: Exception, *, key_only: bool = False) -> RowRefused:
         """The error that names the row (empty: rows) by its key, the reason, and the way on."""
         which = f"the row with {row_text(work, row, escape, key_only=key_only)}" if row else "rows"
         remedy = "" if isinstance(why, StatementTooLarge) else ". Make the target's table fit what the source holds"
@@ -87,7 +87,7 @@ class RowStatements(FencedConnection):
             raise fault
         return self.query(sql)
 
-    def _bulk(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> bool:
+    def _bulk(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
         """One bulk statement; False where there is none for these rows, or nothing of it is left."""
         connection = self.live()
         if not connection.has_bulk or not is_many(len(rows)):
@@ -98,7 +98,7 @@ class RowStatements(FencedConnection):
             return False
         return self._taken(lambda: connection.bulk(bulk_statement(work, verb), types, values))
 
-    def _load(self, verb: str, work: TableWork, rows: Sequence[bytes]) -> bool:
+    def _load(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
         """LOAD DATA LOCAL from memory; False where it may not be, or nothing of it is left."""
         most = self._spec.max_packet // 2
         return self._load_data and self._taken(lambda: self.live().load(load_data(work, verb), in_one(rows), most=most))

@@ -10,7 +10,7 @@ import numpy as np
 
 from storage_consumer.decode.values import WireKind
 from storage_consumer.decode.wire_format import NULL, decode_field, decode_line, split_lines
-from storage_consumer.job.spec import KeyPart, TableWork, WireColumn
+from storage_consumer.job.spec import KeyPart, TablePlan, WireColumn
 from storage_consumer.kernels.row_lines import FEW, Lines
 from storage_consumer.sql.tokens import qualified, quote
 
@@ -32,7 +32,7 @@ _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
 
 
-def load_data(work: TableWork, verb: str) -> str:
+def load_data(work: TablePlan, verb: str) -> str:
     """LOAD DATA LOCAL, one line per row as `LineEncoder` writes them. `verb`: ``REPLACE`` by unique keys, or ``INSERT``."""
     fields, sets = [], []
     replacing = "REPLACE " if verb == "REPLACE" else ""
@@ -50,7 +50,7 @@ def load_data(work: TableWork, verb: str) -> str:
     )
 
 
-def write_rows(verb: str, work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
+def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
     """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows. Raises `ValueError` for a value that is none of its column."""
     columns = ", ".join(quote(column.name) for column in work.written)
     rows = _usual_rows(work, lines)
@@ -60,7 +60,7 @@ def write_rows(verb: str, work: TableWork, lines: Sequence[bytes], escape: Escap
     return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({rows})"
 
 
-def _usual_rows(work: TableWork, lines: Sequence[bytes]) -> str | None:
+def _usual_rows(work: TablePlan, lines: Sequence[bytes]) -> str | None:
     """The literals of rows without the first and the last parenthesis; None where they are few or some value is not as usual."""
     if len(lines) < FEW:
         return None
@@ -93,7 +93,7 @@ def _rows(columns: Sequence[Sequence[bytes]]) -> str:
     return b"),(".join(map(b",".join, zip(*columns, strict=True))).decode()
 
 
-def without_error_members(work: TableWork, lines: Sequence[bytes]) -> list[bytes]:
+def without_error_members(work: TablePlan, lines: Sequence[bytes]) -> list[bytes]:
     """The same rows, in which an ENUM column's first member stands for the error value (number 0, shown as '')."""
     enums = [
         place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
@@ -109,7 +109,7 @@ def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
     return b"\t".join(fields)
 
 
-def row_text(work: TableWork, line: bytes, escape: Escape, *, key_only: bool) -> str:
+def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) -> str:
     """A row for messages: its key's columns and values, or all of them where the table has no key.
 
     `key_only`: `line` has the key's columns, not the written ones.
@@ -133,7 +133,7 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
 
-def delete_keys(work: TableWork, lines: Sequence[bytes], escape: Escape) -> str:
+def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
     """One DELETE of many keys; a key that is not there is no error."""
     fields = zip(split_lines(lines), work.key, strict=True)
     columns = [key_literals(texts, part, escape) for texts, part in fields]
@@ -232,7 +232,7 @@ def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
     return text
 
 
-def delete_images(work: TableWork, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
+def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
     """DELETE of up to `most` equal rows of a keyless table by all their columns, NULL equal to NULL, texts to the last byte.
 
     `json_equals`: how this server compares JSON by meaning, with ``{column}`` and ``{value}``.

@@ -23,7 +23,7 @@ from storage_consumer.downstream.mysql_errors import (
 from storage_consumer.downstream.rights import remedy, state_remedy
 from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
-from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.ports import SERIAL_SLOTS
 from storage_consumer.sql.tokens import quote
 
@@ -62,7 +62,7 @@ class FencedConnection:
 
     # transactions
 
-    def transaction(self, work: TableWork, body: Callable[[], T]) -> T:
+    def transaction(self, work: TablePlan, body: Callable[[], T]) -> T:
         """Run `body` between the check of the fence and the commit.
 
         A commit whose answer was lost is played again as a whole: last states are idempotent, events look at the stored
@@ -126,14 +126,14 @@ class FencedConnection:
                 raise
             raise ConfigError(state_remedy(fault, self.rows, self.state_schema)) from fault
 
-    def _check_fence(self, work: TableWork) -> None:
+    def _check_fence(self, work: TablePlan) -> None:
         """Lock this task's slot; see that window, owner and attempt are still ours.
 
         Writers of a table with further unique keys lock the table's slot too once they got in each other's way: rows that replace
         others make them wait for each other in circles, new rows do not.
         """
         self._check_slot()
-        if work.serial and self._queues and not self._spec.whole:
+        if work.has_other_unique_keys and self._queues and not self._spec.whole:
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from storage_consumer.apply.keyless import KeylessTable
 from storage_consumer.apply.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
 from storage_consumer.downstream.batches import batches
-from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.kernels.row_lines import size_of
 from storage_consumer.order.keyless import Events
 
@@ -47,11 +47,11 @@ class TargetWriter:
         """Close the connection."""
         self._target.close()
 
-    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """Write last states of several tables whose writers do not queue, in one transaction, all or nothing."""
 
         def write() -> list[int]:
@@ -59,14 +59,14 @@ class TargetWriter:
 
         return self._target.transaction(states[0][0], write)
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Write runs of upserts and deletes in their order, many short ones in one transaction."""
         return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))
 
-    def _write(self, work: TableWork, some: Sequence[Run]) -> int:
+    def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
         """What one transaction does."""
         return sum((self._target.replace if upsert else self._target.delete)(work, rows) for upsert, rows in some)
 
-    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""
         return KeylessTable(self._target, work).write(parts)

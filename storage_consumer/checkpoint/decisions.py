@@ -31,7 +31,7 @@ from storage_consumer.plan.table_decisions import (
 class OperatedState(HistoryState):
     """The state of one feed, as far as operators decide about its tables."""
 
-    def obey(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+    def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
         """Have decisions take effect on what is stored, each once; what can't be obeyed is noted and does nothing.
 
         Those about tables that are `busy` wait. `timed`: rows say when they committed.

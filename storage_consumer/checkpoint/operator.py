@@ -1,4 +1,4 @@
-"""Desk: the state of a target as an operator sees it, without the lease; the one thing it writes is decisions about DDL.
+"""StateInspector: the state of a target as an operator sees it, without the lease; the one thing it writes is decisions about DDL.
 
 A decision is a row of its own, which the consumer obeys at its next round or start. It counts only while the journal says that
 the statement is neither done nor skipped: both are looked at under a lock on the journal's row.
@@ -57,7 +57,7 @@ class JournalRow:
         return self.state in (DONE, SKIPPED)
 
 
-class Desk:
+class StateInspector:
     """One short connection to the state. Raises `TargetUnavailable` and `ConfigError`."""
 
     readable_versions: ClassVar[tuple[int, ...]] = (STATE_VERSION,)

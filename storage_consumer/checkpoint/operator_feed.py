@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from storage_consumer.checkpoint.operator import Desk
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError, LeaseHeld
@@ -39,7 +39,7 @@ class KeptFile:
     digest: str
 
 
-class FeedDesk(Desk):
+class FeedInspector(StateInspector):
     """Reads what is known of the bucket, and binds the state to another place of the same files.
 
     Also one of an older version: `run` would bring that to ours, but not before it is bound.

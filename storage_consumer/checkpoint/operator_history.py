@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from storage_consumer.checkpoint.operator import Desk
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.structures import KEPT, definition_of
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableDefinition, TableName
@@ -42,7 +42,7 @@ class KeptVersion:
         return self.table_dir, self.version, self.checksum
 
 
-class HistoryDesk(Desk):
+class SchemaHistoryReader(StateInspector):
     """Reads structures; one entry for one question."""
 
     def tables(self) -> list[KeptTable]:

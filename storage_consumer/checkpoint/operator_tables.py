@@ -10,7 +10,7 @@ from typing import Any
 
 from storage_consumer.checkpoint.copies import COLUMNS, copies_from
 from storage_consumer.checkpoint.decisions import begun_statements, last_settled, last_that_may_touch
-from storage_consumer.checkpoint.operator import Desk
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.tables import StateTables, as_text
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy
@@ -28,7 +28,7 @@ class TableRow:
     """Why it changed nothing."""
 
 
-class TableDesk(Desk):
+class TableInspector(StateInspector):
     """Tables one by one."""
 
     def now_ms(self) -> int:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
-from storage_consumer.checkpoint.operator import Desk, JournalRow
+from storage_consumer.checkpoint.operator import JournalRow, StateInspector
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
@@ -39,7 +39,7 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
     for secret in hidden:
         register_secret(secret)
-    with closing(Desk(downstream, secrets.password)) as desk:
+    with closing(StateInspector(downstream, secrets.password)) as desk:
         if action == LIST:
             return _listed(_wanted(desk, own), as_json=as_json)
         row = _chosen(desk, own)
@@ -77,13 +77,13 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"[:255]
 
 
-def _wanted(desk: Desk, own: Mapping[str, str]) -> list[JournalRow]:
+def _wanted(desk: StateInspector, own: Mapping[str, str]) -> list[JournalRow]:
     """What waits, of one table if one is named."""
     rows = desk.unsettled()
     return [row for row in rows if "table" not in own or is_meant(row.name, own["table"])]
 
 
-def _chosen(desk: Desk, own: Mapping[str, str]) -> JournalRow:
+def _chosen(desk: StateInspector, own: Mapping[str, str]) -> JournalRow:
     """The one statement that is meant, which nothing has settled yet."""
     version = int(own["version"])
     of_version = [row for row in desk.of_version(version) if is_meant(row.name, own["table"])]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from storage_consumer.checkpoint.operator import JournalRow
-from storage_consumer.checkpoint.operator_history import HistoryDesk, KeptTable, KeptVersion
+from storage_consumer.checkpoint.operator_history import KeptTable, KeptVersion, SchemaHistoryReader
 from storage_consumer.cli.structure_changes import changes, described
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
@@ -36,7 +36,7 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
     for secret in hidden:
         register_secret(secret)
-    with closing(HistoryDesk(downstream, secrets.password)) as desk:
+    with closing(SchemaHistoryReader(downstream, secrets.password)) as desk:
         if "table" not in own:
             return _all_tables(desk, as_json="json" in own)
         keys = _keys(desk, own["table"])
@@ -45,7 +45,7 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         return _versions(desk, own["table"], keys, as_json="json" in own)
 
 
-def _keys(desk: HistoryDesk, table: str) -> list[str]:
+def _keys(desk: SchemaHistoryReader, table: str) -> list[str]:
     """The keys of the table that is meant: a name may hold dots itself. Raises `ConfigError` where nothing is kept of it."""
     tables = desk.tables()
     refuse_several((each.name for each in tables), table)
@@ -60,7 +60,7 @@ def _keys(desk: HistoryDesk, table: str) -> list[str]:
 # all tables
 
 
-def _all_tables(desk: HistoryDesk, *, as_json: bool) -> str:
+def _all_tables(desk: SchemaHistoryReader, *, as_json: bool) -> str:
     tables = desk.tables()
     waiting: dict[str, JournalRow] = {}
     for row in desk.unsettled():
@@ -97,7 +97,7 @@ def _table_document(table: KeptTable, waiting: JournalRow | None) -> dict[str, o
 # one table
 
 
-def _versions(desk: HistoryDesk, table: str, keys: Sequence[str], *, as_json: bool) -> str:
+def _versions(desk: SchemaHistoryReader, table: str, keys: Sequence[str], *, as_json: bool) -> str:
     kept = desk.versions(keys)
     journal = {row.identity: row for row in desk.of_directories(sorted({version.table_dir for version in kept}))}
     documents = [
@@ -109,7 +109,7 @@ def _versions(desk: HistoryDesk, table: str, keys: Sequence[str], *, as_json: bo
 
 
 def _with_before(
-    desk: HistoryDesk, kept: Sequence[KeptVersion]
+    desk: SchemaHistoryReader, kept: Sequence[KeptVersion]
 ) -> Iterator[tuple[KeptVersion, TableDefinition | None]]:
     """Each version with the structure before it: the table's own, or that of the table which it was renamed from."""
     before: TableDefinition | None = None
@@ -165,7 +165,7 @@ def _text(document: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _structure(desk: HistoryDesk, table: str, keys: Sequence[str], ts: int, *, as_json: bool) -> str:
+def _structure(desk: SchemaHistoryReader, table: str, keys: Sequence[str], ts: int, *, as_json: bool) -> str:
     """The columns in force at a version or commit ts."""
     found = desk.structure_at(keys[0], ts)
     if found is None or found.definition is None:

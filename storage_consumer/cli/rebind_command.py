@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
-from storage_consumer.checkpoint.operator_feed import FeedDesk, FeedRow, busy
+from storage_consumer.checkpoint.operator_feed import FeedInspector, FeedRow, busy
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.settings import Secrets, Upstream
@@ -33,7 +33,7 @@ def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_stora
     for secret in loaded.hidden:
         register_secret(secret)
     upstream = loaded.config.upstream
-    with closing(FeedDesk(loaded.config.downstream, loaded.secrets.password)) as desk:
+    with closing(FeedInspector(loaded.config.downstream, loaded.secrets.password)) as desk:
         feed = desk.feed()
         if feed.upstream == upstream.identity and "restored" not in own:
             return _told(feed, upstream.identity, None, as_json="json" in own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
-from storage_consumer.checkpoint.operator_tables import TableDesk, TableRow
+from storage_consumer.checkpoint.operator_tables import TableInspector, TableRow
 from storage_consumer.cli.ddl_command import who
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean
@@ -40,7 +40,7 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
     for secret in hidden:
         register_secret(secret)
-    with closing(TableDesk(downstream, secrets.password)) as desk:
+    with closing(TableInspector(downstream, secrets.password)) as desk:
         rows = desk.tables()
         if action == LIST:
             shown = [_chosen(rows, own["table"])] if "table" in own else [row for row in rows if _stands_still(row)]

@@ -14,7 +14,7 @@ from storage_consumer.errors import ConfigError
 
 _SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "credential", "pwd")
 _SIGNATURES = frozenset({"sig", "signature"})
-"""Parts of a token that was not percent-encoded as it should be."""
+"""RoundContext of a token that was not percent-encoded as it should be."""
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)(?:=([^&;#]*))?")
 _USER_AND_PASSWORD = re.compile(

@@ -82,19 +82,19 @@ class DdlRunner:
         self,
         database: Structure,
         state: Journal,
-        flavor: str,
+        server_type: str,
         *,
         zone: str = "UTC",
         clock: Clock | None = None,
         patience: float = 24 * 3600.0,
     ) -> None:
-        """`flavor`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run.
+        """`server_type`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run.
 
         `patience`: seconds for which a statement that lost its connection is waited for while the server still runs it.
         """
         self._database = database
         self._state = state
-        self._flavor = flavor
+        self._flavor = server_type
         self._zone = zone
         self._clock = clock or SystemClock()
         self._patience = patience
@@ -234,7 +234,7 @@ class DdlRunner:
                     blockers="; ".join(self._database.blockers(started.names)),
                 )
                 told = waited
-            if not started.context.keep_on():
+            if not started.context.should_continue():
                 raise Abandoned
             self._clock.wait(threading.Event(), _LOOK)
 
@@ -295,7 +295,7 @@ class DdlRunner:
                 busy = self._blocked(started, before, fault)
             else:
                 return answer, self._clock.monotonic() - began
-            if not left or not started.context.keep_on():
+            if not left or not started.context.should_continue():
                 break
             self._clock.wait(threading.Event(), pause)
             pause *= 2

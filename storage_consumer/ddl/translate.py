@@ -35,14 +35,14 @@ class DdlAction:
 
 def action_for(
     definition: TableDefinition,
-    flavor: str,
+    server_type: str,
     collation: str | None,
     names: PartNames | None = None,
     *,
     zone: str = "UTC",
     source_collation: str = "utf8mb4_bin",
 ) -> DdlAction:
-    """What to do for a statement on a server of this flavor (``mariadb``, ``mysql``, ``tidb``).
+    """What to do for a statement on a server of this server_type (``mariadb``, ``mysql``, ``tidb``).
 
     `collation`: the default collation of the statement's database on the target, None if it is not known or not there.
     `names`: what the parts of its table are called on the target, None if that was not asked for. `zone`: time zone of the
@@ -52,31 +52,31 @@ def action_for(
     query = escaped(stored)
     notes = ["backslash"] if query != stored else []
     found = tokens(query)
-    if _is_bare(found) and not (flavor == "tidb" and heeds_comment(query)):
+    if _is_bare(found) and not (server_type == "tidb" and heeds_comment(query)):
         note = "attribute of TiDB" if heeds_comment(query) else "an ALTER TABLE without any action"
         return DdlAction(statement="", schema="", notes=(note,))
-    refuse_what_only_tidb_holds(definition, flavor)
+    refuse_what_only_tidb_holds(definition, server_type)
     schema = definition.name.schema if definition.name.table else ""
     if not found or not _is_whole(found):
         return DdlAction(statement=query, schema=schema)
-    if flavor == "mariadb" and names is not None and names.fractions:
+    if server_type == "mariadb" and names is not None and names.fractions:
         _refuse_fractions(definition, ", ".join(sorted(names.fractions)))
-    if flavor != "tidb" and names is not None and names.scattered:
+    if server_type != "tidb" and names is not None and names.scattered:
         _refuse_partition(definition)
-    if flavor != "tidb":
+    if server_type != "tidb":
         query, arrangements = arranged(query)
         notes += arrangements
         found = tokens(query)
     statement = statement_of(found, collation, names, query, definition.name.table)
     statement = replace(statement, columns=definition.columns, zone=zone, source_collation=source_collation)
-    edits, changes = all_edits(statement, flavor)
+    edits, changes = all_edits(statement, server_type)
     notes = list(dict.fromkeys(changes + notes))
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
 
 
 def safe_action(
     definition: TableDefinition,
-    flavor: str,
+    server_type: str,
     collation: str | None,
     names: PartNames | None = None,
     *,
@@ -84,9 +84,9 @@ def safe_action(
     source_collation: str,
 ) -> DdlAction:
     """As `action_for`, for a statement that `refuse_what_may_not_run` let pass; raises `StatementRefused` where the text to be sent may not run."""
-    action = action_for(definition, flavor, collation, names, zone=zone, source_collation=source_collation)
+    action = action_for(definition, server_type, collation, names, zone=zone, source_collation=source_collation)
     if action.statement:
-        refuse_unsafe(definition, action.statement, flavor)
+        refuse_unsafe(definition, action.statement, server_type)
     return action
 
 
@@ -132,25 +132,25 @@ def _stored(definition: TableDefinition) -> str:
     return definition.query.strip().removesuffix(";").strip()
 
 
-def refuse_what_may_not_run(step: DdlStep, flavor: str) -> None:
+def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
     """Raise, before anything is asked of the server, for a statement that is none of TiCDC's, or that only TiDB can take.
 
     `StatementRefused` or `NotReplicable`. A table that is made from its columns has no statement to be looked at.
     """
-    refuse_what_only_tidb_holds(step.definition, flavor)
+    refuse_what_only_tidb_holds(step.definition, server_type)
     if not step.ensure:
-        refuse_foreign(step.origin.definition, escaped(_stored(step.origin.definition)), flavor)
+        refuse_foreign(step.origin.definition, escaped(_stored(step.origin.definition)), server_type)
 
 
-def refuse_what_only_tidb_holds(definition: TableDefinition, flavor: str) -> None:
+def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
     """Raise `NotReplicable`, before anything is asked of the server, for a name or statement that only TiDB can take.
 
     FLASHBACK CLUSTER is for no server: it would take the whole target back, our own state and other databases with it.
     """
     found = tokens(definition.query)
-    if flavor != "tidb":
+    if server_type != "tidb":
         _refuse_far_names(definition, found)
-    if flavor != "tidb" or find_words(found[:2], "FLASHBACK", "CLUSTER") == 0:
+    if server_type != "tidb" or find_words(found[:2], "FLASHBACK", "CLUSTER") == 0:
         _refuse_recovery(definition, found)
 
 

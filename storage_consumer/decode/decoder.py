@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decode.canonical_text import Spelling
-from storage_consumer.decode.file_splits import Mark
+from storage_consumer.decode.file_splits import RowBoundary
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import TableColumn, TableName, Window
 
@@ -138,7 +138,7 @@ class Decoder(Protocol):
     """Decodes one protocol."""
 
     @property
-    def mark(self) -> Mark | None:
+    def mark(self) -> RowBoundary | None:
         """Where a row begins in any file, None where that cannot be told without all that stands before."""
         ...
 

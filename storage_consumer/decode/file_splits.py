@@ -26,12 +26,12 @@ LINE_ENDS = (b"\r\n", b"\n")
 """Terminators that no JSON text holds."""
 
 
-class Indivisible(Exception):
+class NotSplittable(Exception):
     """The file does not begin with a row, so it may hold a header line that nobody told of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class RowBoundary:
     """Where a row begins."""
 
     pattern: re.Pattern[bytes]
@@ -43,7 +43,7 @@ class Mark:
     """What the file's first row begins with."""
 
 
-def csv_mark(options: CsvOptions) -> Mark | None:
+def csv_boundary(options: CsvOptions) -> RowBoundary | None:
     """The mark of CSV files under these options, which have passed `csv_options.check_options`; None: they have none."""
     stateful = options.output_field_header or options.output_handle_key or options.output_old_value
     unclear = not options.quote or {options.quote, options.delimiter} & set("IUD")
@@ -52,24 +52,24 @@ def csv_mark(options: CsvOptions) -> Mark | None:
         return None
     pattern = re.escape(terminator + quote) + b"[IUD]" + re.escape(quote + delimiter)
     size = len(terminator) + len(quote) + 1 + len(quote) + len(delimiter)
-    return Mark(pattern=re.compile(pattern), size=size, ends=len(terminator), first=quote)
+    return RowBoundary(pattern=re.compile(pattern), size=size, ends=len(terminator), first=quote)
 
 
-def canal_mark(terminator: bytes) -> Mark | None:
+def canal_boundary(terminator: bytes) -> RowBoundary | None:
     """The mark of canal-json files with this terminator; None: they have none."""
-    return Mark(pattern=re.compile(b"\n"), size=1, ends=1, first=b"") if terminator in LINE_ENDS else None
+    return RowBoundary(pattern=re.compile(b"\n"), size=1, ends=1, first=b"") if terminator in LINE_ENDS else None
 
 
-def part_of(blocks: Iterator[bytes], mark: Mark, start: int, end: int | None) -> Iterator[bytes]:
+def split_of(blocks: Iterator[bytes], mark: RowBoundary, start: int, end: int | None) -> Iterator[bytes]:
     """The rows whose marks begin from byte `start` (inclusive) to `end` (exclusive; None: to the end of the file).
 
-    `blocks`: the content of the file from byte `start` on; no more of it is read than is needed. Raises `Indivisible`.
+    `blocks`: the content of the file from byte `start` on; no more of it is read than is needed. Raises `NotSplittable`.
     """
     last = sys.maxsize if end is None else end
     inside, held, at = not start, b"", start
     for block in blocks:
         if not at and not held and not block.startswith(mark.first):
-            raise Indivisible
+            raise NotSplittable
         held += block
         while found := mark.pattern.search(held, max(0, last - at) if inside else 0):
             row = found.start() + mark.ends

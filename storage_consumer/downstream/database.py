@@ -30,7 +30,7 @@ from storage_consumer.errors import ConfigError, DdlFailed, TargetBusy, TargetUn
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.plan.journal import DdlAnswer
-from storage_consumer.ports import ServerFacts
+from storage_consumer.ports import ServerInfo
 from storage_consumer.sql.tokens import Token, qualified, quote
 
 _COUNTER = re.compile(
@@ -109,12 +109,12 @@ class TargetDatabase:
         self._live()
         self.close()
 
-    def facts(self) -> ServerFacts:
+    def server_info(self) -> ServerInfo:
         """What the server is. Raises `ConfigError` or `TargetUnavailable`."""
         version, packet, local = self._rows("SELECT VERSION(), @@max_allowed_packet, @@local_infile")[0]
         text = str(version)
-        return ServerFacts(
-            flavor=kind_of(text), version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON")
+        return ServerInfo(
+            server_type=kind_of(text), version=text, max_packet=int(packet), load_data=str(local).upper() in ("1", "ON")
         )
 
     # structure
@@ -256,7 +256,7 @@ class TargetDatabase:
         return any(text_of(text).strip() == statement.strip() for (text,) in rows)
 
     def _is_tidb(self) -> bool:
-        self._flavor = self._flavor or self.facts().flavor
+        self._flavor = self._flavor or self.server_info().server_type
         return self._flavor == "tidb"
 
     def fence_ddl(self) -> bool:

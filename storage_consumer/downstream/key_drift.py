@@ -45,7 +45,7 @@ class Standing(Protocol):
         """Note what these tables have now."""
 
 
-class Remembering:
+class KeyDriftGuard:
     """Runs statements, and notes the keys of the tables that they leave behind; a table that somebody changed gets none.
 
     Where a process ends in between there is no note, and nothing to compare with until the next statement.
@@ -104,7 +104,7 @@ def keys_of(table: TargetTable) -> list[str]:
     return sorted(set(lines))
 
 
-def by_hand(noted: Iterable[str], table: TargetTable) -> str:
+def key_drift(noted: Iterable[str], table: TargetTable) -> str:
     """What the table has and had not, empty if there is nothing; a collation counts only in a key that it had."""
     known = set(noted)
     new_keys = [line for line in keys_of(table) if line.startswith("unique") and line not in known]
@@ -134,7 +134,7 @@ def compared(query: Query, schema: str, tables: Mapping[TableName, TargetTable])
     """The tables, by folded name, each with what it has more than is noted."""
     known = noted(query, schema, tables)
     return {
-        name: replace(table, by_hand=by_hand(known[name], table)) if name in known else table
+        name: replace(table, key_drift=key_drift(known[name], table)) if name in known else table
         for name, table in tables.items()
     }
 

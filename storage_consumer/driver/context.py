@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
-from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
 from storage_consumer.plan.table import HALTED, TableConsumer
 from storage_consumer.poll.reader import StorageReader
-from storage_consumer.ports import RowPipeline, ServerFacts, State, TableProgress, Target
+from storage_consumer.ports import RowPipeline, ServerInfo, State, TableProgress, Target
 from storage_consumer.summary import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class RoundContext:
     """Everything a round works with; put together in api.py."""
 
     config: Config
@@ -24,10 +24,10 @@ class Parts:
     manager: ConsumerManager
     state: State
     target: Target
-    lanes: Lanes
+    lanes: DdlWorkers
     """Where statements run; it outlives the other parts."""
     pipeline: RowPipeline
-    facts: ServerFacts
+    server_info: ServerInfo
     progress: Progress
     clock: Clock
     secrets_file: str

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.driver.context import Parts, progress_of
+from storage_consumer.driver.context import RoundContext, progress_of
 from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
 from storage_consumer.driver.ddl_workers import Identity, Outcome
 from storage_consumer.driver.remedies import ways_on
@@ -33,10 +33,10 @@ UNFINISHED = "the DDL of {} gives its table a name for a moment only, and no fil
 
 
 @dataclass(slots=True, kw_only=True)
-class RoundDdls:
+class DdlScheduler:
     """The DDL side of one round. What still runs at its end is collected by the next one."""
 
-    parts: Parts
+    parts: RoundContext
     storage_checkpoint: int
     halt: Callable[[str, str], None]
     """Stop a table, by key, with an error."""
@@ -71,7 +71,7 @@ class RoundDdls:
         }
         return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step.origin)}
 
-    def obey(self) -> None:
+    def apply_decisions(self) -> None:
         """Halt the tables of statements that came late, and let those go on about whose statements an operator has decided."""
         manager = self.parts.manager
         self._decisions = self.parts.state.decisions()
@@ -127,7 +127,7 @@ class RoundDdls:
         self._unstored.update(key for outcome in ended for key in self.parts.manager.touched(outcome.step.origin))
         if len(self._unstored) >= _MOST_UNSTORED:
             self.store()
-        if self.parts.facts.flavor == "tidb":
+        if self.parts.server_info.server_type == "tidb":
             self._tell_who_blocks()
         return self._go_on() or bool(ended)
 
@@ -188,7 +188,7 @@ class RoundDdls:
             table_was_seen=was_seen(step, manager),
             made_by=table.made_before(step.version),
             decision=decision,
-            keep_on=self.parts.lanes.keep_on,
+            should_continue=self.parts.lanes.should_continue,
         )
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
         if self.rows_may_be_late:

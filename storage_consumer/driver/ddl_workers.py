@@ -1,4 +1,4 @@
-"""Lanes: statements in the background, so that one that takes an hour stops only the tables that it touches.
+"""DdlWorkers: statements in the background, so that one that takes an hour stops only the tables that it touches.
 
 Each lane has a connection of its own and, at the target, a lock of its own (see `downstream.database.fence_ddl`): before the first
 statement of an owner all idle lanes are fenced, so that no former owner's statement can still begin. What is decided about a
@@ -46,7 +46,7 @@ class _Job:
     began: float
 
 
-class Lanes:
+class DdlWorkers:
     """Runs statements side by side. It outlives a fault of the round: what is running then is not begun a second time."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Lanes:
         self._fenced_for = -1
         self._closed = threading.Event()
 
-    def keep_on(self) -> bool:
+    def should_continue(self) -> bool:
         """Whether a lane that waits for something may go on waiting."""
         return not self._closed.is_set()
 

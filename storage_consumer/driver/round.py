@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.decode import decoder_for
-from storage_consumer.driver.context import Parts, progress_of
+from storage_consumer.driver.context import RoundContext, progress_of
 from storage_consumer.driver.counts import Counts, table_summaries
 from storage_consumer.driver.ddl_prepare import described
-from storage_consumer.driver.ddl_schedule import RoundDdls
+from storage_consumer.driver.ddl_schedule import DdlScheduler
 from storage_consumer.driver.remedies import missing_table
 from storage_consumer.driver.schema_files import taken_in
 from storage_consumer.errors import ConfigError, TableError
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.reports import by_path, file_works, told
 from storage_consumer.job.shape import shape
-from storage_consumer.job.spec import WHOLE, JobSpec, TableWork
+from storage_consumer.job.spec import WHOLE, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import TableName, latest_tso, tso_of
@@ -44,14 +44,14 @@ _PATIENCE = 1.0
 class Round:
     """One round over all tables; `run` once, then throw away."""
 
-    parts: Parts
+    parts: RoundContext
     storage_floor: int
     """Highest storage checkpoint that any run has seen, so that a step back changes nothing."""
     take_last_ddl: bool
     """Run a DDL at exactly the storage checkpoint too."""
     settled_at: int
     """A storage checkpoint that has stood still long enough for the same, -1 for none."""
-    keep_on: Callable[[], bool]
+    should_continue: Callable[[], bool]
     """Asked between steps; raises `LeaseLost`, or returns False to end the round early."""
     step_done: Callable[[], None]
     """Told of each step that took effect and is stored as done; a job by which tables only halt is none, since they try again."""
@@ -61,7 +61,7 @@ class Round:
     undivided: set[str] = field(default_factory=set)
     """Paths of files that turned out to be others than were listed while they were read in parts."""
     known: dict[TableName, TargetTable] = field(default_factory=dict)
-    ddls: RoundDdls = field(init=False)
+    ddls: DdlScheduler = field(init=False)
     storage_checkpoint: int = 0
     ended_early: bool = False
 
@@ -70,7 +70,7 @@ class Round:
         parts, began = self.parts, self.parts.clock.monotonic()
         poll = parts.reader.poll()
         self.storage_checkpoint = max(poll.checkpoint, self.storage_floor)
-        self.ddls = RoundDdls(
+        self.ddls = DdlScheduler(
             parts=parts,
             storage_checkpoint=self.storage_checkpoint,
             halt=self._halt,
@@ -84,7 +84,7 @@ class Round:
         )
         stood_still = self.settled_at == self.storage_checkpoint
         settled = self.take_last_ddl or stood_still or parts.manager.is_half_done(self.storage_checkpoint)
-        self.ddls.obey()
+        self.ddls.apply_decisions()
         while self._goes_on():
             self.ddls.collect(0)
             wave = parts.manager.next_wave(self.storage_checkpoint, settled=settled)
@@ -136,7 +136,7 @@ class Round:
 
     def _goes_on(self) -> bool:
         """Whether the next step may begin."""
-        self.ended_early = not self.keep_on()
+        self.ended_early = not self.should_continue()
         return not self.ended_early
 
     # poll
@@ -234,11 +234,11 @@ class Round:
             return
         parts = self.parts
         upstream = parts.config.upstream
-        divisible = decoder_for(upstream).mark is not None
+        splittable = decoder_for(upstream).mark is not None
         files = [
             file
             for step, work in works
-            for file in file_works(step, work.index, lambda path: divisible and path not in self.undivided)
+            for file in file_works(step, work.index, lambda path: splittable and path not in self.undivided)
         ]
         cut = shape(files, upstream.protocol, parts.pipeline.cores, parts.config.tuning.partitions)
         spec = JobSpec(
@@ -250,8 +250,8 @@ class Round:
             whole=cut.whole,
             epoch=parts.state.epoch,
             window_id=parts.state.open_window(cut.partitions, self.storage_checkpoint),
-            load_data=parts.facts.load_data and parts.config.tuning.local_infile,
-            max_packet=parts.facts.max_packet,
+            load_data=parts.server_info.load_data and parts.config.tuning.local_infile,
+            max_packet=parts.server_info.max_packet,
         )
         self.ddls.rows_may_be_late = True
         reports = parts.pipeline.run(spec, files, parts.progress)
@@ -268,12 +268,12 @@ class Round:
         if any(progress is not None and progress.state != HALTED for progress in moved):
             self.step_done()
 
-    def _works(self, steps: Sequence[RowStep]) -> list[tuple[RowStep, TableWork]]:
+    def _works(self, steps: Sequence[RowStep]) -> list[tuple[RowStep, TablePlan]]:
         """What tasks need to know of each table; tables whose rows do not fit the target halt here."""
         wanted = {step.name.folded(): step.name for step in steps}
         missing = [name for folded, name in wanted.items() if folded not in self.known]
         self.known |= described(missing, self.parts.manager, self.parts.target)
-        works: list[tuple[RowStep, TableWork]] = []
+        works: list[tuple[RowStep, TablePlan]] = []
         latest = latest_tso(self.storage_checkpoint, self.parts.clock.now())
         for step in steps:
             there = self.known.get(step.name.folded())

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config
-from storage_consumer.driver.context import Parts
-from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.driver.round import Round
@@ -41,7 +41,7 @@ class ConsumerService:
     """
 
     def __init__(
-        self, config: Config, state: State, assemble: Callable[[ConsumerManager], Parts], clock: Clock
+        self, config: Config, state: State, assemble: Callable[[ConsumerManager], RoundContext], clock: Clock
     ) -> None:
         """`assemble` makes all parts afresh around a manager."""
         self._config = config
@@ -49,8 +49,8 @@ class ConsumerService:
         self._assemble = assemble
         self._clock = clock
         self._me = identity(clock.now())
-        self._parts: Parts | None = None
-        self._lanes: Lanes | None = None
+        self._parts: RoundContext | None = None
+        self._lanes: DdlWorkers | None = None
         self._storage_floor = 0
         self._renewal: Renewal | None = None
         self._rose_at = 0.0
@@ -59,7 +59,7 @@ class ConsumerService:
 
     # the lease
 
-    def _start(self, stop: StopSignal, *, once: bool) -> Parts | None:
+    def _start(self, stop: StopSignal, *, once: bool) -> RoundContext | None:
         """Get the lease and load the state; None when told to stop while standing by. Raises `LeaseHeld` where it is not to."""
         if self._parts is not None:
             return self._parts
@@ -116,7 +116,7 @@ class ConsumerService:
 
     def _obey(self) -> bool:
         """Have what operators decided about tables take effect on what is stored; whether anything did."""
-        found = self._state.obey(self._busy(), timed=self._config.upstream.tells_time)
+        found = self._state.apply_decisions(self._busy(), timed=self._config.upstream.tells_time)
         for each in found:
             told = {"table": each.table, "verb": each.decision.verb, "decided_by": each.decision.decided_by}
             if each.refusal:
@@ -175,7 +175,7 @@ class ConsumerService:
             storage_floor=self._storage_floor,
             take_last_ddl=once,
             settled_at=self._last_seen if self._has_settled() else -1,
-            keep_on=lambda: self._keep_on(stop),
+            should_continue=lambda: self._keep_on(stop),
             step_done=self._step_done,
         )
         summary = current.run()

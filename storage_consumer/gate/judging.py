@@ -38,14 +38,14 @@ class Judged:
     """Whose it is: the table (after a rename, the new name), or the database (empty table); an empty schema where it is not said."""
 
 
-def refuse_foreign(definition: TableDefinition, text: str, flavor: str) -> None:
+def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> None:
     """Raise `StatementRefused` unless the statement, as `text` writes it, is one that TiCDC stores in a file like this one.
 
     Objects that only TiDB has pass where the server is none, since they are not run there.
     """
     try:
         read = list(readings(text))
-        found = [_judged(reading, definition, aside=flavor != "tidb") for reading in read]
+        found = [_judged(reading, definition, aside=server_type != "tidb") for reading in read]
         stored = _named(tokens(definition.query))
         _refuse_other_names(stored, read)
         _refuse_other_code(definition, found[0])
@@ -55,8 +55,8 @@ def refuse_foreign(definition: TableDefinition, text: str, flavor: str) -> None:
         raise _refused(definition, text, reason) from None
 
 
-def refuse_unsafe(definition: TableDefinition, text: str, flavor: str) -> None:
-    """Raise `StatementRefused` unless `text`, which is to be sent to a server of this flavor, is still such a statement.
+def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> None:
+    """Raise `StatementRefused` unless `text`, which is to be sent to a server of this server_type, is still such a statement.
 
     For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
     """
@@ -67,7 +67,7 @@ def refuse_unsafe(definition: TableDefinition, text: str, flavor: str) -> None:
             _refuse_new_names(known, reading)
             if judged.codes != RENAMES:
                 _refuse_other_name(definition, judged)
-            if flavor != "tidb" and judged.codes != _VIEWS:
+            if server_type != "tidb" and judged.codes != _VIEWS:
                 _refuse_elsewhere(reading)
     except Refusal as reason:
         raise _refused(definition, text, reason) from None

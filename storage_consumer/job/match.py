@@ -17,7 +17,7 @@ from storage_consumer.decode.values import wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms
 from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, other_families, other_members
-from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, VersionKey, Window
 from storage_consumer.plan.renames import is_astray
@@ -46,7 +46,7 @@ class _Compared(NamedTuple):
     """See `other_families`."""
 
 
-def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TableWork:
+def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TablePlan:
     """The work of one row step against the table as the target has it.
 
     Raises `NotReplicable` when the table's newest structure and the target's do not fit.
@@ -73,13 +73,13 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
     if not upstream.has_commit_ts:
         _check_order(step, mode, protocol)
-    return TableWork(
+    return TablePlan(
         index=index,
         table_key=step.table_key,
         name=target.name,
         window=step.window,
         mode=mode,
-        serial=len(target.unique_keys) > 1,
+        has_other_unique_keys=len(target.unique_keys) > 1,
         written=written,
         key=key,
         versions={place: _version(place, step, target, written, compared, upstream) for place in step.definitions},
@@ -121,9 +121,9 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
         raise NotReplicable(
             f"{name}: the target has the table {target.name} and does not show its columns. {target.unseen}"
         )
-    if target.by_hand:
+    if target.key_drift:
         raise NotReplicable(
-            f"{name}: somebody changed the target's table since the last DDL that this program ran: {target.by_hand}. The "
+            f"{name}: somebody changed the target's table since the last DDL that this program ran: {target.key_drift}. The "
             "source does not keep its rows to that, so that writing one would remove others. Take the change back, and start "
             "again; if it is meant and the source has it too, say `storage-consumer table accept-keys`"
         )
@@ -163,7 +163,7 @@ def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
         )
 
 
-def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = "") -> TableWork:
+def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = "") -> TablePlan:
     """The work for files of a table that does not exist (any more): they may hold repeated deliveries only.
 
     `missing`: what is said of a table to which they hold other rows. Rows without commit ts can be nothing else once the table is dropped: what is written after a DROP has a new structure.
@@ -171,23 +171,23 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
     repeats = step.dropped and not upstream.has_commit_ts
     reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
     versions = {
-        place: VersionWork(
+        place: VersionPlan(
             layout=row_layout(d, frozenset(), upstream),
             low=_low(d, step.window),
             written=(),
             key=(),
             misfit=reason,
-            repeats=repeats,
+            is_all_duplicates=repeats,
         )
         for place, d in step.definitions.items()
     }
-    return TableWork(
+    return TablePlan(
         index=index,
         table_key=step.table_key,
         name=step.name,
         window=step.window,
         mode=Mode.KEYED,
-        serial=False,
+        has_other_unique_keys=False,
         written=(),
         key=(),
         versions=versions,
@@ -303,7 +303,7 @@ def _version(
     written: tuple[WireColumn, ...],
     compared: _Compared,
     upstream: Upstream,
-) -> VersionWork:
+) -> VersionPlan:
     """One version directory against the target's table as it is now."""
     key = compared.key
     definition = step.definitions[version]
@@ -318,7 +318,7 @@ def _version(
     unlike = (compared.forms[p.column.name.casefold()].unknown.get(version, "") for p in key)
     misfit = misfit or next(filter(None, unlike), "")
     taken = () if misfit else tuple(places[c.name.casefold()] for c in written)
-    return VersionWork(
+    return VersionPlan(
         layout=_spelled(version, layout, compared),
         low=_low(definition, step.window),
         written=taken,

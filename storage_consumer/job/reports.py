@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from storage_consumer.job.spec import FileWork, Span
+from storage_consumer.job.spec import ByteRange, FileSplit
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import DataFile
 from storage_consumer.plan.steps import RowStep
@@ -45,7 +45,7 @@ def _together(before: FileReport, report: FileReport) -> FileReport:
         applied=before.applied + report.applied,
         max_ts=max(before.max_ts, report.max_ts),
         next_ts=min(filter(None, (before.next_ts, report.next_ts)), default=0),
-        span=Span(before.span.start, report.span.end),
+        span=ByteRange(before.span.start, report.span.end),
     )
 
 
@@ -58,16 +58,16 @@ def in_sequence(step: RowStep) -> list[DataFile]:
     return sorted(step.files, key=lambda file: (file.version_key, file.order))
 
 
-def file_works(step: RowStep, index: int, is_divisible: Callable[[str], bool]) -> Iterable[FileWork]:
+def file_works(step: RowStep, index: int, is_divisible: Callable[[str], bool]) -> Iterable[FileSplit]:
     """The files of one table with their ranks in its sequence. `is_divisible`: whether the file of a path may be read in parts."""
     last: dict[str, int] = {}
     for file in step.files:
         last[file.stream] = max(last.get(file.stream, 0), file.number)
     for rank, file in enumerate(in_sequence(step)):
-        yield FileWork(
+        yield FileSplit(
             table=index,
             file=file,
             rank=rank,
             newest=file.number == last[file.stream],
-            divisible=is_divisible(file.stored.path),
+            splittable=is_divisible(file.stored.path),
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.job.spec import FileWork, Span
+from storage_consumer.job.spec import ByteRange, FileSplit
 
 BUCKET_BYTES: dict[Protocol, int] = {"csv": 24 << 20, "canal-json": 96 << 20}
 """File bytes that go through one bucket: about the same rows, since a canal-json message repeats all names."""
@@ -33,7 +33,7 @@ class Shape:
     """They read as well: all files of a table are read by the task that writes it."""
 
 
-def shape(files: Iterable[FileWork], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
+def shape(files: Iterable[FileSplit], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
     """By bytes, so that what a task holds fits in memory, with no more tasks than there is work for; `wish`: buckets asked for."""
     if wish:
         return Shape(partitions=wish, whole=False)
@@ -54,12 +54,12 @@ def shape(files: Iterable[FileWork], protocol: Protocol, cores: int, wish: int =
     return Shape(partitions=min(MOST_TASKS, partitions), whole=False)
 
 
-def _cost(work: FileWork) -> int:
+def _cost(work: FileSplit) -> int:
     """What a file or a part of one takes to read, in bytes."""
     return max(FILE_COST, work.size)
 
 
-def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
+def in_groups(files: Sequence[FileSplit], cores: int) -> list[list[FileSplit]]:
     """Files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
 
     A large file that may be read in parts fills up a group and goes on in the next one, where both parts are worth a task.
@@ -67,13 +67,13 @@ def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
     """
     total = sum(map(_cost, files))
     goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
-    groups: list[list[FileWork]] = [[]]
+    groups: list[list[FileSplit]] = [[]]
     size = 0
     waiting = sorted(files, key=lambda w: (w.table, w.rank), reverse=True)
     while waiting:
         work = waiting.pop()
         room = goal - size
-        if work.divisible and min(room, work.size - room) >= SMALLEST_GROUP:
+        if work.splittable and min(room, work.size - room) >= SMALLEST_GROUP:
             work, rest = _cut(work, room)
             waiting.append(rest)
         elif groups[-1] and _cost(work) > room:
@@ -86,20 +86,20 @@ def in_groups(files: Sequence[FileWork], cores: int) -> list[list[FileWork]]:
     return sorted(groups, key=lambda group: -sum(map(_cost, group)))
 
 
-def _cut(work: FileWork, size: int) -> tuple[FileWork, FileWork]:
+def _cut(work: FileSplit, size: int) -> tuple[FileSplit, FileSplit]:
     """The first part of a file or part, of so many bytes, and the rest."""
     span = work.span
     border = span.start + size
-    return replace(work, span=Span(span.start, border)), replace(work, span=Span(border, span.end))
+    return replace(work, span=ByteRange(span.start, border)), replace(work, span=ByteRange(border, span.end))
 
 
-def by_tables(files: Sequence[FileWork], tasks: int) -> list[list[FileWork]]:
+def by_tables(files: Sequence[FileSplit], tasks: int) -> list[list[FileSplit]]:
     """Files in so many groups, all of a table in one, the costs as even as a table at a time makes them."""
-    tables: dict[int, list[FileWork]] = {}
+    tables: dict[int, list[FileSplit]] = {}
     for work in files:
         tables.setdefault(work.table, []).append(work)
     costs = {table: sum(map(_cost, found)) for table, found in tables.items()}
-    groups: list[list[FileWork]] = [[] for _ in range(tasks)]
+    groups: list[list[FileSplit]] = [[] for _ in range(tasks)]
     sizes = [0] * tasks
     for table in sorted(tables, key=lambda table: (-costs[table], table)):
         lightest = sizes.index(min(sizes))

@@ -59,7 +59,7 @@ class KeyPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VersionWork:
+class VersionPlan:
     """One version directory of a table."""
 
     layout: RowLayout
@@ -75,12 +75,12 @@ class VersionWork:
     """What the target would not keep of values that these rows may hold."""
     misfit: str = ""
     """Why its rows do not fit the target's table as it is now; empty if they do. No row in the window may be of it then."""
-    repeats: bool = False
+    is_all_duplicates: bool = False
     """All its rows are repeated deliveries, though they do not say their commit ts: the table was dropped after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableWork:
+class TablePlan:
     """All that tasks need to know about one table in one window."""
 
     index: int
@@ -90,11 +90,11 @@ class TableWork:
     """With the target's own spelling."""
     window: Window
     mode: Mode
-    serial: bool
+    has_other_unique_keys: bool
     """It has further unique keys: writers that get in each other's way with REPLACE queue from then on."""
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
-    versions: Mapping[VersionKey, VersionWork]
+    versions: Mapping[VersionKey, VersionPlan]
     replaces: bool = False
     """A keyless table has unique keys over columns that may be NULL: a row replaces the one that shares such a key."""
     timed: bool = True
@@ -107,7 +107,7 @@ class TableWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteRange:
     """Which rows of a file one task reads, by the bytes at which they begin; see `decode.file_splits`.
 
     The rows of a part are numbered from `start` + 1 on: so numbers of later parts are higher, however many rows are before them.
@@ -119,23 +119,23 @@ class Span:
     """Exclusive; None: to the end of the file."""
 
 
-WHOLE = Span()
+WHOLE = ByteRange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileWork:
+class FileSplit:
     """One file to read, or a part of it."""
 
     table: int
-    """`TableWork.index`."""
+    """`TablePlan.index`."""
     file: DataFile
     rank: int
     """Place in the sequence order of its table's files in this job."""
     newest: bool
     """No file follows it in its stream, so its last row may still be in writing."""
-    divisible: bool = False
+    splittable: bool = False
     """It may be read in parts."""
-    span: Span = WHOLE
+    span: ByteRange = WHOLE
 
     @property
     def size(self) -> int:
@@ -151,7 +151,7 @@ class JobSpec:
     downstream: Downstream
     secrets_file: str
     """Path of the file that holds the secrets on this machine, or empty: then they come from the environment."""
-    tables: tuple[TableWork, ...]
+    tables: tuple[TablePlan, ...]
     partitions: int
     """Tasks that write; each has a slot."""
     whole: bool = False

@@ -55,7 +55,7 @@ class TargetTable:
     columns: tuple[TargetColumn, ...]
     unique_keys: tuple[UniqueKey, ...]
     """The primary key first, if there is one."""
-    by_hand: str = ""
+    key_drift: str = ""
     """What somebody else added to its unique keys since the last statement of ours; empty if nothing."""
     unseen: str = ""
     """What to do where it is there and its columns are not shown; empty where they are."""

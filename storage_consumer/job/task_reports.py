@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage_consumer.job.spec import WHOLE, Span
+from storage_consumer.job.spec import WHOLE, ByteRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class FileReport:
     """The error may go away by itself: the last row of the newest file, which may still be in writing; or `gone`."""
     gone: bool = False
     """What was listed is no longer there; of a part also: the file has to be read whole."""
-    span: Span = WHOLE
+    span: ByteRange = WHOLE
     """Which part of the file this is about."""
 
 

@@ -46,7 +46,7 @@ class Comparison:
 
 
 def compared(storage: Storage, kept: list[KeptFile], streams: Mapping[str, Finished]) -> Comparison:
-    """Compare what is known of a bucket with what is in another place; see `FeedDesk` for what is known."""
+    """Compare what is known of a bucket with what is in another place; see `FeedInspector` for what is known."""
     wanted, there, sizes = {file.path for file in kept}, set[str](), Sizes(streams)
     for stored in storage.listing(frozenset(), {}):
         if stored.path in wanted:

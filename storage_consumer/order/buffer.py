@@ -11,7 +11,7 @@ from storage_consumer.decode.decoder import Batch, RowChange, Values
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.lossy_columns import check
-from storage_consumer.job.spec import TableWork, VersionWork
+from storage_consumer.job.spec import TablePlan, VersionPlan
 from storage_consumer.kernels.codes import DELETE, PARTIAL_DELETE, UPDATE
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.changes import (
@@ -74,7 +74,7 @@ class BadKey(ValueError):
 class Buffer:
     """The changes of one version of one table that have not been sent on."""
 
-    def __init__(self, work: TableWork, version: VersionWork, partitions: int) -> None:
+    def __init__(self, work: TablePlan, version: VersionPlan, partitions: int) -> None:
         """Without changes; `partitions`: the number of buckets."""
         self._work = work
         self._partitions = partitions
@@ -93,7 +93,7 @@ class Buffer:
         self._unmade: list[_Unmade] = []
         self._batches: list[Changes] = []
         self.takes_batches = (
-            bool(version.written) and work.timed and not (version.limits or version.misfit or version.repeats)
+            bool(version.written) and work.timed and not (version.limits or version.misfit or version.is_all_duplicates)
         )
         """Whether many changes can be taken at once."""
         self.rows = 0

@@ -169,7 +169,7 @@ def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int)
 
 
 def stripe(key: int, partitions: int, bits: int) -> int:
-    """The bucket of an integer key; see `TableWork.stripe_bits`."""
+    """The bucket of an integer key; see `TablePlan.stripe_bits`."""
     return ((key >> bits) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from storage_consumer.decode.decoder import Decoder, Tally
-from storage_consumer.job.spec import WHOLE, FileWork, VersionWork
+from storage_consumer.job.spec import WHOLE, FileSplit, VersionPlan
 from storage_consumer.model import Window
 from storage_consumer.order.buffer import PIECE_BYTES, BadKey, Buffer
 
@@ -20,9 +20,9 @@ LEAST_BYTES = 32 << 10
 """Of fewer bytes in all it takes longer than one by one."""
 
 
-def runs(files: Iterable[FileWork]) -> Iterator[list[FileWork]]:
+def runs(files: Iterable[FileSplit]) -> Iterator[list[FileSplit]]:
     """The same files in their sequence, those that may be read together side by side."""
-    run: list[FileWork] = []
+    run: list[FileSplit] = []
     size = 0
     for work in files:
         is_small = work.span == WHOLE and work.size < SMALL_BYTES
@@ -36,9 +36,9 @@ def runs(files: Iterable[FileWork]) -> Iterator[list[FileWork]]:
 
 
 def read_together(
-    run: Sequence[FileWork],
+    run: Sequence[FileSplit],
     contents: Sequence[bytes],
-    version: VersionWork,
+    version: VersionPlan,
     window: Window,
     buffer: Buffer,
     decoder: Decoder,

@@ -31,7 +31,7 @@ from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
 from storage_consumer.job.shape import by_tables, in_groups
-from storage_consumer.job.spec import FileWork, JobSpec
+from storage_consumer.job.spec import FileSplit, JobSpec
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
@@ -60,7 +60,7 @@ _OTHERS_ENDED = (
 _Seen = Callable[[FileReport], None]
 """Told of each file that a task has read."""
 _Report = FileReport | WriteReport
-_Share = tuple[int, JobSpec, list[FileWork]]
+_Share = tuple[int, JobSpec, list[FileSplit]]
 """A task's number, what it needs of the job, and its files."""
 
 
@@ -141,7 +141,7 @@ class SparkPipeline:
         """Whether its session has ended; it does nothing more then."""
         return not answers(self._context)
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[_Report]:
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[_Report]:
         """Read, decode, order and write; the reports of all files and of all tables in all buckets.
 
         Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did, `SparkUnavailable` where
@@ -205,7 +205,7 @@ class SparkPipeline:
             return reports.collect()
         return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
 
-    def _whole(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[_Report]:
+    def _whole(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
         """The job of one stage: each task reads and writes tables of its own, and is sent no more than these."""
         told = self._secrets_told
 
@@ -219,16 +219,16 @@ class SparkPipeline:
         shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
         return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
 
-    def _shuffled(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen) -> list[_Report]:
+    def _shuffled(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
         """The job of two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
         with between_halves(self._context) as folder:
             return self._in_halves(spec, files, seen, folder)
 
-    def _in_halves(self, spec: JobSpec, files: Sequence[FileWork], seen: _Seen, folder: str) -> list[_Report]:
+    def _in_halves(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen, folder: str) -> list[_Report]:
         """The same, with a folder for blocks; see `between_halves`."""
         shared, told = self._context.broadcast(spec), self._secrets_told
 
-        def read(groups: Iterable[list[FileWork]]) -> Iterator[tuple[Place, Any]]:
+        def read(groups: Iterable[list[FileSplit]]) -> Iterator[tuple[Place, Any]]:
             spec = shared.value
             with at_executor(spec.secrets_file, told) as secrets:
                 works = list(chain.from_iterable(groups))
@@ -285,7 +285,7 @@ class _Told:
         self._tell()
 
 
-def _share(spec: JobSpec, files: Iterable[FileWork]) -> JobSpec:
+def _share(spec: JobSpec, files: Iterable[FileSplit]) -> JobSpec:
     """What one task needs of a job."""
     wanted = {work.table for work in files}
     return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
@@ -301,7 +301,7 @@ def _by_place(item: tuple[Place, Any]) -> Place:
 
 
 def _read(
-    spec: JobSpec, secrets: Secrets, files: Sequence[FileWork], buckets: int, seen: _Seen
+    spec: JobSpec, secrets: Secrets, files: Sequence[FileSplit], buckets: int, seen: _Seen
 ) -> Iterator[tuple[Place, Any]]:
     """The first half, in a worker."""
     shorten_collection(len(sys.modules))

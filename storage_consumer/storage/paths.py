@@ -65,7 +65,7 @@ Tables = Mapping[str, Mapping[int, AbstractSet[int | None]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPath:
-    """Parts of a schema file's path."""
+    """RoundContext of a schema file's path."""
 
     table_dir: str
     version: int
@@ -75,7 +75,7 @@ class SchemaPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDirectory:
-    """Parts of the directory of a data file."""
+    """RoundContext of the directory of a data file."""
 
     table_dir: str
     version: int
@@ -87,7 +87,7 @@ class DataDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataName:
-    """Parts of a data file's own name."""
+    """RoundContext of a data file's own name."""
 
     dispatcher: str
     number: int
@@ -99,7 +99,7 @@ class DataName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPath:
-    """Parts of a data file's path."""
+    """RoundContext of a data file's path."""
 
     directory: DataDirectory
     name: DataName

@@ -70,7 +70,7 @@ def restart_of(records: Records) -> Restart:
     )
 
 
-def obey(records: Records, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+def apply_decisions(records: Records, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
     """Have decisions take effect, each once."""
     found = [_obeyed(records, made, timed=timed) for made in unobeyed(records) if made.table_key not in busy]
     records.obeyed |= {each.decision.table_key: each for each in found}

@@ -12,7 +12,7 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
-from storage_consumer.job.spec import FileWork, JobSpec, TableWork
+from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
@@ -140,15 +140,15 @@ class MemoryWriter:
         """The rows of a table, each with how often it is there."""
         return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
 
-    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """One table after another: nothing here refuses a row."""
         return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Runs one after another."""
         written = 0
         for upsert, lines in ordered:
@@ -156,7 +156,7 @@ class MemoryWriter:
                 written += self._replace(work, line) if upsert else self._delete(work, line)
         return written
 
-    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Events in sequence; those that were written before change nothing. A delete has to find its row."""
         written = 0
         stored = self.checkpoints.get(work.table_key, 0)
@@ -173,19 +173,19 @@ class MemoryWriter:
             self.checkpoints[work.table_key] = commit_ts
         return written
 
-    def _table(self, work: TableWork) -> list[Row]:
+    def _table(self, work: TablePlan) -> list[Row]:
         return self._rows.setdefault(work.name, [])
 
-    def _row(self, work: TableWork, line: bytes) -> Row:
+    def _row(self, work: TablePlan, line: bytes) -> Row:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
 
-    def _delete(self, work: TableWork, line: bytes) -> int:
+    def _delete(self, work: TablePlan, line: bytes) -> int:
         """Take away the rows with a key."""
         columns = tuple(part.column.name for part in work.key)
         key = tuple(None if text is None else self._same(text) for text in decode_line(line))
         return self._remove(work, {columns: key})
 
-    def _replace(self, work: TableWork, line: bytes) -> int:
+    def _replace(self, work: TablePlan, line: bytes) -> int:
         """Put in a row in the place of all that have one of its unique keys."""
         row = self._row(work, line)
         keys = self._unique_keys.get(work.name, ())
@@ -193,7 +193,7 @@ class MemoryWriter:
         self._table(work).append(row)
         return 1
 
-    def _remove(self, work: TableWork, keys: Mapping[tuple[str, ...], tuple[str | None, ...]]) -> int:
+    def _remove(self, work: TablePlan, keys: Mapping[tuple[str, ...], tuple[str | None, ...]]) -> int:
         """Take away the rows that have one of these keys."""
         table = self._table(work)
         kept = [row for row in table if not any(None not in k and self._key(row, c) == k for c, k in keys.items())]
@@ -217,7 +217,7 @@ class MemoryPipeline:
         self._decoder = decoder_for(upstream)
         self._writer = writer
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket after bucket."""
         tables = {table.index: table for table in spec.tables}
         read = read_files(files, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)

@@ -17,14 +17,14 @@ from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, DdlAnswer, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed, TableDecision
-from storage_consumer.ports import Decision, ServerFacts, TableProgress
+from storage_consumer.ports import Decision, ServerInfo, TableProgress
 from storage_consumer.sql.tokens import Token
-from storage_consumer.testing.operator import obey, put_tables, restart_of, unobeyed
+from storage_consumer.testing.operator import apply_decisions, put_tables, restart_of, unobeyed
 
 Row = dict[str, str | None]
 """Column name → wire text."""
 Streams = Mapping[str, Finished]
-FACTS = ServerFacts(flavor="mysql", version="in memory", max_packet=1 << 24, load_data=False)
+FACTS = ServerInfo(server_type="mysql", version="in memory", max_packet=1 << 24, load_data=False)
 
 
 @dataclass(slots=True)
@@ -187,11 +187,11 @@ class MemoryState:
         """Note that a statement is done, since a copy holds what it did."""
         self.journal(step, DONE, note=f"a copy as of {at} holds it")
 
-    def obey(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+    def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
         """Have decisions about tables take effect, each once, but those about tables that are `busy`."""
         if unobeyed(self._records):
             self._check_owner("obeying a decision about a table")
-        return obey(self._records, busy, timed=timed)
+        return apply_decisions(self._records, busy, timed=timed)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -222,7 +222,7 @@ class MemoryTarget:
             (rf"ALTER TABLE {_NAME.format('a')} ADD COLUMN `?(?P<column>\w+)`? (?P<type>\w+)", self._add_column),
         )
 
-    def facts(self) -> ServerFacts:
+    def server_info(self) -> ServerInfo:
         """A server without LOAD DATA."""
         return FACTS
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import LeaseLost, RowRefused
-from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.order.keyless import Events
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing.target import Row, TargetRecords
@@ -22,15 +22,15 @@ class FencedWriter:
         self._records = records
         self._fence = (spec.epoch, spec.window_id)
 
-    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Deletes first, then upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
-    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """One table after another: nothing here refuses a row."""
         return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
         rows, written = self._rows(work), 0
         names = tuple(part.column.name for part in work.key)
@@ -43,7 +43,7 @@ class FencedWriter:
                 written += 1
         return written
 
-    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Write events one by one; the stored checkpoint moves with them. A row replaces those with its unique keys, if there are."""
         rows, written = self._rows(work), 0
         unique = self._unique(work) if work.replaces else set()
@@ -63,17 +63,17 @@ class FencedWriter:
             table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
         return written
 
-    def _rows(self, work: TableWork) -> list[Row]:
+    def _rows(self, work: TablePlan) -> list[Row]:
         if self._records.window != self._fence:
             raise LeaseLost(f"the window {self._fence} is closed: {self._records.window} is open")
         return self._records.rows.setdefault(work.name.folded(), [])
 
-    def _unique(self, work: TableWork) -> set[tuple[str, ...]]:
+    def _unique(self, work: TablePlan) -> set[tuple[str, ...]]:
         """The columns of each unique key."""
         table = self._records.structures.get(work.name.folded())
         return set() if table is None else {key.columns for key in table.unique_keys}
 
-    def _row(self, work: TableWork, names: Sequence[str], line: bytes) -> Row:
+    def _row(self, work: TablePlan, names: Sequence[str], line: bytes) -> Row:
         """The values of a line as the table's columns hold them."""
         row: Row = dict(zip(names, decode_line(line), strict=True))
         table = self._records.structures.get(work.name.folded())

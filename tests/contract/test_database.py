@@ -148,11 +148,11 @@ def test_keys_that_somebody_added_are_told(rig: Rig) -> None:
     name = TableName(schema="Shop", table="Orders")
     rig.server.query("CREATE TABLE Shop.Orders (id VARCHAR(9) PRIMARY KEY, v INT, UNIQUE u (v))")
     rig.database.remember([name, TableName(schema="Shop", table="")])
-    assert rig.database.describe([name])[name.folded()].by_hand == ""
+    assert rig.database.describe([name])[name.folded()].key_drift == ""
     rig.server.query("ALTER TABLE Shop.Orders ADD UNIQUE mine (v, id)")
-    assert rig.database.describe([name])[name.folded()].by_hand == "unique key over `id`, `v`"
+    assert rig.database.describe([name])[name.folded()].key_drift == "unique key over `id`, `v`"
     rig.database.forget([name])
-    assert rig.database.describe([name])[name.folded()].by_hand == ""
+    assert rig.database.describe([name])[name.folded()].key_drift == ""
 
 
 def test_names_of_parts(rig: Rig) -> None:

@@ -94,7 +94,7 @@ class Trial:
         return self.seen
 
     def _ddl(self, database: TargetDatabase) -> None:
-        database.facts()
+        database.server_info()
         database.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
         for number, statement in enumerate(DDL):
             assert database.fence_ddl()
@@ -111,8 +111,10 @@ class Trial:
         for load_data, first in ((True, b"l"), (False, b"i")):
             writer = TargetWriter(replace(spec, load_data=load_data), "", 0)
             many = [b"%s%d\t%s-%d" % (first, number, first, number) for number in range(40)]
-            writer.write_states(replace(table(), serial=False), [], many)
-            writer.write_states(replace(table(), serial=False), [b"%s%d" % (first, number) for number in range(9)], [])
+            writer.write_states(replace(table(), has_other_unique_keys=False), [], many)
+            writer.write_states(
+                replace(table(), has_other_unique_keys=False), [b"%s%d" % (first, number) for number in range(9)], []
+            )
             with pytest.raises(StorageConsumerError):
                 writer.write_states(table(), [], [b"%s\t%s" % (first, b"x" * 30)])
             writer.close()

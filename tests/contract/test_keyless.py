@@ -18,7 +18,7 @@ from storage_consumer.apply.rows import RowStatements
 from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused, TargetUnavailable
-from storage_consumer.job.spec import JobSpec, Mode, TableWork, WireColumn
+from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
 from storage_consumer.order.keyless import Events
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
@@ -37,7 +37,7 @@ COLUMNS = {
     "e": ("ENUM", WireKind.TEXT, "ENUM('a', 'B')"),
     "d": ("DATETIME", WireKind.TEXT, "DATETIME(3)"),
 }
-WORK: TableWork = replace(
+WORK: TablePlan = replace(
     table(Mode.KEYLESS),
     name=NAME,
     table_key="`shop`.`log`",

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.apply.transaction import FencedConnection
-from storage_consumer.checkpoint.operator import Desk
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import connect
@@ -142,8 +142,8 @@ def test_everyone_who_connects() -> None:
         for attempt in (
             lambda: state.open("file:///bucket"),
             database.check,
-            database.facts,
-            lambda: Desk(target, ""),
+            database.server_info,
+            lambda: StateInspector(target, ""),
             FencedConnection(fenced_spec(target), "", 0).live,
         ):
             assert timed(attempt) < 4

@@ -28,7 +28,7 @@ def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRe
     state = StateStore(rig.downstream, "")
     state.open(BUCKET)
     state.acquire("me", 30)
-    work = replace(table(), serial=True)
+    work = replace(table(), has_other_unique_keys=True)
     chance = random.Random(3)  # noqa: S311 - data, not a secret
     values = list(range(2_000))
     for _ in range(3):

@@ -21,7 +21,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
-from storage_consumer.job.spec import JobSpec, Mode, TableWork
+from storage_consumer.job.spec import JobSpec, Mode, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.testing.storage import FakeClock
@@ -129,7 +129,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 def test_replace_goes_by_all_unique_keys(make: Make) -> None:
     """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first (C15, C16)."""
     rig = make("c0", "c1")
-    work = replace(table(), serial=False)
+    work = replace(table(), has_other_unique_keys=False)
     rig.writer().write_states(work, [], [b"a\t1", b"b\t2", b"c\t\\N", b"d\t\\N"])
     rig.writer().write_states(work, [b"d"], [b"a\t2"])
     assert rig.rows() == Counter({("a", "2"): 1, ("c", None): 1})
@@ -238,7 +238,7 @@ def test_keyless_rows_replace_by_unique_keys(make: Make) -> None:
 def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     """A writer of a window that is closed, or of another owner, writes nothing."""
     rig = make("c0") if keyed else make()
-    work: TableWork = table() if keyed else KEYLESS
+    work: TablePlan = table() if keyed else KEYLESS
     late = rig.writer() if other == "window" else rig.writer(epoch=rig.spec.epoch + 1)
     if other == "window":
         rig.state.open_window(0, 0)

@@ -60,8 +60,8 @@ def play(server: DatabaseServer, forms: Sequence[tuple[Form, Source]]) -> Iterat
 class _Player:
     """Plays one form."""
 
-    def __init__(self, flavor: str, database: TargetDatabase, cursor: Cursor, form: Form) -> None:
-        self._flavor, self._database, self._cursor, self._form = flavor, database, cursor, form
+    def __init__(self, server_type: str, database: TargetDatabase, cursor: Cursor, form: Form) -> None:
+        self._flavor, self._database, self._cursor, self._form = server_type, database, cursor, form
         self._notes: set[str] = set()
 
     def play(self, source: Source) -> Found:
@@ -192,7 +192,7 @@ def _told(column: Column) -> TableColumn:
     )
 
 
-def _column_differences(flavor: str, mine: Column, other: Column, theirs: Held) -> Iterator[str]:
+def _column_differences(server_type: str, mine: Column, other: Column, theirs: Held) -> Iterator[str]:
     """What differs but for the equivalences between dialects."""
     golden = GoldenColumn(name=other[0], type=other[1], nullable=other[2] == "YES", key=other[3], extra=other[4])
     has_key = any(column[3] == "PRI" for column in theirs.columns)
@@ -201,7 +201,7 @@ def _column_differences(flavor: str, mine: Column, other: Column, theirs: Held) 
         ("nullable", other[2], mine[2]),
         ("extra", _extra(other), _extra(mine)),
     ):
-        pair = Pair(kind=flavor, source=golden, has_primary_key=has_key, what=what, was=was, is_=is_)
+        pair = Pair(kind=server_type, source=golden, has_primary_key=has_key, what=what, was=was, is_=is_)
         if was != is_ and not equivalence(pair):
             yield f"{what} {is_!r}, not {was!r}"
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage_consumer.job import shape
-from storage_consumer.job.spec import FileWork
+from storage_consumer.job.spec import FileSplit
 from tests.corpora import FIXTURES, CorpusSource, available, chosen
 from tests.corpus_table import WORKLOADS
 from tests.replay import MODES, replayed
@@ -49,7 +49,7 @@ def test_equal_where_files_are_read_in_parts(
     cuts: list[int] = []
     cut = shape._cut
 
-    def counted(work: FileWork, size: int) -> tuple[FileWork, FileWork]:
+    def counted(work: FileSplit, size: int) -> tuple[FileSplit, FileSplit]:
         cuts.append(size)
         return cut(work, size)
 

@@ -17,7 +17,7 @@ from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Decoder, Tally
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import Window
 from storage_consumer.order import buffer
 from storage_consumer.order.buffer import BadKey, Buffer, Place
@@ -36,10 +36,10 @@ NUMBERS = ("0", "7", "-7", "1024", "9223372036854775807", "18446744073709551615"
 TEXTS = ("a", "a ", "", "x\ty", "back\\slash", "\\N", "line\r\nend", 'quo"te', "é日😀")
 
 
-def work(key: tuple[int, ...]) -> TableWork:
+def work(key: tuple[int, ...]) -> TablePlan:
     """The table with these columns for its key."""
     columns = tuple(WireColumn(name=f"c{n}", kind=WireKind.TEXT, type=kind) for n, kind in enumerate(KINDS))
-    version = VersionWork(layout=layout(*KINDS), low=0, written=(0, 1, 2), key=key)
+    version = VersionPlan(layout=layout(*KINDS), low=0, written=(0, 1, 2), key=key)
     parts = tuple(KeyPart(column=columns[place], fold=FOLDS[place]) for place in key)
     return replace(table(), written=columns, key=parts, versions={(1, "shop/orders"): version})
 
@@ -53,7 +53,7 @@ def encoded(rows: Sequence[Row], encoding: Encoding) -> tuple[Decoder, bytes]:
 
 
 def held(
-    of: TableWork, decoder: Decoder, content: bytes, partitions: int, *, at_once: bool
+    of: TablePlan, decoder: Decoder, content: bytes, partitions: int, *, at_once: bool
 ) -> dict[tuple[Place, Key], tuple[int, int, bytes]]:
     """Bucket and key → commit ts, order and line of the last change."""
     (version,) = of.versions.values()
@@ -107,7 +107,7 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Enc
 
 
 def sent_events(
-    of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool
+    of: TablePlan, decoder: Decoder, content: bytes, *, at_once: bool
 ) -> tuple[int, list[tuple[int, int, bytes]]] | str:
     """How many changes there are and all events that are sent on of them, or why there are none."""
     (version,) = of.versions.values()

@@ -20,7 +20,7 @@ from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.job.match import table_work
 from storage_consumer.job.reports import by_path, file_works
-from storage_consumer.job.spec import FileWork, TableWork
+from storage_consumer.job.spec import FileSplit, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import TableDefinition, TableVersion
@@ -97,10 +97,10 @@ class Cluster:
         assert all(report.table == work.index for report in reports if isinstance(report, WriteReport))
         return list(by_path(reports).values())
 
-    def _read(self, step: RowStep, tables: dict[int, TableWork], partitions: int) -> list[tuple[Place, Any]]:
+    def _read(self, step: RowStep, tables: dict[int, TablePlan], partitions: int) -> list[tuple[Place, Any]]:
         """The first half, in groups of files."""
         decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
-        files = cut_anywhere(self._works(step, next(iter(tables)), divisible=decoder.mark is not None), self.rng)
+        files = cut_anywhere(self._works(step, next(iter(tables)), splittable=decoder.mark is not None), self.rng)
         self.rng.shuffle(files)
         tasks = self.rng.randint(1, 3)
         items: list[tuple[Place, Any]] = []
@@ -110,14 +110,14 @@ class Cluster:
         self.rng.shuffle(items)
         return items
 
-    def _works(self, step: RowStep, index: int, *, divisible: bool) -> Iterator[FileWork]:
+    def _works(self, step: RowStep, index: int, *, splittable: bool) -> Iterator[FileSplit]:
         """The files of the step, with their sizes."""
-        for work in file_works(step, index, lambda _: divisible):
+        for work in file_works(step, index, lambda _: splittable):
             stored = work.file.stored
             size = len(self.contents[stored.path])
             yield replace(work, file=replace(work.file, stored=replace(stored, size=size)))
 
-    def _open(self, work: FileWork) -> Iterator[bytes]:
+    def _open(self, work: FileSplit) -> Iterator[bytes]:
         return iter([self.contents[work.file.stored.path][work.span.start :]])
 
     def _shuffle(self, items: list[tuple[Place, Any]], partitions: int) -> list[list[tuple[Place, Any]]]:

@@ -31,7 +31,7 @@ _THERE = PartNames(
     st.sampled_from(("mariadb", "mysql", "tidb")),
     st.sampled_from((None, _THERE)),
 )
-def test_torn(form: Form, changes: list[tuple[float, str]], flavor: str, names: PartNames | None) -> None:
+def test_torn(form: Form, changes: list[tuple[float, str]], server_type: str, names: PartNames | None) -> None:
     """A statement that nobody understands goes to the server, which refuses it."""
     text = form.statements[-1]
     words = [token.text for token in tokens(text)]
@@ -39,4 +39,4 @@ def test_torn(form: Form, changes: list[tuple[float, str]], flavor: str, names: 
         at = int(place * len(words))
         words[at : len(words) if change == "cut" else at + 1] = [] if change in ("gone", "cut") else [change]
     with suppress(NotReplicable):
-        action_for(definition("s/t", 1, " ".join(words)), flavor, "latin1_bin", names)
+        action_for(definition("s/t", 1, " ".join(words)), server_type, "latin1_bin", names)

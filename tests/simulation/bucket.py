@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
 from tests.simulation.judge import Judge
 from tests.simulation.names import is_colliding
-from tests.simulation.sink import Mark, Sink, table_of
+from tests.simulation.sink import RowBoundary, Sink, table_of
 from tests.simulation.twins import Differs, LaggingStorage, Records
 from tests.small_bucket import ts
 
@@ -93,7 +93,7 @@ class Bucket:
         self.storage.put(path, content.encode())
         self.tell(f"    {path}{_query(content)}")
 
-    def _next_mark(self, dice: random.Random) -> Mark | None:
+    def _next_mark(self, dice: random.Random) -> RowBoundary | None:
         """A checkpoint to tell: of the next ones, or one from before."""
         if not self.sink.marks:
             return None

@@ -14,7 +14,7 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import progress_of
 from storage_consumer.driver.round import Round
 from storage_consumer.job import key_forms
-from storage_consumer.job.spec import TableWork
+from storage_consumer.job.spec import TablePlan
 from storage_consumer.model import DataFile, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
@@ -35,7 +35,7 @@ def _mark_before_rows(stack: ExitStack) -> None:
     """Progress is stored before the rows."""
     works = Round._works
 
-    def bad(self: Round, steps: Sequence[RowStep]) -> list[tuple[RowStep, TableWork]]:
+    def bad(self: Round, steps: Sequence[RowStep]) -> list[tuple[RowStep, TablePlan]]:
         found = works(self, steps)
         manager = self.parts.manager
         moved = [
@@ -70,9 +70,9 @@ def _lt_for_le_in_writer(stack: ExitStack) -> None:
 def _live_mark(stack: ExitStack) -> None:
     """Rows are judged by a mark of their table that moves while its files are read, not by the window's bounds."""
     good = pipeline._read_file
-    marks: dict[int, tuple[TableWork, int]] = {}
+    marks: dict[int, tuple[TablePlan, int]] = {}
 
-    def bad(work: Any, table: TableWork, *rest: Any) -> Generator[Any, None, Any]:
+    def bad(work: Any, table: TablePlan, *rest: Any) -> Generator[Any, None, Any]:
         of, mark = marks.get(table.index, (table, 0))
         mark = mark if of is table else 0
         versions = {key: replace(version, low=max(version.low, mark)) for key, version in table.versions.items()}
@@ -86,7 +86,7 @@ def _live_mark(stack: ExitStack) -> None:
 def _no_epoch(stack: ExitStack) -> None:
     """A writer writes whoever is the owner and whatever window is open."""
 
-    def bad(self: FencedWriter, work: TableWork) -> list[Any]:
+    def bad(self: FencedWriter, work: TablePlan) -> list[Any]:
         return self._records.rows.setdefault(work.name.folded(), [])
 
     stack.enter_context(patch.object(FencedWriter, "_rows", bad))

@@ -13,11 +13,11 @@ from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
 from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.driver.context import Parts
-from storage_consumer.driver.ddl_workers import Lanes
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.service import ConsumerService, Renewal
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.job.spec import JobSpec, TableWork
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
@@ -175,7 +175,7 @@ class Task:
         """A method of the writer."""
         write = getattr(self._writer, name)
 
-        def call(work: TableWork, *batches: Iterable[Any]) -> Any:
+        def call(work: TablePlan, *batches: Iterable[Any]) -> Any:
             if self._process.takes("late"):
                 self._process.world.put_off(lambda: write(work, *batches), self._process, self._window)
                 raise TargetUnavailable("the executor was lost")
@@ -200,7 +200,7 @@ class Process:
     notices: bool = True
     """Its renewal runs; a process that wakes up may go on for a while before it does."""
     service: ConsumerService = field(init=False)
-    lanes: Lanes = field(init=False)
+    lanes: DdlWorkers = field(init=False)
     _state: MemoryState = field(init=False)
     _pending: list[str] = field(default_factory=list)
 
@@ -212,9 +212,9 @@ class Process:
 
         def lane(number: int) -> Any:
             database = self._watched(LaneTarget(self, number))
-            return self._watched(DdlRunner(database, state, FACTS.flavor, clock=world.clock))
+            return self._watched(DdlRunner(database, state, FACTS.server_type, clock=world.clock))
 
-        self.lanes = Lanes(lane, LaneClock(self), self._spawn)
+        self.lanes = DdlWorkers(lane, LaneClock(self), self._spawn)
         self.service = ConsumerService(
             CONFIGS[self.protocol], state, lambda manager: self._parts(manager, state), world.clock
         )
@@ -225,9 +225,9 @@ class Process:
         """Of its lease."""
         return self._state.epoch
 
-    def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
+    def _parts(self, manager: ConsumerManager, state: Any) -> RoundContext:
         world, storage, config = self.world, self._watched(self.world.storage), CONFIGS[self.protocol]
-        return Parts(
+        return RoundContext(
             config=config,
             reader=StorageReader(
                 storage, config.upstream, world.clock, full_listing_interval=config.tuning.full_listing_interval
@@ -237,7 +237,7 @@ class Process:
             target=self._watched(OwnedTarget(world.records, None, world.judge)),
             lanes=self.lanes,
             pipeline=self._watched(RetryingPipeline(storage, config.upstream, self._writer, self.dice)),
-            facts=FACTS,
+            server_info=FACTS,
             progress=Silent(),
             clock=world.clock,
             secrets_file="",

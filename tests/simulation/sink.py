@@ -39,7 +39,7 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RowBoundary:
     """A checkpoint that may be told."""
 
     writes: int
@@ -63,7 +63,7 @@ class Sink:
         self._habits = habits
         self.writes: list[tuple[str, str]] = []
         """Path and content of every object, in order."""
-        self.marks: list[Mark] = []
+        self.marks: list[RowBoundary] = []
         self._at = 0
         self._waiting: list[Change] = []
         self.start = 0
@@ -132,12 +132,12 @@ class Sink:
         while self._at < len(self._source.log):
             self.follow(dice)
         self._flush({change.uid for change in self._waiting}, dice)
-        self.marks.append(Mark(len(self.writes), self._source.tick + 1, early=False))
+        self.marks.append(RowBoundary(len(self.writes), self._source.tick + 1, early=False))
 
     def _mark(self, tick: int, *, early: bool = False) -> None:
         if self._waiting:
             tick = min(tick, self._waiting[0].tick - 1)
-        self.marks.append(Mark(len(self.writes), tick, early))
+        self.marks.append(RowBoundary(len(self.writes), tick, early))
 
     def _flush(self, uids: set[int], dice: random.Random) -> None:
         """Write the rows of these tables: per directory a file or two."""

@@ -18,7 +18,7 @@ from typing import Protocol
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
 from storage_consumer.job.reports import by_path
-from storage_consumer.job.spec import FileWork, JobSpec
+from storage_consumer.job.spec import FileSplit, JobSpec
 from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import StoredObject, TableName
@@ -236,7 +236,7 @@ class RetryingPipeline(MemoryPipeline):
         super().__init__(storage, upstream, writer)
         self._dice = dice
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
         """Read all files, then write bucket after bucket; `Differs` where a file or row is not accounted for."""
         tables = {table.index: table for table in spec.tables}
         parts = cut_anywhere(files, self._dice)
@@ -264,7 +264,7 @@ class RetryingPipeline(MemoryPipeline):
         return []
 
 
-def _account(files: Sequence[FileWork], reports: Sequence[FileReport]) -> None:
+def _account(files: Sequence[FileSplit], reports: Sequence[FileReport]) -> None:
     """Each file is reported on once, and each of its rows was applied or skipped for one reason (G4), or its table stops."""
     stopped = {report.table for report in reports if report.error}
     expected = sorted(file.file.stored.path for file in files if file.table not in stopped)

@@ -12,7 +12,7 @@ from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canal_json import decoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.errors import TargetUnavailable
-from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionWork
+from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionPlan
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.order import buffer
 from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
@@ -274,7 +274,7 @@ def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPa
 def test_rows_that_no_longer_fit(width: int) -> None:
     """A directory of an older structure may hold repeats, which are counted; a new row in it stops the table."""
     keys = tuple(KeyPart(column=column, fold=Fold.EXACT) for column in WIRE[:width])
-    misfit = VersionWork(layout=LAYOUT, low=20, written=(), key=(), misfit="the target's table lacks c9")
+    misfit = VersionPlan(layout=LAYOUT, low=20, written=(), key=(), misfit="the target's table lacks c9")
     work = replace(table(low=20), key=keys, versions={(1, "shop/orders"): misfit})
     files = Files(work)
     files.add(row("I", 10, "a"), row("I", 20, "b"))
@@ -289,7 +289,7 @@ def test_rows_that_no_longer_fit(width: int) -> None:
 
 def test_rows_that_can_only_be_repeats() -> None:
     """Rows of a directory that was dropped with its table are counted as repeats, whatever commit ts they have."""
-    dropped = {(1, "shop/orders"): VersionWork(layout=LAYOUT, low=0, written=(), key=(), repeats=True)}
+    dropped = {(1, "shop/orders"): VersionPlan(layout=LAYOUT, low=0, written=(), key=(), is_all_duplicates=True)}
     (files := Files(replace(table(), versions=dropped))).add(row("I", 10, "a"), row("D", 20, "b"))
     told = [(r.duplicates, r.applied, r.error) for r in files.apply() if isinstance(r, FileReport)]
     assert (told, files.rows()) == ([(2, 0, "")], {})

@@ -126,19 +126,19 @@ _MARIADB: dict[str, Rule] = {
 }
 
 
-def all_edits(statement: Statement, flavor: str) -> tuple[list[Edit], list[str]]:
-    """The edits for a server of this flavor, and the names of the differences; where no part is left, no text is."""
+def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[str]]:
+    """The edits for a server of this server_type, and the names of the differences; where no part is left, no text is."""
     rules = dict(_EVERYWHERE)
-    if flavor != "tidb":
+    if server_type != "tidb":
         rules |= _OUTSIDE_TIDB
-    rules |= {"mariadb": _MARIADB, "mysql": _MYSQL}.get(flavor, {})
+    rules |= {"mariadb": _MARIADB, "mysql": _MYSQL}.get(server_type, {})
     edits: list[Edit] = []
     notes: list[str] = []
     for name, rule in rules.items():
         made = rule(statement)
         edits += made
         notes += [name] if made else []
-    gone, reasons = parts_left_out(statement, flavor)
+    gone, reasons = parts_left_out(statement, server_type)
     edits = outermost(edits)
     gone |= emptied(statement, edits) if has_words(statement.found[:2], "ALTER", "TABLE") else frozenset()
     if len(gone) == len(statement.parts):

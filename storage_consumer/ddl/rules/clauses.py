@@ -49,14 +49,14 @@ def table_defaults(statement: Statement) -> list[Edit]:
     return [(found[end].end, found[end].end, f" DEFAULT CHARACTER SET {wanted.partition('_')[0]} COLLATE {wanted}")]
 
 
-def source_collation(statements: Iterable[str], flavor: str) -> str:
+def source_collation(statements: Iterable[str], server_type: str) -> str:
     """Default collation at the source of the database that these statements made and changed, by the target's name for it."""
     collation = "utf8mb4_bin"
     for found in map(tokens, statements):
         named = _named_collation(found)
         if named or has_words(found[:1], "CREATE"):
             collation = named or "utf8mb4_bin"
-    return MARIADB_COLLATIONS.get(collation, collation) if flavor == "mariadb" else collation
+    return MARIADB_COLLATIONS.get(collation, collation) if server_type == "mariadb" else collation
 
 
 def _named_collation(found: Sequence[Token]) -> str:

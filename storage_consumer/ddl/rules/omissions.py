@@ -45,16 +45,16 @@ _OWN_ACTIONS = (
 _UNKNOWN = {"mariadb": UNKNOWN_TO_MARIADB, "mysql": UNKNOWN_TO_MYSQL}
 
 
-def parts_left_out(statement: Statement, flavor: str) -> tuple[frozenset[int], list[str]]:
+def parts_left_out(statement: Statement, server_type: str) -> tuple[frozenset[int], list[str]]:
     """Which parts go, and why."""
     gone: dict[int, str] = {}
     everything = frozenset(range(len(statement.parts)))
-    if flavor != "tidb" and _is_about_own_object(statement.found):
+    if server_type != "tidb" and _is_about_own_object(statement.found):
         return everything, ["object of TiDB"]
-    if _is_bare_database(statement.found, flavor):
+    if _is_bare_database(statement.found, server_type):
         return everything, ["attribute of TiDB"]
     for number in range(len(statement.parts)):
-        if reason := _reason_to_leave_out(statement, number, flavor):
+        if reason := _reason_to_leave_out(statement, number, server_type):
             gone[number] = reason
     return frozenset(gone), list(dict.fromkeys(gone.values()))
 
@@ -68,16 +68,16 @@ def _is_about_own_object(found: Sequence[Token]) -> bool:
     return any(find_words(found, *words, start=1) == 1 for words in _OWN_OBJECTS)
 
 
-def _is_bare_database(found: Sequence[Token], flavor: str) -> bool:
+def _is_bare_database(found: Sequence[Token], server_type: str) -> bool:
     """Whether ALTER DATABASE says nothing to this server: replicas of TiFlash are each cluster's own affair."""
     if not is_about_database(found) or found[0].upper != "ALTER":
         return False
     at = find_words(found, "SET", "TIFLASH")
-    only_encryption = flavor != "tidb" and len(found) > 3 and found[3].upper == "ENCRYPTION" and len(found) <= 6  # noqa: PLR2004 - and its value
+    only_encryption = server_type != "tidb" and len(found) > 3 and found[3].upper == "ENCRYPTION" and len(found) <= 6  # noqa: PLR2004 - and its value
     return 0 < at <= 3 or only_encryption  # noqa: PLR2004 - right behind the name
 
 
-def _reason_to_leave_out(statement: Statement, number: int, flavor: str) -> str:
+def _reason_to_leave_out(statement: Statement, number: int, server_type: str) -> str:
     """Which difference takes this part out, empty if none does."""
     first, last = statement.parts[number]
     part = statement.found[first:last]
@@ -85,14 +85,14 @@ def _reason_to_leave_out(statement: Statement, number: int, flavor: str) -> str:
         return "attribute of TiDB"  # the target's own affair, a TiDB's too: TiCDC leaves it to each cluster
     if _sets_sequence(part):
         return "sequence default"
-    if flavor == "tidb":
+    if server_type == "tidb":
         return ""
     if not part:
         return "attribute of TiDB"  # in a comment that only TiDB reads
     words = [token.upper for token in part[:4]] + [""] * 4
     at = 1 if words[0] in ("ADD", "CREATE") else 0
     defines_index = words[at] in (*INDEX_WORDS, "UNIQUE", "CONSTRAINT")
-    no_expressions = flavor == "mariadb" and defines_index and over_expression(part)
+    no_expressions = server_type == "mariadb" and defines_index and over_expression(part)
     no_expressions = no_expressions and not is_called_after_column(statement, part)
     dropped = foreign_key_dropped(part)
     reasons = {
@@ -103,14 +103,14 @@ def _reason_to_leave_out(statement: Statement, number: int, flavor: str) -> str:
         "search index": words[at] == "FULLTEXT" or (words[at] in _SEARCH and words[at + 1] in INDEX_WORDS),
         "attribute of TiDB": statement.body[1] < 0 and any(words[: len(own)] == list(own) for own in _OWN_ACTIONS),
         "table option": statement.body[1] < 0 and words[0] in STORED_BY_TIDB_ONLY,
-        "unknown option": statement.body[1] < 0 and words[0] in _UNKNOWN[flavor],
+        "unknown option": statement.body[1] < 0 and words[0] in _UNKNOWN[server_type],
         "system time": words[:3] == ["PARTITION", "BY", "SYSTEM_TIME"],
         "missing index": _is_missing_index(part, statement.names),
         "missing foreign key": statement.names is not None
         and dropped is not None
         and not name_there(dropped.name, statement),
-        "text default": flavor == "mysql" and _sets_text(part, statement.columns),
-        "IF EXISTS": flavor == "mysql" and condition_fails(part, statement.names),
+        "text default": server_type == "mysql" and _sets_text(part, statement.columns),
+        "IF EXISTS": server_type == "mysql" and condition_fails(part, statement.names),
         "unique expression index": no_expressions and "UNIQUE" in words,
         "expression index": no_expressions,
         "global index": defines_index and "PRIMARY" not in words and is_global(statement, first, last),

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from storage_consumer.decode.canal_json.framing import BadEnd, Frames, rows_of
 from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
 from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally, Values
-from storage_consumer.decode.file_splits import canal_mark
+from storage_consumer.decode.file_splits import canal_boundary
 from storage_consumer.decode.row_error import RowPlace
 from storage_consumer.errors import UndecodableRow
 from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
@@ -197,7 +197,7 @@ class CanalJsonDecoder:
     def __init__(self, terminator: str = "\r\n", *, allow_missing_commit_ts: bool = False) -> None:
         """`terminator`: TiCDC's ``[sink] terminator``, any text, or none."""
         self.terminator = terminator
-        self.mark = canal_mark(terminator.encode())
+        self.mark = canal_boundary(terminator.encode())
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
     def changes(

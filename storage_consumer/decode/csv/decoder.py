@@ -28,7 +28,7 @@ from storage_consumer.decode.csv.options import check_options
 from storage_consumer.decode.csv.row_pattern import Form, Shape, shape
 from storage_consumer.decode.csv.scan import Scan
 from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally
-from storage_consumer.decode.file_splits import csv_mark
+from storage_consumer.decode.file_splits import csv_boundary
 from storage_consumer.model import Window
 
 
@@ -39,7 +39,7 @@ class CsvDecoder:
         """Raises `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
         check_options(options)
         self.options = options
-        self.mark = csv_mark(options)
+        self.mark = csv_boundary(options)
         self._latest: tuple[RowLayout, Shape] | None = None
 
     def changes(

@@ -15,7 +15,7 @@ from storage_consumer.apply.statements import (
     write_rows,
 )
 from storage_consumer.decode.values import WireKind
-from storage_consumer.job.spec import Fold, KeyPart, Mode, TableWork, WireColumn
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName, Window
 from storage_consumer.sql.tokens import tokens
 
@@ -27,15 +27,15 @@ def wire(name: str, kind: str = "VARCHAR", how: WireKind = WireKind.TEXT) -> Wir
     return WireColumn(name=name, kind=how, type=kind)
 
 
-def work(*written: WireColumn, key: tuple[KeyPart, ...] = ()) -> TableWork:
+def work(*written: WireColumn, key: tuple[KeyPart, ...] = ()) -> TablePlan:
     """The table s`.t."""
-    return TableWork(
+    return TablePlan(
         index=0,
         table_key="`s`.`t`",
         name=TableName(schema="s`", table="t"),
         window=Window(low=0, high=1),
         mode=Mode.KEYED,
-        serial=False,
+        has_other_unique_keys=False,
         written=written,
         key=key,
         versions={},

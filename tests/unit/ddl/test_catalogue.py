@@ -16,10 +16,10 @@ from tests.unit.ddl.test_names import CHANGED as IDIOMS
 BOTH = ("mysql", "mariadb")
 
 
-def action(query: str, flavor: str, indexes: frozenset[str] | None = None) -> DdlAction:
+def action(query: str, server_type: str, indexes: frozenset[str] | None = None) -> DdlAction:
     """What is run for a statement."""
     names = None if indexes is None else PartNames(indexes=indexes)
-    return action_for(definition("s/t", 1, query), flavor, "utf8mb4_bin", names)
+    return action_for(definition("s/t", 1, query), server_type, "utf8mb4_bin", names)
 
 
 CHANGED = [
@@ -144,12 +144,12 @@ SAME_ON_BOTH = [
 
 
 @pytest.mark.parametrize(
-    ("flavor", "name", "query", "expected"),
-    [*CHANGED, *((flavor, *case) for flavor in BOTH for case in SAME_ON_BOTH)],
+    ("server_type", "name", "query", "expected"),
+    [*CHANGED, *((server_type, *case) for server_type in BOTH for case in SAME_ON_BOTH)],
 )
-def test_difference(flavor: str, name: str, query: str, expected: str | None) -> None:
+def test_difference(server_type: str, name: str, query: str, expected: str | None) -> None:
     """The statement is changed where the server needs it, with the difference's name as a note, and else left alone (D18)."""
-    done = action(query, flavor)
+    done = action(query, server_type)
     assert done.statement == (query if expected is None else expected)
     assert done.notes == (() if expected is None else (name,))
 
@@ -162,7 +162,7 @@ def test_tidb_takes_its_own(query: str) -> None:
     assert action(query, "tidb").statement == query
 
 
-@pytest.mark.parametrize("flavor", BOTH)
+@pytest.mark.parametrize("server_type", BOTH)
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -175,9 +175,9 @@ def test_tidb_takes_its_own(query: str) -> None:
         ("DROP INDEX `there` ON `t`", None),
     ],
 )
-def test_indexes_that_were_left_out(query: str, expected: str | None, flavor: str) -> None:
+def test_indexes_that_were_left_out(query: str, expected: str | None, server_type: str) -> None:
     """What is done to an index that the target does not have is left out; the rest of the statement runs."""
-    done = action(query, flavor, frozenset({"there", "primary"}))
+    done = action(query, server_type, frozenset({"there", "primary"}))
     assert done.statement == (query if expected is None else expected)
     assert done.notes == (() if expected is None else ("missing index",))
 

@@ -68,14 +68,14 @@ def test_other_backslashes_stay(query: str) -> None:
     assert escaped(query) == query
 
 
-@pytest.mark.parametrize("flavor", ["mariadb", "mysql", "tidb"])
-def test_backslash_is_noted(flavor: str) -> None:
+@pytest.mark.parametrize("server_type", ["mariadb", "mysql", "tidb"])
+def test_backslash_is_noted(server_type: str) -> None:
     """On every target the statement runs with its backslashes escaped, and says so."""
-    action = action_for(definition("s/t", 1, r"ALTER TABLE `t` COMMENT = '\'"), flavor, None)
+    action = action_for(definition("s/t", 1, r"ALTER TABLE `t` COMMENT = '\'"), server_type, None)
     assert (action.statement, action.notes) == (r"ALTER TABLE `t` COMMENT = '\\'", ("backslash",))
 
 
-@pytest.mark.parametrize("flavor", ["mariadb", "mysql", "tidb"])
+@pytest.mark.parametrize("server_type", ["mariadb", "mysql", "tidb"])
 @pytest.mark.parametrize(
     ("stored", "meant"),
     [
@@ -120,10 +120,10 @@ def test_backslash_is_noted(flavor: str) -> None:
         ("ALTER TABLE `t` ADD INDEX `at`(`at`)", ""),
     ],
 )
-def test_timestamp_defaults(stored: str, meant: str, flavor: str) -> None:
+def test_timestamp_defaults(stored: str, meant: str, server_type: str) -> None:
     """A TIMESTAMP default becomes the schema file's moment in the session's zone; the text's own zone is not known."""
     told = replace(definition("s/t", 1, stored), columns=TIMESTAMPS)
-    action = action_for(told, flavor, None, zone="+09:30")
+    action = action_for(told, server_type, None, zone="+09:30")
     assert action.statement == (meant or stored)
     assert action.notes == (("timestamp default",) if meant else ())
 

@@ -22,9 +22,9 @@ THERE = PartNames(
 """The table ``t`` on the target."""
 
 
-def action(query: str, flavor: str) -> DdlAction:
+def action(query: str, server_type: str) -> DdlAction:
     """What is run for a statement on that table."""
-    return action_for(definition("s/t", 1, query), flavor, "utf8mb4_bin", THERE)
+    return action_for(definition("s/t", 1, query), server_type, "utf8mb4_bin", THERE)
 
 
 CHANGED = [
@@ -95,9 +95,9 @@ CHANGED = [
 @pytest.mark.parametrize(("flavors", "difference", "query", "expected"), CHANGED)
 def test_changed(flavors: tuple[str, ...], difference: str, query: str, expected: str) -> None:
     """A statement that other servers read in another way is changed and noted there, and runs as it is elsewhere."""
-    for flavor in (*BOTH, "tidb"):
-        found = action(query, flavor)
-        if flavor in flavors:
+    for server_type in (*BOTH, "tidb"):
+        found = action(query, server_type)
+        if server_type in flavors:
             assert (found.statement, found.notes) == (expected, (difference,))
         else:
             assert difference not in found.notes
@@ -149,10 +149,10 @@ UNCHANGED = [
 
 
 @pytest.mark.parametrize("query", UNCHANGED)
-@pytest.mark.parametrize("flavor", [*BOTH, "tidb"])
-def test_unchanged(query: str, flavor: str) -> None:
+@pytest.mark.parametrize("server_type", [*BOTH, "tidb"])
+def test_unchanged(query: str, server_type: str) -> None:
     """What only looks alike stays as it is."""
-    assert (action(query, flavor).statement, action(query, flavor).notes) == (query, ())
+    assert (action(query, server_type).statement, action(query, server_type).notes) == (query, ())
 
 
 @pytest.mark.parametrize("condition", ["IF NOT EXISTS ", "/*T! IF NOT EXISTS  */", "/*T! IF NOT EXISTS */ "])
@@ -207,9 +207,9 @@ def test_rows_of_a_partition_by_key_stay(query: str) -> None:
     """MySQL and MariaDB have other rows in it than TiDB: the table stops before the wrong ones are gone."""
     there = PartNames(columns=frozenset(("a",)), scattered=True)
     stored = definition("s/t", 1, f"ALTER TABLE `t` {query}")
-    for flavor in BOTH:
+    for server_type in BOTH:
         with pytest.raises(NotReplicable, match=r"partition by KEY.* Delete those by hand"):
-            action_for(stored, flavor, None, there)
+            action_for(stored, server_type, None, there)
     assert action_for(stored, "tidb", None, there).statement == stored.query
     assert takes_rows_of_partitions(tokens(stored.query))
     assert not takes_rows_of_partitions(tokens("ALTER TABLE `t` TRUNCATE PARTITION ALL"))
@@ -222,6 +222,6 @@ def test_rows_of_a_partition_by_key_stay(query: str) -> None:
 def test_foreign_key_of_another_name_stays(keys: tuple[str, ...], dropped: str) -> None:
     """The key is dropped that got the table's name in front; where several may be it, the target is left to refuse."""
     there = PartNames(foreign_keys=frozenset(keys))
-    for flavor in BOTH:
-        found = action_for(definition("s/t", 1, "ALTER TABLE `t` DROP FOREIGN KEY `fk`"), flavor, None, there)
+    for server_type in BOTH:
+        found = action_for(definition("s/t", 1, "ALTER TABLE `t` DROP FOREIGN KEY `fk`"), server_type, None, there)
         assert found.statement == f"ALTER TABLE `t` DROP FOREIGN KEY `{dropped}`"

@@ -36,10 +36,10 @@ def read_every_way(query: str) -> None:
     found = tokens(query)
     to_integers(found)
     matters_for(found)
-    for flavor in ("mariadb", "mysql", "tidb"):
+    for server_type in ("mariadb", "mysql", "tidb"):
         for names in (None, PartNames(), THERE):
             try:
-                action_for(definition("s/t", 1, query), flavor, "latin1_bin", names)
+                action_for(definition("s/t", 1, query), server_type, "latin1_bin", names)
             except NotReplicable:
                 continue
 

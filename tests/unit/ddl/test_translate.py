@@ -17,10 +17,10 @@ BIN = " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
 def statement(
-    query: str, *, flavor: str = "mysql", collation: str | None = "utf8mb4_bin", table_dir: str = "s/t"
+    query: str, *, server_type: str = "mysql", collation: str | None = "utf8mb4_bin", table_dir: str = "s/t"
 ) -> str:
     """What is run for the statement."""
-    return action_for(definition(table_dir, 1, query), flavor, collation).statement
+    return action_for(definition(table_dir, 1, query), server_type, collation).statement
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ def statement(
         "DROP TABLE `s`.`t`",
     ],
 )
-@pytest.mark.parametrize("flavor", ["mysql", "mariadb", "tidb"])
-def test_left_alone(query: str, flavor: str) -> None:
+@pytest.mark.parametrize("server_type", ["mysql", "mariadb", "tidb"])
+def test_left_alone(query: str, server_type: str) -> None:
     """A statement that means the same everywhere runs as it is, to the letter, in its own database."""
-    action = action_for(definition("s/t", 1, f" {query} ; "), flavor, "utf8mb4_bin")
+    action = action_for(definition("s/t", 1, f" {query} ; "), server_type, "utf8mb4_bin")
     assert (action.statement, action.schema, action.notes) == (query, "s", ())
 
 
@@ -56,7 +56,7 @@ def test_database() -> None:
     assert action.statement == "CREATE DATABASE `s` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     assert action.schema == ""
     assert action.notes == ("database defaults",)
-    assert statement("CREATE DATABASE `s`", flavor="tidb", table_dir="s") == "CREATE DATABASE `s`"
+    assert statement("CREATE DATABASE `s`", server_type="tidb", table_dir="s") == "CREATE DATABASE `s`"
     named = "CREATE DATABASE `s` COLLATE = utf8mb4_general_ci"
     assert statement(named, table_dir="s") == named
 
@@ -88,8 +88,8 @@ def test_source_collation(statements: tuple[str, ...], collation: str) -> None:
     """A new table has the defaults that its database had at the source, whatever the target's database has."""
     assert source_collation(statements, "mysql") == collation
     query = "CREATE TABLE `t` (`a` TEXT)"
-    for flavor in ("mysql", "mariadb", "tidb"):
-        made = {there: action_for(definition("s/t", 1, query), flavor, there, source_collation=collation) for there in
+    for server_type in ("mysql", "mariadb", "tidb"):
+        made = {there: action_for(definition("s/t", 1, query), server_type, there, source_collation=collation) for there in
                 (collation, "utf8mb4_0900_ai_ci")}  # fmt: skip
         assert made[collation].statement == query
         charset = collation.partition("_")[0]
@@ -147,7 +147,7 @@ def test_charset_of_a_table_with_column_collations() -> None:
     assert statement(query) == query + " COLLATE utf8mb4_bin"
 
 
-@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+@pytest.mark.parametrize("server_type", ["mysql", "mariadb"])
 @pytest.mark.parametrize(
     ("query", "table_dir"),
     [
@@ -157,11 +157,11 @@ def test_charset_of_a_table_with_column_collations() -> None:
         ("RENAME TABLE `t` TO `a😀b`", "s/a😀b"),
     ],
 )
-def test_names_beyond_the_basic_plane(query: str, table_dir: str, flavor: str) -> None:
+def test_names_beyond_the_basic_plane(query: str, table_dir: str, server_type: str) -> None:
     """A name that MySQL would turn into question marks stops its table before the statement; TiDB takes it."""
     with pytest.raises(NotReplicable, match=r"beyond U\+FFFF"):
-        statement(query, flavor=flavor, table_dir=table_dir)
-    assert statement(query, flavor="tidb", table_dir=table_dir) == query
+        statement(query, server_type=server_type, table_dir=table_dir)
+    assert statement(query, server_type="tidb", table_dir=table_dir) == query
 
 
 def test_texts_beyond_the_basic_plane() -> None:
@@ -173,7 +173,7 @@ def test_texts_beyond_the_basic_plane() -> None:
 @pytest.mark.parametrize("query", ["RECOVER TABLE `t`", "FLASHBACK TABLE `t` TO `u`"])
 def test_recovery(query: str) -> None:
     """What brings back rows that are in no file runs on TiDB only; elsewhere the message says what to do (D14)."""
-    assert statement(query, flavor="tidb") == query
+    assert statement(query, server_type="tidb") == query
     with pytest.raises(NotReplicable, match=r"s\.t.*Load what it names anew"):
         statement(query)
 

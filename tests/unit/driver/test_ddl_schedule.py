@@ -70,9 +70,9 @@ def test_a_round_tells_what_it_stands_still_for(world: World) -> None:
     assert "running for" in of(summary, "shop.a").error
 
 
-@pytest.mark.parametrize(("flavor", "told"), [("tidb", 3), ("mysql", 0)])
+@pytest.mark.parametrize(("server_type", "told"), [("tidb", 3), ("mysql", 0)])
 def test_whom_a_statement_waits_for_is_told(
-    world: World, flavor: str, told: int, caplog: pytest.LogCaptureFixture
+    world: World, server_type: str, told: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """TiDB's DDL waits for transactions without an end: after the time for locks it is told whose, every half a minute."""
 
@@ -82,7 +82,7 @@ def test_whom_a_statement_waits_for_is_told(
         def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
             return ("connection 7 of root",) if TableName(schema="shop", table="a") in names else ()
 
-    world.target, world.facts = Blocked, replace(world.facts, flavor=flavor)
+    world.target, world.server_info = Blocked, replace(world.server_info, server_type=server_type)
     works = held(world)
 
     def act(rounds: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import FileWork, JobSpec, Span, TableWork
+from storage_consumer.job.spec import ByteRange, FileSplit, JobSpec, TablePlan
 from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
@@ -27,7 +27,7 @@ ROWS = tuple(row("shop.a", 3, str(number), f'"{number}"') for number in range(2,
 class ChoosyWriter(FencedWriter):
     """A target that refuses one value."""
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """All rows, if that is not among them."""
         runs = list(ordered)
         for line in (line for _, lines in runs for line in lines if b"refused" in line):
@@ -45,7 +45,7 @@ class CuttingPipeline(MemoryPipeline):
         self.jobs: list[int] = []
         """How many parts each job had."""
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:  # noqa: ARG002 - nobody looks
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:  # noqa: ARG002 - nobody looks
         """Both halves."""
         parts = [part for work in files for part in self._cut(work)]
         self.jobs.append(len(parts))
@@ -59,11 +59,11 @@ class CuttingPipeline(MemoryPipeline):
         buckets = [[item for item in items if item[0][0] == bucket] for bucket in range(spec.partitions)]
         return [report for items in buckets for report in write_bucket(items, tables, self._writer(spec))]
 
-    def _cut(self, work: FileWork) -> list[FileWork]:
-        if not work.divisible:
+    def _cut(self, work: FileSplit) -> list[FileSplit]:
+        if not work.splittable:
             return [work]
         borders = [*range(0, work.size, self._size), None]
-        return [replace(work, span=Span(start or 0, end)) for start, end in pairwise(borders)]
+        return [replace(work, span=ByteRange(start or 0, end)) for start, end in pairwise(borders)]
 
 
 def in_parts(world: World, size: int, meanwhile: Callable[[], object] = int) -> CuttingPipeline:
@@ -91,7 +91,7 @@ def test_files_in_parts_are_counted_once(world: World) -> None:
 
 
 def test_file_that_is_replaced_while_it_is_read_in_parts(world: World) -> None:
-    """Parts of two contents are no file: nothing of them is written, and the file is read whole as it is then."""
+    """RoundContext of two contents are no file: nothing of them is written, and the file is read whole as it is then."""
     world.bucket.rows("shop.a", 2, *ROWS)
     pipeline = in_parts(world, 100, lambda: world.bucket.rows("shop.a", 2, *ROWS, row("shop.a", 3, "99", '"new"')))
     summary = world.once()

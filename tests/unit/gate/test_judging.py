@@ -36,8 +36,8 @@ def file(kind: int, query: str, table: str = "t") -> TableDefinition:
 @pytest.mark.parametrize(("kind", "query"), [*lines(PASSES)])
 def test_statements_that_pass(kind: int, query: str) -> None:
     """TiDB's own statements run on every server, in TiDB's comments too."""
-    for flavor in ("mariadb", "mysql", "tidb"):
-        refuse_foreign(file(kind, query), query, flavor)
+    for server_type in ("mariadb", "mysql", "tidb"):
+        refuse_foreign(file(kind, query), query, server_type)
 
 
 @pytest.mark.parametrize(("kind", "query"), [*lines(DATABASE_PASSES)])
@@ -141,11 +141,11 @@ def test_everything_that_was_recorded_passes() -> None:
             continue
         seen.add((definition.name, definition.query))
         step = DdlStep(table_dir="x", table_key=key_of(definition.name), definition=definition)
-        for flavor in ("mariadb", "mysql", "tidb"):
+        for server_type in ("mariadb", "mysql", "tidb"):
             try:
-                refuse_what_may_not_run(step, flavor)
-                safe_action(definition, flavor, "utf8mb4_bin", zone="UTC", source_collation="utf8mb4_bin")
+                refuse_what_may_not_run(step, server_type)
+                safe_action(definition, server_type, "utf8mb4_bin", zone="UTC", source_collation="utf8mb4_bin")
             except TableError:
-                refused.add((str(definition.name), flavor))
+                refused.add((str(definition.name), server_type))
     assert len(seen) > 50
     assert refused <= {("names.\N{GRINNING FACE}", "mariadb"), ("names.\N{GRINNING FACE}", "mysql")}

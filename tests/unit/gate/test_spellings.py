@@ -21,7 +21,7 @@ ELSEWHERE = frozenset(
 )
 
 
-def sent(one: Hostile, flavor: str) -> str:
+def sent(one: Hostile, server_type: str) -> str:
     """Return what the program would send for the statement; raise `TableError` where it refuses it, as the program does."""
     query = one.of("t", "/var/secret", "/var/folder")
     definition = TableDefinition(
@@ -36,8 +36,8 @@ def sent(one: Hostile, flavor: str) -> str:
     step = DdlStep(table_dir="x", table_key=key_of(definition.name), definition=definition)
     Selection().refuse_reserved(definition)
     refuse_strangers(definition, {"d"})
-    refuse_what_may_not_run(step, flavor)
-    action = safe_action(definition, flavor, "utf8mb4_bin", zone="UTC", source_collation="utf8mb4_bin")
+    refuse_what_may_not_run(step, server_type)
+    action = safe_action(definition, server_type, "utf8mb4_bin", zone="UTC", source_collation="utf8mb4_bin")
     return action.statement
 
 
@@ -46,21 +46,21 @@ def test_harms(spelling: str) -> None:
     """No spelling brings any harm past the gate."""
     passed = {}
     for one in hostile(HARMS):
-        for flavor in FLAVORS if one.spelling == spelling else ():
+        for server_type in FLAVORS if one.spelling == spelling else ():
             try:
-                passed[one.harm, flavor] = sent(one, flavor)
+                passed[one.harm, server_type] = sent(one, server_type)
             except TableError:
                 continue
     assert passed == {}
 
 
-@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
-def test_options_that_keep_rows_elsewhere(flavor: str) -> None:
+@pytest.mark.parametrize("server_type", ["mariadb", "mysql"])
+def test_options_that_keep_rows_elsewhere(server_type: str) -> None:
     """Of those that TiDB takes without effect nothing is left in the text that is sent, in TiDB's comments neither."""
     left = {}
     for one in hostile(KEPT_ELSEWHERE):
         try:
-            text = sent(one, flavor)
+            text = sent(one, server_type)
         except TableError:
             continue
         opened = text.replace("/*T!", "    ").replace("*/", "  ")

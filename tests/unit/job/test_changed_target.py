@@ -53,6 +53,6 @@ def test_view() -> None:
 
 def test_keys_that_somebody_added() -> None:
     """What was added to a table's keys by hand stops it, and is told with the way out."""
-    target = replace(table(there("id", data_type="int"), keys=(unique("id"),)), by_hand="unique key over `v`")
+    target = replace(table(there("id", data_type="int"), keys=(unique("id"),)), key_drift="unique key over `v`")
     with pytest.raises(NotReplicable, match=r"s\.t: somebody changed .*unique key over `v`.*Take the change back"):
         table_work(0, step(source(col("id", pk=True))), target, UPSTREAM)

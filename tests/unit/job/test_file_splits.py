@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.job.reports import by_path
-from storage_consumer.job.spec import WHOLE, FileWork, Mode
+from storage_consumer.job.spec import WHOLE, FileSplit, Mode
 from storage_consumer.job.task_reports import FileReport
 from tests.unit.halves import Files, row, table
 
@@ -89,7 +89,7 @@ def test_file_that_lost_its_fault() -> None:
     files.cut(60)
     opened = files.open
 
-    def repaired(work: FileWork) -> Iterator[bytes]:
+    def repaired(work: FileSplit) -> Iterator[bytes]:
         if work.span == WHOLE:
             files.contents[file.stored.path] = sound
         return opened(work)

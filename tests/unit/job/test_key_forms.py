@@ -11,7 +11,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms
 from storage_consumer.job.lossy_columns import other_families
 from storage_consumer.job.match import table_work
-from storage_consumer.job.spec import Fold, TableWork
+from storage_consumer.job.spec import Fold, TablePlan
 from storage_consumer.job.target_table import TargetColumn
 from storage_consumer.model import TableColumn
 from storage_consumer.order.keys import is_integer
@@ -36,7 +36,7 @@ def forms(old: TableColumn, new: TableColumn, column: TargetColumn, *, zone: str
     return key_forms({OLD: old, NEW: new}, new, column, "csv", zone, is_key=is_key)
 
 
-def work(column: TargetColumn, *columns: TableColumn, protocol: str = "csv") -> TableWork:
+def work(column: TargetColumn, *columns: TableColumn, protocol: str = "csv") -> TablePlan:
     """The work of a window over directories with these key columns."""
     definitions = [source(one, version=100 + 50 * number, query="") for number, one in enumerate(columns)]
     return table_work(0, step(*definitions), table(column, keys=(unique("id"),)), upstream(protocol))

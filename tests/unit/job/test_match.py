@@ -12,7 +12,7 @@ from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstrea
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import table_work, unread_work
-from storage_consumer.job.spec import Fold, Mode, TableWork
+from storage_consumer.job.spec import Fold, Mode, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
 from storage_consumer.plan.steps import RowStep
@@ -63,7 +63,7 @@ def upstream(protocol: str = "csv", **settings: Any) -> Upstream:
     return Upstream(scheme="file", root="/bucket", protocol=protocol, **(timed | settings))  # type: ignore[arg-type] # one of the two
 
 
-def work(target: TargetTable, *definitions: TableDefinition, low: int = 100) -> TableWork:
+def work(target: TargetTable, *definitions: TableDefinition, low: int = 100) -> TablePlan:
     """The work of a step against the target."""
     return table_work(0, step(*definitions, low=low), target, upstream("csv"))
 
@@ -83,7 +83,7 @@ def test_not_null_unique_key() -> None:
     target = table(there("a", nullable=True), there("b"), there("c"), keys=keys)
     made = work(target, source(col("a"), col("b"), col("c")))
     assert [part.column.name for part in made.key] == ["b", "c"]
-    assert made.serial
+    assert made.has_other_unique_keys
 
 
 def test_keyless() -> None:
@@ -92,7 +92,7 @@ def test_keyless() -> None:
     assert made.mode is Mode.KEYLESS
     assert made.replaces
     plain = work(table(there("a", nullable=True)), source(col("a")))
-    assert (plain.mode, plain.replaces, plain.serial) == (Mode.KEYLESS, False, False)
+    assert (plain.mode, plain.replaces, plain.has_other_unique_keys) == (Mode.KEYLESS, False, False)
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_rows_of_a_dropped_table_without_commit_ts(*, dropped: bool, timed: bool
     """Rows that do not say their commit ts are repeats once their table is dropped, all others are still told apart."""
     rows = replace(step(source(col("id", pk=True))), dropped=True)
     (version,) = unread_work(0, rows, upstream(csv=CsvOptions())).versions.values()
-    assert (version.repeats, version.misfit) == (True, "")
+    assert (version.is_all_duplicates, version.misfit) == (True, "")
     rows = replace(rows, dropped=dropped)
     options = CsvOptions(include_commit_ts=timed)
     (version,) = unread_work(0, rows, upstream(csv=options)).versions.values()
-    assert (version.repeats, bool(version.misfit)) == (False, True)
+    assert (version.is_all_duplicates, bool(version.misfit)) == (False, True)
 
 
 def test_unknown_type() -> None:
