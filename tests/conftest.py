@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
-from tests.azure_server import AzureServer, azure_server
-from tests.gcs_server import GcsServer, gcs_server
-from tests.s3_server import S3Server, s3_server
+from tests.harness import servers
+from tests.harness.azure_server import AzureServer, azure_server
+from tests.harness.gcs_server import GcsServer, gcs_server
+from tests.harness.s3_server import S3Server, s3_server
 
 
 @pytest.fixture(scope="session")

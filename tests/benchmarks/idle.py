@@ -20,7 +20,7 @@ from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.shapes import DATABASE, PLAIN
 from tests.benchmarks.stored_days import TABLES, StoredDays
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 _CONFIG = {"sink": {"csv": {"include-commit-ts": True}}}
 _WARM_UP = 3

@@ -13,7 +13,7 @@ from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
 from storage_consumer.testing.target import MemoryState
-from tests.servers import DatabaseServer, quoted
+from tests.harness.servers import DatabaseServer, quoted
 
 BUCKET = "file:///some/bucket"
 

@@ -21,7 +21,7 @@ from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import JobSpec, TablePlan, WireColumn
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import table
 
 pytestmark = pytest.mark.server

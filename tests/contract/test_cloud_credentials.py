@@ -13,8 +13,8 @@ from storage_consumer.errors import ConfigError
 from storage_consumer.storage import azure, gcs
 from storage_consumer.storage.azure import AzureStorage
 from storage_consumer.storage.open import open_storage
-from tests.azure_server import ACCOUNT, KEY
 from tests.contract.rigs import AzureRig, listed
+from tests.harness.azure_server import ACCOUNT, KEY
 
 UPSTREAM = Upstream(scheme="azure", root="c/p", account_name="acc", protocol="csv")
 GCS = Upstream(scheme="gcs", root="b/p", protocol="csv")

@@ -15,7 +15,7 @@ from storage_consumer.poll.inventory import Inventory
 from storage_consumer.ports import TableProgress
 from tests.contract.rigs import Rig, listed
 from tests.contract.state_rigs import real_rig, statement
-from tests.servers import KINDS, DatabaseServer, quoted
+from tests.harness.servers import KINDS, DatabaseServer, quoted
 
 V = 449000000000000001
 TWINS = ("caf\u00e9", "cafe\u0301", "cafe", "caf\u0435", "cafe\u200b", "c afe", "\ufeffcafe", "cafe\u00a0")

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.connection import connect
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 

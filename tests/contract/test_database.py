@@ -12,8 +12,8 @@ from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
 from storage_consumer.sql.tokens import tokens
-from tests.servers import KINDS, DatabaseServer, learn_zone
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer, learn_zone
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 CASE_COUNTS = tuple(kind for kind in KINDS if kind != "tidb")

@@ -21,8 +21,8 @@ from storage_consumer.plan.barriers import mentioned_names
 from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import DdlContext, Decision, TableProgress
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 

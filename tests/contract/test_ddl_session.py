@@ -8,8 +8,8 @@ import pytest
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.database import TargetDatabase
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 

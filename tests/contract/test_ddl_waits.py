@@ -17,7 +17,7 @@ from storage_consumer.plan.journal import DONE, PLANNED, STARTED
 from storage_consumer.ports import Decision
 from storage_consumer.testing.storage import FakeClock
 from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 __all__ = ["rig"]
 pytestmark = pytest.mark.server

@@ -13,7 +13,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableColumn
 from storage_consumer.plan.journal import FAILED
 from tests.contract.test_ddl_runner import ALTER, COLUMNS, Rig, rig
-from tests.servers import KINDS
+from tests.harness.servers import KINDS
 
 ADD_PARTITION = 19
 

@@ -11,8 +11,8 @@ from storage_consumer.ddl.translate import action_for
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableDefinition, TableName, TableVersion
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 T = TableName(schema="shop", table="t")

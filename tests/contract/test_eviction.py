@@ -15,8 +15,8 @@ from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.errors import LeaseLost, TargetUnavailable
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 _SLOT = "SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE"

@@ -22,9 +22,9 @@ from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import TableName
 from tests.contract.state_rigs import BUCKET, fenced_spec, progress
 from tests.contract.test_keyless import LINES, WORK
-from tests.hostile_globals import HOSTILE, changed
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.hostile_globals import HOSTILE, changed
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 from tests.unit.halves import as_events, table
 
 pytestmark = pytest.mark.server

@@ -27,7 +27,7 @@ from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion, VersionKey, Window
 from storage_consumer.order.keys import bucket_function, image_function, key_function
 from storage_consumer.plan.steps import RowStep
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 ProtocolName = Literal["csv", "canal-json"]

@@ -22,7 +22,7 @@ from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
 from storage_consumer.order.keyless import Events
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_events, table
 
 NAME = TableName(schema="shop", table="log")

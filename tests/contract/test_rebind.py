@@ -20,9 +20,9 @@ from storage_consumer.plan.finished_files import ANEW, Digests, Finished, digest
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
-from tests.s3_server import S3Server
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 pytestmark = pytest.mark.server
 READ = ts(9)

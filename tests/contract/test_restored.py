@@ -10,10 +10,10 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.ddl.translate import action_for
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from tests.reference import moments
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
-from tests.structures import Structure, structure_of
+from tests.harness.reference import moments
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
+from tests.harness.structures import Structure, structure_of
 
 pytestmark = pytest.mark.server
 T = TableName(schema="shop", table="t")

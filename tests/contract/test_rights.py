@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from storage_consumer.downstream.rights import all_rights, state_remedy
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 DATABASES = ("a_b", "axb", "a%b")

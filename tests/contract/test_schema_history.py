@@ -19,7 +19,7 @@ from storage_consumer.plan.steps import key_of
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 NAME = TableName(schema="Sh`op", table="a.b %s 表")
 COLUMNS = (

@@ -24,8 +24,8 @@ from storage_consumer.downstream.opening import hurry, no_hurry
 from storage_consumer.errors import ConfigError, TargetUnavailable
 from tests.contract.state_rigs import fenced_spec
 from tests.contract.test_rogue_server import OK, WITH_TLS, greeting_of
-from tests.program import program
-from tests.small_bucket import SmallBucket, ts
+from tests.harness.program import program
+from tests.harness.small_bucket import SmallBucket, ts
 
 _TLS_HEAD = b"\x16\x03\x03\x40\x00"
 """The beginning of a record of TLS that is never complete."""

@@ -11,7 +11,7 @@ from storage_consumer.model import TableName
 from storage_consumer.ports import DdlContext
 from tests.contract import test_ddl_runner as rigs
 from tests.contract.test_ddl_runner import ALTER, DROP, Rig
-from tests.servers import KINDS
+from tests.harness.servers import KINDS
 
 pytestmark = pytest.mark.server
 rig = rigs.rig

@@ -16,7 +16,7 @@ from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTE
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 LAST = (1 << 64) - 1
 """The highest TSO."""

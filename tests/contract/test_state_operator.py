@@ -20,7 +20,7 @@ from storage_consumer.ports import Decision
 from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 KEY = key_of(TableName(schema="shop", table="a"))
 Decide = Callable[..., None]

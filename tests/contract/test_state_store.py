@@ -21,7 +21,7 @@ from storage_consumer.plan.finished_files import EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, Outcome
 from storage_consumer.ports import SERIAL_SLOTS
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 

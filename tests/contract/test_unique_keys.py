@@ -15,7 +15,7 @@ from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.job.spec import JobSpec
 from tests.contract.state_rigs import BUCKET
 from tests.contract.test_writer import real_rig
-from tests.servers import KINDS
+from tests.harness.servers import KINDS
 from tests.unit.halves import table
 
 

@@ -28,7 +28,7 @@ from storage_consumer.testing.storage import FakeClock
 from storage_consumer.testing.target import MemoryState, TargetRecords
 from storage_consumer.testing.writer import FencedWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import NAME, as_events, table
 
 Image = tuple[str | None, ...]

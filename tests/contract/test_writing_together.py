@@ -15,7 +15,7 @@ from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.model import TableName
 from tests.contract.state_rigs import BUCKET
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import table
 
 TABLES = 3

@@ -10,7 +10,7 @@ import pytest
 
 from storage_consumer.job.target_table import TargetColumn
 from storage_consumer.order.keys import coarse_image
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 SIGNS = [
     chr(code)

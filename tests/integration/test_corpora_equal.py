@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from storage_consumer.job import shape
 from storage_consumer.job.spec import FileSplit
-from tests.corpora import FIXTURES, CorpusSource, available, chosen
-from tests.corpus_table import WORKLOADS
-from tests.replay import MODES, replayed
-from tests.servers import KINDS, DatabaseServer
+from tests.campaigns.corpus_table import WORKLOADS
+from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
+from tests.harness.replay import MODES, replayed
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json"))

@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import TargetUnavailable
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 
 @pytest.fixture(params=KINDS)

@@ -17,11 +17,11 @@ from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
 from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableName
 from storage_consumer.spark.pipeline import SparkPipeline
-from tests.corpora import FIXTURES, Corpus
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.replay import Replay
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of, once
-from tests.replay import Replay
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")

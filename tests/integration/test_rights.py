@@ -10,10 +10,10 @@ import pytest
 
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.summary import RoundSummary
+from tests.harness.pages import RIGHTS
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, once
-from tests.pages import RIGHTS
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 WIDER = (*ID_NAME, column("more", "INT"))

@@ -8,10 +8,10 @@ import pytest
 
 from storage_consumer.cli.table_command import table as table_command
 from storage_consumer.errors import ConfigError
-from tests import servers
+from tests.harness import servers
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CONFIG, CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
-from tests.servers import DatabaseServer
-from tests.small_bucket import CONFIG, CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

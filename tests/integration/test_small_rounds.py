@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 TABLES = [f"d.t{number:02d}" for number in range(40)]

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from storage_consumer import Consumer
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
-from tests.comparing import differences
-from tests.corpora import FIXTURES, Corpus
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")

@@ -21,7 +21,7 @@ from storage_consumer.decode.file_splits import NotSplittable, RowBoundary, spli
 from storage_consumer.errors import ConfigError, UndecodableRow
 from storage_consumer.job.spec import WHOLE, ByteRange
 from storage_consumer.model import Window
-from tests.parts import spans
+from tests.harness.parts import spans
 from tests.property import canal_files
 from tests.property.csv_files import NULLS, SPECIALS, TS, random_change, random_source
 from tests.property.test_batches import disordered, halves, spoilt

@@ -31,7 +31,7 @@ from storage_consumer.plan.file_sequence import Streams
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.testing.storage import MemoryWriter
-from tests.parts import cut_anywhere
+from tests.harness.parts import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column
 

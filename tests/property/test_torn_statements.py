@@ -11,8 +11,8 @@ from storage_consumer.ddl.translate import action_for
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.errors import NotReplicable
 from storage_consumer.sql.tokens import tokens
-from tests.grammar.form import Form
-from tests.grammar.forms import ALL
+from tests.campaigns.grammar.form import Form
+from tests.campaigns.grammar.forms import ALL
 from tests.unit.building import definition
 
 _WORDS = ("DEFAULT", "GENERATED", "COLLATE", "(", ")", "AS", "KEY", "SET", "ADD", "REFERENCES", "CHARACTER", "WHERE", "=", "9" * 30, "x")  # fmt: skip

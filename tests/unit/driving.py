@@ -27,7 +27,7 @@ from storage_consumer.testing.target import (
     TargetRecords,
 )
 from storage_consumer.testing.writer import FencedWriter
-from tests.small_bucket import SmallBucket, row, ts
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
 CANAL_UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="canal-json", enable_tidb_extension=True)

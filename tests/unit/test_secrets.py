@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer import telemetry
 from storage_consumer.cli import main
-from tests.planting import Planted, encoded
+from tests.harness.planting import Planted, encoded
 
 URIS = (
     "mysql://u:{raw}@h:1/",

@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.cli.progress import round_fields
 from storage_consumer.config.settings import Route, Selecting
 from storage_consumer.model import physical_ms
-from tests.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of, one_table, two_tables
 
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))

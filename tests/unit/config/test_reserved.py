@@ -6,7 +6,7 @@ import pytest
 
 from storage_consumer.config.reserved import Reserved, is_system, spelling
 from storage_consumer.config.settings import Route
-from tests.small_bucket import ID_NAME, row, ts
+from tests.harness.small_bucket import ID_NAME, row, ts
 from tests.unit.driver.test_selecting import select
 from tests.unit.driving import World
 

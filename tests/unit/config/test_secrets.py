@@ -19,7 +19,7 @@ from storage_consumer.config.secrets import (
 )
 from storage_consumer.config.settings import Secrets
 from storage_consumer.errors import ConfigError
-from tests.intruder import as_nobody
+from tests.harness.intruder import as_nobody
 
 SECRETS = Secrets(password="p'ä\n\"", access_key="a", secret_access_key="s", session_token="t")  # noqa: S106 - made up
 

@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.config.settings import Protocol
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
 from storage_consumer.model import CLOCK_MARGIN_MS, MAX_TSO, latest_tso
-from tests.small_bucket import CREATE_TABLE, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, row, ts
 from tests.unit.driving import World, one_table, running
 
 HOUR = 3600

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import copied, decide, put, start
 from tests.unit.driving import World, numbers, of
 

@@ -6,7 +6,7 @@ import pytest
 
 from storage_consumer.errors import LeaseHeld, StorageUnavailable
 from storage_consumer.testing.target import MemoryState
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.driving import _BEGIN, World, numbers, of, one_table
 
 HOUR, YEAR = 3_600.0, 365 * 86_400.0

@@ -15,7 +15,7 @@ from storage_consumer.model import TableName
 from storage_consumer.ports import Decision
 from storage_consumer.testing.storage import in_place
 from storage_consumer.testing.target import MemoryTarget
-from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.driving import World, held, numbers, of, running
 
 WIDER = (*ID_NAME, column("more", "INT"))

@@ -14,7 +14,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Decision
 from tests.contract.state_rigs import statement
-from tests.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of, running
 
 ALTER = 5

@@ -10,7 +10,7 @@ import pytest
 
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import tso_time
-from tests.small_bucket import CREATE_TABLE, ID_NAME, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, row, ts
 from tests.unit.driving import World, numbers, one_table, running
 
 PLAIN = tuple(one | {"ColumnIsPk": "false"} for one in ID_NAME)

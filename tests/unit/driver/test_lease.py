@@ -22,7 +22,7 @@ from storage_consumer.errors import (
 )
 from storage_consumer.summary import RoundSummary
 from storage_consumer.testing.target import MemoryState
-from tests.small_bucket import ts
+from tests.harness.small_bucket import ts
 from tests.unit.driving import World, one_table, running
 
 TTL = 30.0

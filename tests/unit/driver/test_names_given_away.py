@@ -6,7 +6,7 @@ import pytest
 
 from storage_consumer.plan.journal import DONE
 from storage_consumer.plan.steps import key_of
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import NAME, copied, decide, halts
 from tests.unit.driving import World, numbers, of, two_tables
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.driving import World, numbers, one_table
 
 

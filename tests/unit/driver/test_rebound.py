@@ -9,7 +9,7 @@ import pytest
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.operating.same_files import Comparison, compared
 from storage_consumer.plan.finished_files import ANEW, Digests
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import decide
 from tests.unit.driving import World, numbers, of, one_table
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from tests.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.driving import World, held, numbers, running
 
 RENAME, ALTER = 14, 5

@@ -10,7 +10,7 @@ import pytest
 
 from storage_consumer.errors import DdlFailed
 from storage_consumer.plan import steps
-from tests.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of, two_tables
 
 KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))

@@ -18,7 +18,7 @@ from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.summary import Progress
 from storage_consumer.testing.storage import MemoryPipeline
 from storage_consumer.testing.writer import FencedWriter
-from tests.small_bucket import row
+from tests.harness.small_bucket import row
 from tests.unit.driving import World, of, two_tables
 
 ROWS = tuple(row("shop.a", 3, str(number), f'"{number}"') for number in range(2, 12))

@@ -10,7 +10,7 @@ import pytest
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName
-from tests.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of
 
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable, TargetUnavailable
 from storage_consumer.summary import RoundSummary
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.driving import World, of, one_table, running
 
 LIMIT, WAIT = 300.0, 30.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storage_consumer.testing.target import MemoryTarget
-from tests.small_bucket import ts
+from tests.harness.small_bucket import ts
 from tests.unit.deciding import copied, decide, start
 from tests.unit.driving import numbers, of, running
 

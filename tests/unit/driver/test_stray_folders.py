@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.small_bucket import CREATE_TABLE, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, row, ts
 from tests.unit.driving import World, of, one_table, running
 
 ONE = {"id": "1", "name": "one"}

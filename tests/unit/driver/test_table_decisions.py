@@ -11,7 +11,7 @@ import pytest
 from storage_consumer.config.settings import CsvOptions, Selecting
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from tests.small_bucket import ID_NAME, column, row, ts
+from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.deciding import NAME, copied, decide, gap, halts, put, start
 from tests.unit.driving import World, numbers, of, one_table, running
 

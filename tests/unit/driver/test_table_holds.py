@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage_consumer.model import TableName, tso_of
 from storage_consumer.plan.steps import key_of
 from storage_consumer.ports import Decision
-from tests.small_bucket import column, row, ts
+from tests.harness.small_bucket import column, row, ts
 from tests.unit.deciding import NAME, decide, gap, halts, put, start
 from tests.unit.driving import World, numbers, of, running
 

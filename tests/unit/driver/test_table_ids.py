@@ -10,7 +10,7 @@ import pytest
 
 from storage_consumer.driver.service import ConsumerService
 from storage_consumer.poll.schema_file import schema_checksum
-from tests.small_bucket import CREATE_TABLE, ID_NAME, row, ts
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, row, ts
 from tests.unit.driving import World
 
 RENAME, TRUNCATE, DROP = 14, 11, 4

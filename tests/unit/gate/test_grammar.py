@@ -5,8 +5,8 @@ from __future__ import annotations
 from storage_consumer.errors import StatementRefused
 from storage_consumer.gate.judging import refuse_foreign
 from storage_consumer.model import TableDefinition, TableVersion
-from tests.grammar import table
-from tests.grammar.playing import name_of
+from tests.campaigns.grammar import table
+from tests.campaigns.grammar.playing import name_of
 
 TYPES = (5, 3, 21, 4, 24, 11, 14, 19, 20, 23, 64, 71, 72, 42, 25, 1, 2, 26)
 """An action code of each kind of statement; changes of columns, indexes and options are not told apart."""

@@ -13,7 +13,7 @@ from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.poll.schema_file import parse_schema_file
-from tests.fuzzing.seeds import corpus_files
+from tests.campaigns.fuzzing.seeds import corpus_files
 from tests.unit.gate.table_of_halts import DATABASE_HALTS, HALTS
 from tests.unit.gate.table_of_statements import DATABASE_PASSES, PASSES
 

@@ -13,7 +13,7 @@ from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.sql.tokens import tokens
-from tests.hostile_statements import HARMS, KEPT_ELSEWHERE, SPELLINGS, Harm, Hostile, hostile, some
+from tests.harness.hostile_statements import HARMS, KEPT_ELSEWHERE, SPELLINGS, Harm, Hostile, hostile, some
 
 FLAVORS = ("mariadb", "mysql", "tidb")
 ELSEWHERE = frozenset(

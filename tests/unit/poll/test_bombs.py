@@ -17,7 +17,7 @@ from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import MalformedSchemaFile, UndecodableRow
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.open import open_storage
-from tests.small_bucket import SmallBucket, ts
+from tests.harness.small_bucket import SmallBucket, ts
 from tests.unit.decode.encoders import TS, Row, canal_line, canal_message, csv_row, from_canal, from_csv
 
 SECONDS = 20

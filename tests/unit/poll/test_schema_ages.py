@@ -13,7 +13,7 @@ from storage_consumer.poll.reader import StorageReader
 from storage_consumer.poll.schema_file import parse_schema_file, schema_checksum
 from storage_consumer.storage.local import LocalStorage
 from storage_consumer.testing.storage import FakeClock
-from tests.corpora import FIXTURES
+from tests.harness.corpora import FIXTURES
 
 V = 449000000000000001
 FILE = """{

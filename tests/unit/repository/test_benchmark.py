@@ -22,7 +22,7 @@ from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.sampling import Sampler
 from tests.benchmarks.shapes import PLAIN
-from tests.pages import PAGES
+from tests.harness.pages import PAGES
 
 
 def result(*ratios: float, goal: Goal | None = None) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.comparing import form_of
+from tests.harness.comparing import form_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import FIXTURES, Corpus, CorpusSource, available, chosen
+from tests.harness.corpora import FIXTURES, Corpus, CorpusSource, available, chosen
 
 SHOP = FIXTURES / "shop" / "new" / "shop__csv"
 

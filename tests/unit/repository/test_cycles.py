@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.small_bucket import row, ts
+from tests.harness.small_bucket import row, ts
 from tests.unit.driving import World, of, running
 
 RENAME = 14

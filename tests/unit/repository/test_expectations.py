@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.corpora import Corpus
-from tests.expectations import can_be_equal, has_commit_ts, overwritten, overwritten_files, stated_halts
+from tests.harness.corpora import Corpus
+from tests.harness.expectations import can_be_equal, has_commit_ts, overwritten, overwritten_files, stated_halts
 
 CSV, JSON = "file:///TREE?protocol=csv", "file:///TREE?protocol=canal-json&enable-tidb-extension=true"
 TIMED = "include-commit-ts = true"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.field_notes import main, naming_tests, notes
+from tests.harness.field_notes import main, naming_tests, notes
 
 
 def test_every_note_has_its_tests() -> None:

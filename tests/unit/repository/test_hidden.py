@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import FIXTURES, CorpusSource, available
-from tests.hidden import looked_at, mistakes
+from tests.harness.corpora import FIXTURES, CorpusSource, available
+from tests.harness.hidden import looked_at, mistakes
 
 RECORDINGS = [source for source in available(FIXTURES) if source.arch]
 

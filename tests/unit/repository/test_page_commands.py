@@ -12,7 +12,7 @@ import pytest
 
 from storage_consumer.cli.arguments import PROGRAM, parse
 from storage_consumer.errors import ConfigError
-from tests.pages import ROOT, Block, blocks, inline_code
+from tests.harness.pages import ROOT, Block, blocks, inline_code
 
 RUN_BY = re.compile(r"run by: (?P<path>tests/[\w/]+\.py)(?:::(?P<test>\w+))?")
 NOT_RUN = re.compile(r"not run: needs \S.*")

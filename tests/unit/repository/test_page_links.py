@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pages import PAGES, ROOT, prose
+from tests.harness.pages import PAGES, ROOT, prose
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 INLINE = re.compile(r"`[^`]*`")

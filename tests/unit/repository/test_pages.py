@@ -14,7 +14,7 @@ from storage_consumer.config.load import load
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
-from tests.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
+from tests.harness.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"
 README_LINES = 150

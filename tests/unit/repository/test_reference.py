@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reference import BY_HAND, by_hand, statements
+from tests.harness.reference import BY_HAND, by_hand, statements
 
 
 def test_statements() -> None:

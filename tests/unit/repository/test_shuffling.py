@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import FIXTURES, Corpus, CorpusSource
-from tests.shuffling import Placed, Shuffled, Stream, lines_of, streams_of
+from tests.harness.corpora import FIXTURES, Corpus, CorpusSource
+from tests.harness.shuffling import Placed, Shuffled, Stream, lines_of, streams_of
 
 RECORDED = ("shop/new/shop__nodes-csv", "keyless/new/keyless__json", "ddl_storm/classic/ddl_storm__csv")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import GoldenColumn, GoldenTable
-from tests.reference import Moment, Refusal
-from tests.structure_rules import EQUIVALENCES, Pair, against_reference, against_source, equivalence
-from tests.structures import Fact, Structure
+from tests.harness.corpora import GoldenColumn, GoldenTable
+from tests.harness.reference import Moment, Refusal
+from tests.harness.structure_rules import EQUIVALENCES, Pair, against_reference, against_source, equivalence
+from tests.harness.structures import Fact, Structure
 
 COVERED = [
     ("mysql", "type", "int(11)", "int", "display width"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import which
 
 from storage_consumer.spark.session import told_in_defaults
-from tests.program import ROOT
+from tests.harness.program import ROOT
 
 
 def test_what_the_operator_told(tmp_path: Path) -> None:
