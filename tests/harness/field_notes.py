@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1]
+NOTES = Path(__file__).with_name("field_notes.md")
 _ROW = re.compile(r"\| (?P<id>[A-Z]\d+) \| (?P<threads>.+?) \| (?P<happened>.+?) \| (?P<open>.*?) ?\|")
 _IDS = re.compile(r"\(([CDOPSTU]\d+(?:, [CDOPSTU]\d+)*)\)")
 _THREAD = re.compile(r"\[([^]]+)\]")
@@ -33,7 +34,7 @@ class Note:
 
 def notes() -> tuple[Note, ...]:
     """The table, in its order."""
-    found = map(_ROW.fullmatch, (FOLDER / "field_notes.md").read_text(encoding="utf-8").splitlines())
+    found = map(_ROW.fullmatch, NOTES.read_text(encoding="utf-8").splitlines())
     return tuple(
         Note(id=row["id"], threads=tuple(_THREAD.findall(row["threads"])), happened=row["happened"], open=row["open"])
         for row in found
