@@ -62,7 +62,7 @@ def azure_server() -> Iterator[AzureServer]:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
     home = Path(os.environ.get("STORAGE_CONSUMER_AZURITE") or cache / "azurite")
     if not (home / "ready").exists():
-        raise ServerDidNotStart(f"there is no Azurite in {home}; bash tests/run.sh installs it")
+        raise ServerDidNotStart(f"there is no Azurite in {home}; bash tests/run.sh all installs it")
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="azure-") as folder:
         log = Path(folder) / "log"

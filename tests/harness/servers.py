@@ -243,7 +243,7 @@ class Jail:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "storage-consumer"
         self.root = Path(os.environ.get("STORAGE_CONSUMER_SERVERS") or cache / "servers")
         if not (self.root / "srv" / "ready").exists():
-            raise ServerDidNotStart(f"there are no servers in {self.root}; bash tests/run.sh unpacks them")
+            raise ServerDidNotStart(f"there are no servers in {self.root}; bash tests/run.sh all unpacks them")
         self._sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
 
     @property
