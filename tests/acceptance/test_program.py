@@ -125,6 +125,7 @@ def test_signals_in_the_middle_of_a_write(mariadb: DatabaseServer, small: SmallB
 # exit codes
 
 
+@pytest.mark.quick
 def test_exit_code_0_and_json(protected: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:
     """A round that reached the checkpoint ends with 0; every line is JSON; the password in the environment stays there."""
     environment = {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD": PASSWORD}

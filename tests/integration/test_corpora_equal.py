@@ -83,6 +83,7 @@ def test_equal_on_other_servers(
     replayed(source.open(scratch), "steps", server, tmp_path / "replay")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("source", chosen(SOURCES, workloads=("shop",), archs=("new",)), ids=str)
 def test_equal_without_local_infile(
     source: CorpusSource,

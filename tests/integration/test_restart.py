@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("sp
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
 
 
+@pytest.mark.quick
 def test_finished_bucket_is_not_read_again(mariadb: DatabaseServer, tmp_path: Path) -> None:
     """A second run over a finished bucket reads no data file, writes nothing, and counts what was finished."""
     replay = Replay(corpus=SHOP, server=mariadb, folder=tmp_path)
@@ -43,6 +44,7 @@ def test_finished_bucket_is_not_read_again(mariadb: DatabaseServer, tmp_path: Pa
     assert (third.files, third.written, third.ddls) == (0, 0, 0)
 
 
+@pytest.mark.quick
 def test_table_that_was_halted_catches_up_over_restarts(
     bucket: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
@@ -271,9 +271,9 @@ def test_canal_json(chance: random.Random, count: int) -> None:
     layout = RowLayout(table=source.table, columns=source.columns)
     decoder = CanalJsonDecoder(source.options.terminator, allow_missing_commit_ts=chance.random() < 0.5)
     read = file(decoder, content, layout, chance, count)
-    with patch.object(decoder, "AT_ONCE_BYTES", 1):
+    with patch.object(canal_json, "AT_ONCE_BYTES", 1):
         found = read.at_once()
-    with patch.object(decoder, "AT_ONCE_BYTES", sys.maxsize):
+    with patch.object(canal_json, "AT_ONCE_BYTES", sys.maxsize):
         assert found == read.at_once(), read
     whole_images = read.one_by_one()
     assert whole_images.error[0] or found == whole_images, read
@@ -320,7 +320,7 @@ def test_something_is_read_at_once() -> None:
         content = "".join(other.line(event, chance) for event in events).encode()
         layout = RowLayout(table=other.table, columns=other.columns)
         read = replace(file(CanalJsonDecoder(), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
-        with patch.object(decoder, "AT_ONCE_BYTES", 1):
+        with patch.object(canal_json, "AT_ONCE_BYTES", 1):
             together["canal-json"] += len(read.at_once().at_once)
             together["without a key"] += len(replace(read, key=()).at_once().at_once)
     assert together["csv, old values False"] > 250

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
@@ -98,7 +99,7 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Enc
     decoder, content = encoded(rows, encoding)
     with (
         patch.object(scan, "AT_ONCE_BYTES", 1),
-        patch.object(decoder, "AT_ONCE_BYTES", 1),
+        patch.object(canal_json, "AT_ONCE_BYTES", 1),
         patch.object(buffer, "PIECE_BYTES", chance.choice((100, 400, 1 << 20))),
         patch.object(buffer, "UNMADE_BYTES", chance.choice((1, 300, 1 << 20))),
     ):
@@ -157,7 +158,7 @@ def test_same_events(chance: random.Random, unique: tuple[tuple[int, ...], ...],
     decoder, content = encoded(rows, encoding)
     with (
         patch.object(scan, "AT_ONCE_BYTES", 1),
-        patch.object(decoder, "AT_ONCE_BYTES", 1),
+        patch.object(canal_json, "AT_ONCE_BYTES", 1),
     ):
         found = sent_events(work_of, decoder, content, at_once=True)
     assert found == sent_events(work_of, decoder, content, at_once=False)

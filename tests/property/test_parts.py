@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
@@ -77,7 +77,7 @@ class File:
     def at_once(self, span: ByteRange, tally: Tally) -> list[tuple[object, ...]]:
         """Number, commit ts and operation of the part's changes, read many at once where they can be."""
         rows: list[tuple[object, ...]] = []
-        with patch.object(scan, "AT_ONCE_BYTES", 1), patch.object(decoder, "AT_ONCE_BYTES", 1):
+        with patch.object(scan, "AT_ONCE_BYTES", 1), patch.object(canal_json, "AT_ONCE_BYTES", 1):
             for change in self.decoder.changes(self.blocks(span), self.layout, self.window, tally, "CDC1.x", ()):
                 if isinstance(change, tuple):
                     rows += _halves([change])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from storage_consumer import pipeline
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
-from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
@@ -169,7 +169,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
             patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
             patch.object(scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
-            patch.object(decoder, "AT_ONCE_BYTES", rng.choice((1, 3000))),
+            patch.object(canal_json, "AT_ONCE_BYTES", rng.choice((1, 3000))),
         ):
             catch_up(table, cluster, end)
         assert cluster.writer.rows(NAME) == source.at(end)

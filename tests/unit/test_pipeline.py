@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer import pipeline
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionPlan
@@ -263,7 +263,7 @@ def test_vanished_file() -> None:
 def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NULL in a key column is told with file, row and commit ts, also where many rows are read at once."""
     monkeypatch.setattr(scan, "AT_ONCE_BYTES", at_once)
-    monkeypatch.setattr(decoder, "AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(canal_json, "AT_ONCE_BYTES", at_once)
     files = Files(table(), protocol=protocol)
     file = files.add(row("I", 3, "a"), row("I", 4, "b"), Row(operation="I", values=(None, "x"), ts=5), row("I", 6, "c"))
     (message,) = errors(files.apply())

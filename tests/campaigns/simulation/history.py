@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
 from storage_consumer.errors import LeaseLost, NotTheWriter
@@ -271,7 +271,7 @@ def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  #
         patch.object(service_module, "Renewal", Beat),
         patch.object(service_module, "identity", str),
         patch.object(scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
-        patch.object(decoder, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
+        patch.object(canal_json, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
     ):
         try:
             for number in numbers:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from storage_consumer.decode.canal_json import decoder
+from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally
 from storage_consumer.errors import UndecodableRow
@@ -334,7 +334,7 @@ def test_travels_to_tasks() -> None:
 @pytest.mark.parametrize("kind", ["DOUBLE", "BIGINT", "BIT"])
 def test_line_end_within_a_number(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of two numbers in two lines is no number, also where many rows are read at once."""
-    monkeypatch.setattr(decoder, "AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(canal_json, "AT_ONCE_BYTES", 1)
     kinds = (kind, "VARCHAR")
     good = canal_line(canal_message(kinds, Row(operation="I", values=(17, "x"))))
     content = good + good.replace('"17"', '"1\\n7"')
