@@ -131,8 +131,14 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
         yield f"assumed: --{each.name} {_shown(each)} ({each.origin}); give it if the changefeed says another"
     if bucket.missing:
         yield "  The changefeed's TOML file, given by --config, says all of these but --tz and what stands in its sink URI."
+    if not bucket.checkpoint:
+        yield "missing: the metadata file, which TiCDC writes into its folder with the first checkpoint; nothing is applied before"
     if not bucket.missing and not bucket.contradictions:
-        yield "nothing is missing; this goes on from here:"
+        yield (
+            "nothing is missing; this goes on from here:"
+            if bucket.checkpoint
+            else "this goes on from here once it is there:"
+        )
     elif not bucket.contradictions:
         yield "with these filled in, this goes on from here:"
     if not bucket.contradictions:

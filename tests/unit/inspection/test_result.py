@@ -140,6 +140,16 @@ def test_the_text_is_for_people() -> None:
     assert "--config c.toml" in text
 
 
+def test_metadata_that_is_not_there_is_missing() -> None:
+    """A bucket whose settings are all known, but into which TiCDC has not written ``metadata``, does not pass for ready."""
+    path, content = schema_file()
+    bucket = look(MemoryStorage({path: content, data_path(): "".join(ROWS).encode()}), tz="UTC")
+    text = as_text(bucket)
+    assert "missing: the metadata file" in text
+    assert "nothing is missing" not in text
+    assert "storage-consumer run" in text
+
+
 def test_the_document_has_stable_keys() -> None:
     """The keys of the JSON document are an interface."""
     document = as_document(look(csv_bucket(*ROWS)))
