@@ -1,4 +1,4 @@
-"""The command line: flags made from the table of options, and help that teaches."""
+"""The command line: flags generated from the table of options, and help that teaches."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help as wide as the terminal (120 at most), which keeps line breaks and does not break names at their hyphens."""
+    """Help as wide as the terminal (120 at most) that keeps line breaks and does not break names at their hyphens."""
 
     def __init__(self, prog: str) -> None:
-        """`prog` is the program's name."""
+        """Format help for `prog`, the program's name."""
         super().__init__(prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 122) - 2)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
@@ -151,18 +151,18 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse whose errors are `ConfigError`s."""
+    """An argparse parser whose errors are `ConfigError`s."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing usage and exiting."""
+        """Raise `ConfigError` instead of printing usage and exiting."""
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
-    """Verb and options (by keyword, as texts) of a command line without its program name.
+    """Return verb and options (by keyword, as texts) of a command line without its program name.
 
-    Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises `ConfigError` for what
-    is unknown, naming the nearest; ``--help`` and ``--version`` print and raise SystemExit(0).
+    Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises `ConfigError` for anything
+    unknown, naming the nearest known word; ``--help`` and ``--version`` print and raise SystemExit(0).
     """
     words = _normalised(argv)
     if words and not words[0].startswith("-") and words[0] not in VERBS:
@@ -180,7 +180,7 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
 
 
 def options_of(verb: str) -> tuple[Option, ...]:
-    """Return the options that a command takes, as flags or else from the environment, in the sequence of the table."""
+    """Return the options that a command takes, as flags or only from the environment, in the order of the table."""
     if verb == "run":
         return OPTIONS
     if verb == "inspect":
@@ -192,12 +192,12 @@ def options_of(verb: str) -> tuple[Option, ...]:
 
 
 def asks_to_run(argv: Sequence[str]) -> bool:
-    """Return whether a command line, which may be one that can't be parsed, asks for `run`."""
+    """Return whether a command line, even one that can't be parsed, asks for `run`."""
     return not argv or argv[0].startswith("-") or argv[0] == "run"
 
 
 def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
-    """Return what a command line that can't be parsed says of some options, by keyword."""
+    """Return the values of some options in a command line that can't be parsed, by keyword."""
     found: dict[str, object] = {}
     words = [*_normalised(argv), ""]
     flags = {flag: keyword for keyword in keywords for flag in _flags(BY_KEYWORD[keyword])}
@@ -209,7 +209,7 @@ def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
 
 
 def version_text() -> str:
-    """Name, version, and the versions of what it stands on."""
+    """Return name and version, with the versions of Python and PySpark."""
     try:
         spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -218,7 +218,7 @@ def version_text() -> str:
 
 
 def _normalised(argv: Sequence[str]) -> list[str]:
-    """Two dashes for each flag, and a value that begins with a dash (a time zone) bound to its flag by ``=``."""
+    """Return the words with two dashes for each flag; a value that begins with a dash (a time zone) is bound to its flag by ``=``."""
     takes_value = {flag for option in OPTIONS if not option.switch for flag in _flags(option)}
     words: list[str] = []
     for word in argv:
@@ -297,7 +297,7 @@ OWN_FLAGS = {
 
 
 def _verb(verbs: argparse._SubParsersAction[_Parser], usage: str, summary: str, description: str) -> _Parser:
-    """The parser of one command; its name is the first word of `usage`."""
+    """Return the parser of one command; its name is the first word of `usage`."""
     return verbs.add_parser(
         usage.partition(" ")[0],
         help=summary,
@@ -363,14 +363,14 @@ class _Once(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        """Keep the value."""
+        """Store the value; fail if there is one already."""
         if getattr(namespace, self.dest, None) is not None:
             parser.error(f"{option_string} may be given once")
         setattr(namespace, self.dest, values)
 
 
 def _add_own(parser: _Parser, verb: str) -> None:
-    """The flags of a command that works on the state alone: its own, and those that lead to the target."""
+    """Add the flags of a command that works on the state alone: its own, and those that lead to the target."""
     for flag, (metavar, text) in OWN_FLAGS.get(verb, {}).items():
         parser.add_argument(flag, metavar=metavar, help=text, action=_Once)
     parser.add_argument(JSON_FLAG, action="store_const", const="true", help=JSON_HELP)
@@ -406,7 +406,7 @@ def _add(group: argparse._ActionsContainer, option: Option) -> None:
 
 
 def help_text(option: Option) -> str:
-    """What help says of an option: its meaning, then its default and its other names."""
+    """Return the help of an option: its meaning, then its default and its other names."""
     others = [f"default: {option.default_text}", option.environment]
     if option.toml_key:
         table, _, key = option.toml_key.rpartition(".")

@@ -28,10 +28,9 @@ _PROMISES = {
 
 
 def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """What to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
 
-    Raises `ConfigError` for a statement that there is not, that is settled, or that is not told from another; and
-    `TargetUnavailable`.
+    Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous; and `TargetUnavailable`.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     action, as_json = own.get("action", LIST), "json" in own
@@ -51,7 +50,7 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
 
 
 def _check(action: str, own: Mapping[str, str]) -> None:
-    """Refuse what does not go together."""
+    """Refuse options that do not go together."""
     if action == LIST:
         if more := [f"--{name}" for name in ("version", "checksum", "sql") if name in own]:
             raise ConfigError(
@@ -69,7 +68,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
 
 
 def who() -> str:
-    """The user who decides, and on which host."""
+    """Return the user who decides, and the host."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -78,13 +77,13 @@ def who() -> str:
 
 
 def _wanted(desk: StateInspector, own: Mapping[str, str]) -> list[JournalRow]:
-    """What waits, of one table if one is named."""
+    """Return what waits, only of the named table if there is one."""
     rows = desk.unsettled()
     return [row for row in rows if "table" not in own or is_meant(row.name, own["table"])]
 
 
 def _chosen(desk: StateInspector, own: Mapping[str, str]) -> JournalRow:
-    """The one statement that is meant, which nothing has settled yet."""
+    """Return the one statement that is meant, if it is not resolved yet."""
     version = int(own["version"])
     of_version = [row for row in desk.of_version(version) if is_meant(row.name, own["table"])]
     refuse_several((row.name for row in of_version), own["table"])
@@ -104,7 +103,7 @@ def _chosen(desk: StateInspector, own: Mapping[str, str]) -> JournalRow:
 
 
 class Obeyed(Exception):
-    """The statement was settled by the same decision before."""
+    """The statement was resolved by the same decision before."""
 
 
 def _lines(rows: Iterable[JournalRow]) -> str:
@@ -112,7 +111,7 @@ def _lines(rows: Iterable[JournalRow]) -> str:
 
 
 def _line(row: JournalRow) -> str:
-    """One statement in a few lines."""
+    """Return one statement as a few lines."""
     lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity[2]}"]
     lines.append(f"    {tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}")
     if row.note:
@@ -136,7 +135,7 @@ def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:
 
 
 def _told(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -> str:
-    """What was done, in words."""
+    """Return what was done, in words."""
     if as_json:
         return json_text({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
     lines = [f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"]

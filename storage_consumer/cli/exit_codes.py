@@ -1,4 +1,4 @@
-"""The exit codes: what each means, for which command, and what to do then. Help and the reference are made from this table."""
+"""The exit codes: what each means, for which command, and what to do. Help and reference are generated from this table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage_consumer.errors import ConfigError, NoMetadata, NotTheWriter, Table
 
 
 class ExitCode(IntEnum):
-    """What the program's end says to the one who started it."""
+    """What the program's end reports to whoever started it."""
 
     DONE = 0
     FAILED = 1
@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     NO_METADATA = 5
     """With --once: the bucket has no ``metadata``. Nothing was touched."""
     INTERRUPTED = 130
-    """SIGINT came to a command other than `run`; as a shell tells it."""
+    """SIGINT ended a command other than `run`; shells report the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Ending:
     """One way in which a command ends."""
 
     meaning: str
-    """As help shows it."""
+    """Text for help."""
     remedy: str
-    """What to do then; empty where nothing is to be done."""
+    """What to do; empty if there is nothing to do."""
 
 
 _ARGUMENTS = "Correct the arguments as the message says."
@@ -120,7 +120,7 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
         ),
     }
 )
-"""Command → code → ending. Besides these, every command but `run` ends with `INTERRUPTED` at SIGINT."""
+"""Command → code → ending. In addition, every command but `run` ends with `INTERRUPTED` on SIGINT."""
 
 _BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(
     {
@@ -133,10 +133,10 @@ _BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(
 
 
 def code_of(kind: type[Exception]) -> ExitCode:
-    """Return the code with which `run` ends at an error of this class: `FAILED` for all that have none of their own."""
+    """Return the code with which `run` ends after an error of this class; `FAILED` for classes without a code of their own."""
     return next((code for base, code in _BY_ERROR.items() if issubclass(kind, base)), ExitCode.FAILED)
 
 
 def listed(command: str) -> str:
-    """Return the codes of a command with their meanings as help shows them, one a line."""
+    """Return a command's codes with their meanings, one a line, as help shows them."""
     return "\n".join(f"  {code:d}  {ending.meaning}" for code, ending in ENDINGS[command].items())

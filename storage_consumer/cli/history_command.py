@@ -24,9 +24,9 @@ _INDENT = " " * 4
 
 
 def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """What to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
 
-    Raises `ConfigError` for a table that there is not, with the nearest names, and `TargetUnavailable`.
+    Raises `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     if not is_unsigned(own.get("at", "0")):
@@ -46,7 +46,7 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
 
 
 def _keys(desk: SchemaHistoryReader, table: str) -> list[str]:
-    """The keys of the table that is meant: a name may hold dots itself. Raises `ConfigError` where nothing is kept of it."""
+    """Return the keys of the named table; raise `ConfigError` if nothing is stored of it. A name may itself contain dots."""
     tables = desk.tables()
     refuse_several((each.name for each in tables), table)
     found = [each.key for each in tables if is_meant(each.name, table)]
@@ -111,7 +111,7 @@ def _versions(desk: SchemaHistoryReader, table: str, keys: Sequence[str], *, as_
 def _with_before(
     desk: SchemaHistoryReader, kept: Sequence[KeptVersion]
 ) -> Iterator[tuple[KeptVersion, TableDefinition | None]]:
-    """Each version with the structure before it: the table's own, or that of the table which it was renamed from."""
+    """Yield each version with the structure before it: the table's own, or that of the table it was renamed from."""
     before: TableDefinition | None = None
     for version in kept:
         definition = version.definition
@@ -166,7 +166,7 @@ def _text(document: Mapping[str, object]) -> str:
 
 
 def _structure(desk: SchemaHistoryReader, table: str, keys: Sequence[str], ts: int, *, as_json: bool) -> str:
-    """The columns in force at a version or commit ts."""
+    """Return the columns in force at a version or commit ts."""
     found = desk.structure_at(keys[0], ts)
     if found is None or found.definition is None:
         raise ConfigError(found.damage if found else f"no structure of {table} from before {ts} is kept")

@@ -19,10 +19,10 @@ from storage_consumer.telemetry import json_text, register_secret
 def inspected(
     options: Mapping[str, object], environ: Mapping[str, str], open_storage: Callable[[Upstream, Secrets], Storage]
 ) -> tuple[str, bool]:
-    """What to print about a bucket, and whether nothing is missing or contradicts.
+    """Return what to print about a bucket, and whether no setting is missing or contradicted.
 
-    `options`: keywords, and ``json``. Raises `ConfigError` for wrong arguments and where the bucket does not exist,
-    `StorageUnavailable` where it does not answer.
+    `options`: keywords, and ``json``. Raises `ConfigError` if the arguments are wrong or the bucket does not exist, and
+    `StorageUnavailable` if it does not answer.
     """
     given = dict(options)
     as_json = bool(given.pop("json", None))
@@ -42,6 +42,6 @@ def inspected(
 
 
 def _sources(config: object) -> list[str]:
-    """The names of the TOML files that were read."""
+    """Return the names of the TOML files that were read."""
     documents = config if isinstance(config, list) else []
     return [document.source for document in documents if isinstance(document, Document)]

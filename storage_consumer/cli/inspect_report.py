@@ -1,4 +1,4 @@
-"""How a bucket is shown: as text for the eye, and as one JSON document with stable keys."""
+"""How a bucket is shown: as text for readers, and as one JSON document with stable keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
 def as_document(bucket: Bucket, configs: Iterable[str] = ()) -> dict[str, Any]:
-    """The bucket as JSON takes it; the keys are part of the program's interface."""
+    """Return the bucket as JSON takes it; the keys are part of the program's interface."""
     return {
         "bucket": bucket.place,
         "layouts": list(bucket.layouts),
@@ -55,7 +55,7 @@ def as_document(bucket: Bucket, configs: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def as_text(bucket: Bucket, configs: Iterable[str] = ()) -> str:
-    """The bucket for the eye."""
+    """Return the bucket as text for readers."""
     return "\n".join(_lines(bucket, configs)) + "\n"
 
 
@@ -146,7 +146,7 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
 
 
 def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
-    """The command that copies the bucket, with what was inferred spelled out; no credentials are in it."""
+    """Return the command that copies the bucket, with inferred settings spelled out and no credentials."""
     upstream = bucket.upstream
     words = ["storage-consumer", "run", "--upstream-uri", shlex.quote(_uri(upstream))]
     words += [word for path in configs for word in ("--config", shlex.quote(path))]
@@ -190,7 +190,7 @@ def _line(label: str, text: str) -> str:
 
 
 def _time(ts: int) -> str | None:
-    """The time of a TSO in UTC; None for 0 and for what is no time."""
+    """Return the time of a TSO in UTC; None for 0 and for a number that is not a time."""
     try:
         return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ts else None
     except (ValueError, OverflowError, OSError):
@@ -198,7 +198,7 @@ def _time(ts: int) -> str | None:
 
 
 def human(size: int) -> str:
-    """Bytes for the eye: ``640 B``, ``1.5 MiB``."""
+    """Return a number of bytes as readers like it: ``640 B``, ``1.5 MiB``."""
     value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:  # noqa: PLR2004 - the step between units
         value, units = value / 1024, units[1:]

@@ -37,18 +37,18 @@ PATIENCE = 4.0
 
 
 _LOOK_UP = 0.5
-"""Seconds."""
+"""Seconds for which the main thread waits at a time."""
 
 
 class Runnable(Protocol):
     """What the program needs of a consumer."""
 
     def run_once(self, stop: Stop) -> RoundSummary:
-        """One round."""
+        """Run one round and return its summary."""
         ...
 
     def run(self, stop: Stop) -> RoundSummary:
-        """Rounds until `stop` is requested; the last one's summary."""
+        """Run rounds until `stop` is requested; return the summary of the last one."""
         ...
 
     def abandon(self) -> None:
@@ -59,10 +59,11 @@ ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program with these arguments (None: those of the process); gives its `ExitCode`."""
+    """Run the program with these arguments (None: those of the process); return its `ExitCode`."""
     given = list(sys.argv[1:] if argv is None else argv)
     for secret in (found for word in given for found in secrets_in(word)):
-        telemetry.register_secret(secret)  # before anything is said: what is wrong may be that it stands there
+        # Register before anything is logged: a message about a wrong argument may quote it.
+        telemetry.register_secret(secret)
     options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
     try:
         verb, parsed = arguments.parse(given)
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
     except ConfigError as error:
         wish = log_wish(options, os.environ) if arguments.asks_to_run(given) else LogWish()
-        with suppress(ConfigError):  # what is wrong may be the file itself
+        with suppress(ConfigError):  # the log file itself may be the mistake
             telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
         return _misconfigured(error, wish)
     except KeyboardInterrupt:
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command_line(given: Sequence[str]) -> str:
-    """The program with these arguments, as a shell takes it; secrets are hidden."""
+    """Return the program with these arguments, quoted for a shell; secrets are hidden."""
     hidden = [mask_uri(word) if "://" in word else word for word in given]
     for index, word in enumerate(given):
         name, equals, _ = word.partition("=")
@@ -104,7 +105,7 @@ def command_line(given: Sequence[str]) -> str:
 
 
 def _inspect(options: Mapping[str, object]) -> int:
-    """Show what a bucket is; raises `ConfigError` for wrong arguments."""
+    """Show how a bucket was written; raise `ConfigError` for wrong arguments."""
     from storage_consumer.cli.inspect_command import inspected  # noqa: PLC0415 - run and help need not wait for it
     from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
 
@@ -116,7 +117,7 @@ def _inspect(options: Mapping[str, object]) -> int:
 
 
 def _ask(verb: str, options: Mapping[str, object]) -> int:
-    """Show or change what the target's state says; raises `ConfigError` for wrong arguments."""
+    """Show or change the target's state; raise `ConfigError` for wrong arguments."""
     from storage_consumer.cli.ddl_command import Obeyed, ddl  # noqa: PLC0415 - run and help need not wait for it
     from storage_consumer.cli.history_command import history  # noqa: PLC0415 - likewise
     from storage_consumer.cli.rebind_command import rebind  # noqa: PLC0415 - likewise
@@ -136,14 +137,14 @@ def _ask(verb: str, options: Mapping[str, object]) -> int:
 
 
 def _shown(text: str, code: ExitCode) -> ExitCode:
-    """Print what was asked for, and return the code; `FAILED` where it cannot be written. Who reads no further, as ``head``, has had enough."""
-    with suppress(AttributeError):  # a stream that a test has put there
+    """Print `text` and return `code`, or `FAILED` if it cannot be written. A reader that stops early, such as ``head``, is no failure."""
+    with suppress(AttributeError):  # a test's stream lacks it
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # likewise
     try:
         sys.stdout.write(telemetry.lines_escaped(text))
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try to flush again at exit
         return code if isinstance(error, BrokenPipeError) else _told_on_stderr(error, ExitCode.FAILED)
     return code
 
@@ -154,7 +155,7 @@ def _told_on_stderr(error: Exception, code: ExitCode) -> ExitCode:
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
-    """Run a consumer to its end under these settings; every error becomes a line and an `ExitCode`."""
+    """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
     _announce(loaded)
     reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
     with Stop() as stop:
@@ -182,7 +183,7 @@ def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, 
 
 @contextmanager
 def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
-    """After the first signal a long job is called off: what is committed by then stays, the rest is for the next start."""
+    """Abandon the job if it outlasts `PATIENCE` after the first signal: commits stay, the next start repeats the rest."""
     ended = threading.Event()
 
     def call_off() -> None:
@@ -198,11 +199,11 @@ def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
 
 
 def _in_a_thread(work: Callable[[], RoundSummary]) -> RoundSummary:
-    """The outcome of `work` done in another thread.
+    """Do `work` in another thread and return its result.
 
-    The main thread then does nothing but wait, so that it takes a signal at any time; and Spark takes SIGINT for itself only
-    where it is started in the main thread. It looks up now and then, since a signal that comes right before it begins to wait
-    does not wake it.
+    The main thread then only waits, so that it can take a signal at any time; and Spark installs its own SIGINT handler only if it
+    is started in the main thread. The wait is cut into short ones, since a signal that arrives right before a wait begins does not
+    wake it.
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
         outcome = worker.submit(work)
@@ -228,7 +229,7 @@ def _announce(loaded: Loaded) -> None:
 
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
-    """What the last round's summary means for the one who started the program."""
+    """Return the exit code that the last round's summary means."""
     stopped = summary.halted or (once and summary.waiting)
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 
@@ -240,8 +241,9 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
 
 
 def _misconfigured(error: ConfigError, wish: LogWish) -> int:
-    """The end where settings are wrong: a sentence for who looks on, an event for who reads a log."""
+    """Report wrong settings, as a sentence on the terminal and an event in the log; return the exit code."""
     code = ExitCode.MISCONFIGURED
+    # JSON on standard error must stay parseable, so the sentence is left out there.
     if wish.file or wish.style != "json":
         _told_on_stderr(error, code)
     if wish.file or wish.style == "json":
@@ -250,7 +252,7 @@ def _misconfigured(error: ConfigError, wish: LogWish) -> int:
 
 
 def _abandoned(*, asked: bool) -> int:
-    """The end of a run whose job was called off: by a second signal, or some seconds after the first one."""
+    """Log the end of a run whose job was abandoned, by a second signal or after `PATIENCE`; return the exit code."""
     code = ExitCode.FAILED if asked else ExitCode.DONE
     _log.warning("stopped", exit_code=int(code), reason="abandoned" if asked else "interrupted")
     return code

@@ -1,4 +1,4 @@
-"""How a round looks: as a progress bar while a backlog is worked off, and as the one line of log when it is over."""
+"""How a round is shown: as a progress bar while it works off a backlog, and as one log line at its end."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from storage_consumer.summary import Progress, RoundSummary, Silent
 
 _log = telemetry.Log("display")
 MANY_FILES = 50
-"""A round with as many files has its bar at once."""
+"""Number of files from which a round shows its bar immediately."""
 _NAMED = 10
-"""So many halted tables are named in a line."""
+"""Number of halted tables that a line names."""
 _TOLD_AGAIN = 600.0
 """Seconds between two lines about tables that stay halted."""
 PATIENCE = 3.0
-"""Seconds after which a round with fewer files has its bar too."""
+"""Seconds after which a round with fewer files shows its bar too."""
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} files [{elapsed}<{remaining}{postfix}]"
 
 
 def lag_seconds(checkpoint: int, now: float) -> float | None:
-    """Seconds of wall clock since the time of a TSO, at least 0; None for TSO 0, which says that there is none."""
+    """Return the seconds of wall clock since the time of a TSO, at least 0; None for TSO 0, which means that there is none."""
     return max(0.0, round(now - physical_ms(checkpoint) / 1000, 3)) if checkpoint else None
 
 
 def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
-    """The fields of a round's `round_finished` event; `now` is the wall clock in seconds since 1970."""
+    """Return the fields of a round's `round_finished` event; `now` is the wall clock in seconds since 1970."""
     return {
         "rows": summary.rows,
         "written": summary.written,
@@ -56,7 +56,7 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
 
 
 def span(seconds: float) -> str:
-    """A duration for the eye: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
+    """Return a duration as readers like it: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
     whole = int(seconds)
     for unit, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:
@@ -65,7 +65,7 @@ def span(seconds: float) -> str:
 
 
 def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
-    """A bar on standard error if it is wanted and that is a terminal which can show one; else `Silent`."""
+    """Return a bar on standard error if `wanted` and that is a terminal that can show one; else `Silent`."""
     where = sys.stderr if stream is None else stream
     if wanted and where.isatty() and os.environ.get("TERM") != "dumb":
         return Bar(stream=where)
@@ -73,9 +73,9 @@ def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
 
 
 class Reporter:
-    """A `Progress` that logs each round's line, and what is new about waiting tables, and passes all on to another.
+    """A `Progress` that logs each round and every change among waiting tables, and passes all calls on to another.
 
-    While tables are halted a line says so again and again, however little the rounds do.
+    While tables are halted, it logs them again at intervals, however little the rounds do.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Reporter:
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`now` gives the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
+        """Pass calls on to `inner`; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
         self._monotonic = monotonic
         self._halted: tuple[str, ...] = ()
         self._told_at = 0.0
@@ -93,19 +93,19 @@ class Reporter:
         self._waiting: dict[str, str] = {}
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """Pass on."""
+        """Pass the call on."""
         self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
 
     def advanced(self, *, files: int, rows: int) -> None:
-        """Pass on."""
+        """Pass the call on."""
         self._inner.advanced(files=files, rows=rows)
 
     def ddl(self, *, table: str, query: str) -> None:
-        """Pass on."""
+        """Pass the call on."""
         self._inner.ddl(table=table, query=query)
 
     def round_finished(self, summary: RoundSummary) -> None:
-        """Log the round; a table that waits is told when it begins to wait and when it goes on."""
+        """Log the round, and each table that begins or ends to wait."""
         self._inner.round_finished(summary)
         waiting = {table.table: table.error for table in summary.waiting}
         for table in summary.waiting:
@@ -118,7 +118,7 @@ class Reporter:
         self._tell_halted(summary)
 
     def _tell_halted(self, summary: RoundSummary) -> None:
-        """Say which tables stand still when others do than before, and again while it lasts."""
+        """Log which tables are halted when that changes, and again while it lasts."""
         halted, now = summary.halted_tables, self._monotonic()
         if halted and (halted != self._halted or now - self._told_at >= _TOLD_AGAIN):
             fields = round_fields(summary, self._now())
@@ -131,7 +131,7 @@ class Reporter:
 class Bar:
     """A `Progress` on a terminal: files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
 
-    It is there only while a round takes long, and leaves nothing behind. Calls may come from any thread.
+    It appears only while a round takes long, and leaves nothing on the screen. Calls may come from any thread.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Bar:
         patience: float = PATIENCE,
         every: float = 0.1,
     ) -> None:
-        """`now` gives the wall clock in seconds since 1970; the bar moves at most once per `every` seconds."""
+        """Show the bar on `stream`; `now` returns the wall clock in seconds since 1970, and the bar moves at most once per `every` seconds."""
         self._stream = stream
         self._now = now
         self._many_files = many_files
@@ -157,7 +157,7 @@ class Bar:
         self._storage_checkpoint = 0
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:  # noqa: ARG002 - files are the scale
-        """Prepare a bar, if there is anything to do."""
+        """Prepare a bar if there is anything to do."""
         with self._lock:
             self._close()
             self._rows, self._started, self._storage_checkpoint = 0, time.monotonic(), storage_checkpoint
@@ -192,7 +192,7 @@ class Bar:
                 self._bar.update(0)
 
     def round_finished(self, summary: RoundSummary) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         with self._lock:
             self._checkpoint = summary.checkpoint or self._checkpoint
             self._close()
@@ -204,7 +204,7 @@ class Bar:
             self._bar = None
 
     def _words(self) -> str:
-        """Rows, rows/s and lag; before the checkpoint is known, the lag is more than that of the bucket."""
+        """Return rows, rows/s and lag; before the checkpoint is known, the bucket's lag is a lower limit."""
         rate = self._rows / max(time.monotonic() - self._started, 0.001)
         words = f"{self._rows:,} rows, {rate:,.0f} rows/s"
         known = lag_seconds(self._checkpoint, self._now())

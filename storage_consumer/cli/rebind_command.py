@@ -1,4 +1,4 @@
-"""The command `rebind`: a bucket that was copied or moved to another place, or restored in its own, goes on with its state."""
+"""The command `rebind`: go on with a bucket that was copied or moved to another place, or restored in its own."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _Opener = Callable[[Upstream, Secrets], Storage]
 
 
 def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_storage: _Opener) -> str:
-    """What to print; `options` are keywords of bucket and target, and those of `_ONLY_HERE`.
+    """Return what to print; `options` are keywords of bucket and target, and those of `_ONLY_HERE`.
 
-    Raises `ConfigError` where the place does not hold the files that were read, `LeaseHeld` while a writer runs, and `TransientError`.
+    Raises `ConfigError` if the place does not hold the files that were read, `LeaseHeld` while a writer runs, and `TransientError`.
     """
     own = {name for name in _ONLY_HERE if options.get(name) is not None}
     given = with_files_read({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
@@ -49,7 +49,7 @@ def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_stora
 
 
 def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:
-    """Raise `ConfigError` where there is no metadata, or one from before what was read: then files may lack that it covered."""
+    """Raise `ConfigError` if there is no metadata, or it is older than what was read: files that it covered may be missing."""
     metadata = Metadata()
     try:
         odd = metadata.update(storage.read("metadata", METADATA_BYTES), SystemClock().now())
@@ -66,7 +66,7 @@ def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened:
 
 
 def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:
-    """Raise `ConfigError` where the files are not those that were read."""
+    """Raise `ConfigError` if the files are not those that were read."""
     if found.different:
         raise ConfigError(
             f"files in {place} are not those that were read in {feed.upstream}; nothing was changed:{shortened(found.different)}"
@@ -90,12 +90,12 @@ def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_
 
 
 def _sizes(found: Comparison) -> str:
-    """The data files with another size, as lines."""
+    """Return the data files with another size, as lines."""
     return shortened(found.sizes.shown, found.sizes.count)
 
 
 def _told(feed: FeedRow, place: str, found: Comparison | None, *, as_json: bool) -> str:
-    """What was done, in words or as a document."""
+    """Return what was done, in words or as a document."""
     if as_json:
         document: dict[str, object] = {
             "outcome": "same" if found is None else "restored" if feed.upstream == place else "bound",

@@ -1,4 +1,4 @@
-"""What changed between two structures, in words. Pure."""
+"""The differences between two structures, in words. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.sql.tokens import has_words, tokens
 
 _HIDDEN = "_V$_"
-"""Begins the names of the columns by which TiDB keeps expression indexes."""
+"""Prefix of the columns that TiDB adds for expression indexes."""
 
 
 def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]:
-    """One line per column that was added, removed, renamed, changed or moved; `before`: None where there was no table."""
+    """Return a line per column that was added, removed, renamed, changed or moved; `before` is None if there was no table."""
     new = _shown(after)
     if before is None:
         return [f"added {described(column)}" for column in new]
@@ -37,7 +37,7 @@ def changes(before: TableDefinition | None, after: TableDefinition) -> list[str]
 
 
 def described(column: TableColumn) -> str:
-    """A column with all that the schema file says of it."""
+    """Return a column with everything that the schema file says of it."""
     parts = [column.name, _type(column)]
     if not column.nullable:
         parts.append("not null")
@@ -65,7 +65,7 @@ def _type(column: TableColumn) -> str:
 
 
 def _differences(before: TableColumn, after: TableColumn) -> list[str]:
-    """What is not the same any more of one column."""
+    """Return what changed in one column."""
     found = [f"{_type(before)} is {_type(after)}"] if _type(before) != _type(after) else []
     if before.nullable != after.nullable:
         found.append("may be null" if after.nullable else "not null")
@@ -77,7 +77,7 @@ def _differences(before: TableColumn, after: TableColumn) -> list[str]:
 
 
 def _renames(old: Sequence[TableColumn], new: Sequence[TableColumn], query: str) -> dict[str, str]:
-    """Old name → new name, where a statement that renames left another name in the same place."""
+    """Return old name → new name, where a statement that renames left another name at the same position."""
     found = tokens(query)
     if len(old) != len(new) or not (has_words(found, "CHANGE") or has_words(found, "RENAME")):
         return {}
@@ -87,9 +87,10 @@ def _renames(old: Sequence[TableColumn], new: Sequence[TableColumn], query: str)
 
 
 def _moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The fewest names whose moving makes one order the other: those beside a longest sequence that both have."""
+    """Return the fewest names whose moves turn one order into the other: those outside a longest common subsequence."""
     place = {name: number for number, name in enumerate(before)}
     numbers = [place[name] for name in after]
+    # Patience sorting: `ends[k]` is the smallest last number of an increasing sequence of length k + 1.
     ends: list[int] = []
     lengths: list[int] = []
     for number in numbers:

@@ -19,7 +19,7 @@ from storage_consumer.telemetry import json_text, register_secret, tso_time
 LIST = "list"
 _ONLY_HERE = ("action", "table", "at", "to", "json")
 _AHEAD_MS = 10 * 60 * 1000
-"""Milliseconds by which clocks may differ: rows up to the TSO of a copy are not taken from files any more."""
+"""Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
     "hold": "it stands still, also over restarts, until `table resume` or `table reload-done`",
     "resume": "it is tried again from where it stands",
@@ -30,9 +30,9 @@ _PROMISES = {
 
 
 def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """What to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
 
-    Raises `ConfigError` for a table that there is not, or about which this can't be decided, and `TargetUnavailable`.
+    Raises `ConfigError` for an unknown table, or for a decision that its state does not allow, and `TargetUnavailable`.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     action, as_json = own.get("action", LIST), "json" in own
@@ -64,7 +64,7 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
 
 
 def _check(action: str, own: Mapping[str, str]) -> None:
-    """Refuse what does not go together."""
+    """Refuse options that do not go together."""
     if action != LIST and "table" not in own:
         raise ConfigError(f"table {action} needs --table; `storage-consumer table` lists those that stand still")
     if (action == "reload-done") != ("at" in own):
@@ -78,7 +78,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
 
 
 def _place(name: str) -> TableName:
-    """A name in the target, as database.table."""
+    """Return a name in the target, given as database.table."""
     found = parsed(name)
     if found is None or not found.table:
         raise ConfigError(f"--to {name!r}: database.table is expected, and `database`.`table` where a name holds a dot")
@@ -86,7 +86,7 @@ def _place(name: str) -> TableName:
 
 
 def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
-    """The one table that is meant."""
+    """Return the one table that is meant."""
     refuse_several((row.stored.name for row in rows), name)
     for row in rows:
         if is_meant(row.stored.name, name):
@@ -97,7 +97,7 @@ def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
 
 
 def _stands_still(row: TableRow) -> bool:
-    """Whether an operator may want to see it: it does not go on, or what was decided about it waits or came to nothing."""
+    """Return whether an operator may want to see the table: it is stopped, or a decision about it waits or had no effect."""
     waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
     return waits or row.stored.state not in (RUNNING, DROPPED)
 
@@ -107,7 +107,7 @@ def _lines(rows: Iterable[TableRow]) -> str:
 
 
 def _line(row: TableRow) -> str:
-    """One table in a few lines."""
+    """Return one table as a few lines."""
     stored, decision = row.stored, row.decision
     lines = [f"  {stored.name}  {stored.state}  checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"]
     lines += [f"    {stored.error}"] if stored.error else []
@@ -129,7 +129,7 @@ def _listed(rows: Sequence[TableRow], *, as_json: bool) -> str:
 
 
 def _told(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
-    """What was done, in words."""
+    """Return what was done, in words."""
     if as_json:
         return json_text(
             {"outcome": outcome, "decision": decision.verb, "at": decision.at} | {"table": str(row.stored.name)}

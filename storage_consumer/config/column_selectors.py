@@ -1,6 +1,6 @@
 """Column selectors: which columns TiCDC's new architecture writes for a table. Schema files list all of them nevertheless.
 
-A matcher is a list of rules of TiCDC's table filter (``schema.table``), a selector's columns are rules of the same language
+A matcher is a list of rules of TiCDC's table filter (``schema.table``). A selector's columns are rules of the same language
 for one name; see `table_filter`.
 """
 
@@ -16,9 +16,9 @@ from storage_consumer.errors import ConfigError
 def unselected(
     selectors: Sequence[ColumnSelector], table: tuple[str, str], names: Iterable[str], *, case: bool
 ) -> list[str]:
-    """Which columns the rows of a table (schema, name) lack. `case`: table names are told apart by case; column names never are.
+    """Return the columns that the rows of a table (schema, name) lack. `case`: table names are case-sensitive; column names never are.
 
-    The first selector whose matcher takes the table in is the table's; without one its rows carry all columns.
+    The first selector whose matcher includes the table applies to it; without one, its rows carry all columns.
     """
     for selector in selectors:
         if table_rules(selector.matcher, case=case).matches(*table):

@@ -63,7 +63,7 @@ EVENTS: Mapping[int, str] = MappingProxyType(
 """TiDB's DDL action code → TiCDC's name of the event."""
 ALL_DDL, ALTER_TABLE = "all ddl", "alter table"
 NO_ALTERATIONS = frozenset((1, 2, 26, 3, 60, 4, 11, 25, 21, 24, 9, 10, 230, 231))
-"""Actions that TiCDC's ``alter table`` does not stand for."""
+"""Actions that TiCDC's ``alter table`` does not cover."""
 ALIASES: Mapping[str, str] = MappingProxyType({"create schema": "create database", "drop schema": "drop database"})
 _OF_ROWS = frozenset(("all dml", "insert", "update", "delete"))
 _KNOWN_EVENTS = frozenset((*EVENTS.values(), *ALIASES, ALL_DDL, ALTER_TABLE))
@@ -71,7 +71,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 def rules(value: object) -> tuple[str, ...]:
-    """Rules of the table filter: a list, a text with one a line, or a TOML array; ValueError for one that cannot be read."""
+    """Return rules of the table filter, from a list, a text with one a line, or a TOML array; ValueError for an unreadable one."""
     found: list[str] = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not isinstance(item, str):
@@ -83,7 +83,7 @@ def rules(value: object) -> tuple[str, ...]:
 
 
 def event_filters(value: object) -> tuple[EventFilter, ...]:
-    """Event filters: tables of the TOML file, or their texts; ValueError names the event or expression that is wrong."""
+    """Return event filters, from tables of the TOML file or their texts; ValueError names the wrong event or expression."""
     found = []
     for table in _tables(value):
         given = _texts(table, "matcher", "ignore-event", "ignore-sql")
@@ -97,7 +97,7 @@ def event_filters(value: object) -> tuple[EventFilter, ...]:
 
 
 def routes(value: object) -> tuple[Route, ...]:
-    """Routes: tables of the TOML file, or their texts; ValueError names what is wrong."""
+    """Return routes, from tables of the TOML file or their texts; ValueError names what is wrong."""
     found = []
     for table in _tables(value):
         given = _texts(table, "matcher", "target-schema", "target-table")
@@ -113,9 +113,9 @@ def routes(value: object) -> tuple[Route, ...]:
 
 
 def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
-    """Return why a route cannot be: it leads into a database that the target keeps for itself; empty if none does.
+    """Return why a route is impossible: it leads into a database that the target reserves; empty if none does.
 
-    Where `{schema}` is filled by names that no rule tells, this shows only when a table of that name comes.
+    If `{schema}` is filled by names that no rule spells out, that shows only when a table of such a name arrives.
     """
     for route in selecting.routes:
         target = route.target_schema or "{schema}"
@@ -127,7 +127,7 @@ def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
 
 
 def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
-    """Return why the filter cannot be: it names such a database, and no route leads its tables elsewhere; empty if it can."""
+    """Return why the filter is impossible: it names such a database, and no route leads its tables elsewhere; empty if it is not."""
     for schema in table_rules(selecting.rules).named_schemas():
         moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
         if not moved and (why := reserved.why(schema)):
@@ -136,7 +136,7 @@ def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
 
 
 def _array(text: str) -> list[str]:
-    """The texts of a TOML array, empty if it is none; a rule may begin with a bracket too."""
+    """Return the texts of a TOML array, empty if it is not one; a rule may begin with a bracket too."""
     try:
         found = tomllib.loads(f"x = {text}")["x"] if text.lstrip().startswith("[") else []
     except tomllib.TOMLDecodeError:
@@ -161,7 +161,7 @@ def _tables(value: object) -> list[Mapping[str, object]]:
 
 
 def _texts(table: Mapping[str, object], *keys: str) -> dict[str, tuple[str, ...]]:
-    """Key → its texts, of a table that has no other keys; the first key is the matcher, which must be there."""
+    """Return key → its texts, for a table with no other keys; the first key is the matcher, which must be present."""
     for key in table:
         if key not in keys:
             raise ValueError(f"there is no key `{key}`{did_you_mean(key, keys)}")

@@ -1,4 +1,4 @@
-"""Where and how to log, as far as that can be told while other settings are wrong."""
+"""Where and how to log, as far as that is known while other settings are wrong."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from storage_consumer.config.parsers import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWish:
-    """What was asked for."""
+    """The log that was asked for."""
 
     level: str = "info"
     file: str = ""
-    """Empty: standard error."""
+    """Path; empty: standard error."""
     style: str = "text"
 
 
 def log_wish(options: Mapping[str, object], environ: Mapping[str, str]) -> LogWish:
-    """Return what options, environment and the TOML files that were read say of the log; what is wrong itself is left out."""
+    """Return the log settings of options, environment and the TOML files that were read; invalid ones are left out."""
     names = {"level": "log_level", "file": "log_file", "style": "log_format"}
     found = {field: _found(BY_KEYWORD[name], options, environ) for field, name in names.items()}
     return LogWish(**{field: value for field, value in found.items() if value})
@@ -37,7 +37,7 @@ def _found(option: Option, options: Mapping[str, object], environ: Mapping[str, 
 
 
 def _in_files(option: Option, options: Mapping[str, object]) -> Iterator[object]:
-    """Yield what the files say, the last one first."""
+    """Yield the values in the files, the last file first."""
     documents = options.get("config")
     for document in reversed(documents if isinstance(documents, list) else []):
         table = document.content.get(OWN_TABLE) if isinstance(document, Document) else None

@@ -1,4 +1,4 @@
-"""The one table of options: flags, keywords, environment variables, TOML keys and help are all made from it."""
+"""The one table of options: it is the source of flags, keywords, environment variables, TOML keys and help."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Secrets on their way to workers: a file that only this user can read, never a closure, a broadcast or a Spark property.
+"""Secrets on their way to workers: in a file that only this user can read, never in a closure, a broadcast or a Spark property.
 
-The file lies in memory and in no folder: the driver holds it open, and workers open it through the driver's entry in /proc, as only
-processes of the same user may. So nothing of it is left when the driver ends, however it ends. Where there is no such thing, the
-file lies in the driver's own folder. An executor on another machine has neither; there the same environment variables that the
-program itself reads count.
+The file is in memory and in no folder. The driver holds it open, and workers open it through the driver's entry in /proc, which is
+open to processes of the same user only. So nothing of it remains when the driver ends, however it ends. On systems without such
+files, the file is in the driver's own folder. An executor on another machine has neither; it uses the environment variables that
+the program itself reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storage_consumer.errors import ConfigError
 
 _NAME = "storage-consumer-secrets-"
 _AND = "#"
-"""Between the path of a file in memory and its name."""
+"""Separates the path of a file in memory from its name."""
 PASSWORD_VARIABLE = BY_KEYWORD["downstream_password"].environment
 _PASSWORD_FILE = BY_KEYWORD["downstream_password_file"].environment
 _BUCKET = BY_KEYWORD["upstream_uri"].environment
@@ -40,11 +40,11 @@ VARIABLES: Mapping[str, str] = {
     "sas_token": "AZURE_STORAGE_SAS_TOKEN",
     "password": PASSWORD_VARIABLE,
 }
-"""Field of `Secrets` → the environment variable by which an executor may have it; for the bucket's also the URI with all of them."""
+"""Field of `Secrets` → the environment variable that gives it to an executor; the bucket's may also come in the URI."""
 
 
 def write_secrets(secrets: Secrets) -> str:
-    """Put the secrets in a new file and return by what `secrets_from` finds it; `remove_secrets` removes it."""
+    """Write the secrets to a new file; return the place for `secrets_from` and `remove_secrets`."""
     content = json.dumps({field.name: getattr(secrets, field.name) for field in fields(secrets)}).encode()
     try:
         return _held_open(content)
@@ -56,13 +56,14 @@ def write_secrets(secrets: Secrets) -> str:
 
 
 def _held_open(content: bytes) -> str:
-    """Where a file in memory is found that this process holds open. Raises `AttributeError` or `OSError` where it would not be."""
+    """Return the place of a file in memory that this process holds open; raise `AttributeError` or `OSError` without such files."""
     process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
     handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     path = f"{process}/fd/{handle}"
     try:
         os.fchmod(handle, 0o600)
         os.write(handle, content)
+        # Seal the content: every worker that opens the file could otherwise change it for the others.
         fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         if (process / "fd").stat().st_uid != os.geteuid() or not _holds(path, name):  # other processes would be refused
             raise PermissionError(path)
@@ -73,14 +74,15 @@ def _held_open(content: bytes) -> str:
 
 
 def _holds(path: str, name: str) -> bool:
-    """Whether a process's entry leads to the file in memory that was given this name: elsewhere it may be anything."""
+    """Return whether a process's entry leads to the file in memory with this name: after the process ended, it may be anything."""
     with suppress(OSError):
+        # Process ids and descriptors are reused, so the path alone proves nothing; the name is random.
         return str(Path(path).readlink()).startswith(f"/memfd:{name} ")
     return False
 
 
 def remove_secrets(place: str) -> None:
-    """Remove the file; no error if it is gone. `place`: as `write_secrets` gave it to this process."""
+    """Remove the file; do nothing if it is gone. `place`: as `write_secrets` returned it in this process."""
     path, _, name = place.partition(_AND)
     if not name:
         Path(path).unlink(missing_ok=True)
@@ -89,7 +91,7 @@ def remove_secrets(place: str) -> None:
 
 
 def held_secrets(place: str) -> Secrets | None:
-    """The secrets in the file, or None where this machine and user have no such file."""
+    """Return the secrets in the file, or None if this machine and user have no such file."""
     path, _, name = place.partition(_AND)
     if not path or (name and not _holds(path, name)):
         return None
@@ -99,7 +101,7 @@ def held_secrets(place: str) -> Secrets | None:
 
 
 def secrets_from(place: str, environ: Mapping[str, str] = os.environ) -> Secrets:
-    """The secrets in the file, or those of the environment where there is no such file here. Raises `ConfigError`."""
+    """Return the secrets in the file, or those of the environment if there is no such file here; raise `ConfigError`."""
     if found := held_secrets(place):
         return found
     bucket = environ.get(_BUCKET)
@@ -113,7 +115,7 @@ def _password(environ: Mapping[str, str]) -> str:
 
 
 def password_in(path: str, origin: str) -> str:
-    """The password that a file holds; raises `ConfigError`, which names the file and who named it (`origin`)."""
+    """Return the password in a file; raise `ConfigError`, which names the file and who named it (`origin`)."""
     try:
         content = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -123,5 +125,5 @@ def password_in(path: str, origin: str) -> str:
 
 
 def names_of(secrets: Secrets) -> tuple[str, ...]:
-    """The secrets that are set, by the names of their fields."""
+    """Return the field names of the secrets that are set."""
     return tuple(field.name for field in fields(secrets) if getattr(secrets, field.name))

@@ -1,7 +1,7 @@
 """TiCDC's table filter language: rules such as ``shop.*``, ``!shop.items`` and ``/^s/.t?``, over names of one or two parts.
 
-The last rule that fits decides, and a name that none fits is not taken in. Rules that leave out (``!``) therefore follow one that
-takes in.
+The last rule that fits decides, and a name that no rule fits is excluded. Excluding rules (``!``) therefore follow an including
+one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class _Rule:
 
     taken_in: bool
     patterns: tuple[re.Pattern[str], ...]
-    """Of each part of a name."""
+    """One pattern for each part of a name."""
     schema: str
-    """The first part where it is a name without any pattern in it; else empty."""
+    """The first part if it is a plain name; empty if it is a pattern."""
 
     def fits(self, name: tuple[str, ...]) -> bool:
         return all(pattern.search(part) for pattern, part in zip(self.patterns, name, strict=True))
@@ -49,28 +49,30 @@ class TableRules:
     """A list of rules; the last one that fits a name decides."""
 
     def __init__(self, rules: tuple[_Rule, ...]) -> None:
-        """Use `table_rules`."""
+        """Hold the rules; build one with `table_rules`."""
         self._rules = rules
 
     def matches(self, *name: str) -> bool:
-        """Whether a name, given in its parts, is taken in."""
+        """Return whether the rules include a name, given in its parts."""
         return next((rule.taken_in for rule in reversed(self._rules) if rule.fits(name)), False)
 
     def matches_schema(self, schema: str) -> bool:
-        """Whether some table of this schema may be taken in."""
+        """Return whether some table of this schema may be included."""
         for rule in reversed(self._rules):
+            # An exclusion decides for the whole schema only if it takes every table of it.
             if rule.patterns[0].search(schema) and (rule.taken_in or rule.takes_every_table):
                 return rule.taken_in
         return False
 
     def named_schemas(self) -> tuple[str, ...]:
-        """Return the schemas that the rules take in by name, without any pattern."""
+        """Return the schemas that the rules include by name, without a pattern."""
         named = dict.fromkeys(rule.schema for rule in self._rules if rule.taken_in and rule.schema)
         return tuple(schema for schema in named if self.matches_schema(schema))
 
     def covers_schema(self, schema: str) -> bool:
-        """Whether every table of this schema is taken in, whatever its name."""
+        """Return whether every table of this schema is included, whatever its name."""
         for rule in reversed(self._rules):
+            # The reverse: any exclusion in the schema spoils it, and only an inclusion of every table covers it.
             if rule.patterns[0].search(schema) and (rule.takes_every_table or not rule.taken_in):
                 return rule.taken_in
         return False
@@ -78,7 +80,7 @@ class TableRules:
 
 @lru_cache(maxsize=256)
 def table_rules(texts: tuple[str, ...], *, parts: int = 2, case: bool = False) -> TableRules:
-    """The rules of these texts, for names of so many `parts`; `case`: names are told apart by case.
+    """Return the rules of these texts, for names with `parts` parts; `case`: names are case-sensitive.
 
     Raises ValueError, which names the rule, for one that cannot be read.
     """
@@ -86,7 +88,7 @@ def table_rules(texts: tuple[str, ...], *, parts: int = 2, case: bool = False) -
 
 
 def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
-    """One rule, or none for a comment."""
+    """Yield one rule, or none for a comment."""
     if not text or text.startswith("#"):
         return
     if text.startswith("@"):
@@ -107,7 +109,7 @@ def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
 
 
 def _pattern(text: str, place: int) -> tuple[str, str, int]:
-    """The regular expression of the name pattern at `place`, the name if it is one and no pattern, and where it ends."""
+    """Return the regular expression of the name pattern at `place`, the name if it is a plain one, and the end of both."""
     sign = text[place : place + 1]
     if sign == "/":
         if (found := _EXPRESSION.match(text, place)) is None:
@@ -140,6 +142,7 @@ def _piece(token: re.Match[str]) -> str:
 
 
 def _literal_caret(inside: str) -> str:
+    # The language negates a class by "!"; a leading "^" would negate it in Python only.
     return f"\\{inside}" if inside.startswith("^") else inside
 
 

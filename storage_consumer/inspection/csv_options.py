@@ -1,4 +1,4 @@
-"""How CSV was written, by elimination: every set of options that the files allow is tried, and what fails is struck out."""
+"""Infer how CSV was written, by elimination: try every set of options that the files allow, and strike out what fails."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from storage_consumer.inspection.samples import Sample
 from storage_consumer.inspection.trying import decoded_rows
 
 _FEW = 4
-"""One sample in so many may be damaged."""
+"""One sample in this many may be damaged."""
 _WITNESSES = 2
-"""Fields that must show a marker for NULL which is not TiCDC's default: a single one may be a broken row."""
+"""Fields that must show a NULL marker other than TiCDC's default: a single one may be a broken row."""
 _LINE_END = re.compile(rb"[\r\n]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the samples leave of all the options they might have been written with."""
+    """What the samples leave of all the options that they might have been written with."""
 
     survivors: tuple[CsvOptions, ...]
-    """Sets of options under which every sample reads; the samples that are set aside excepted."""
+    """Sets of options that read every sample, except those set aside."""
     undecided: frozenset[str] = frozenset()
-    """Fields of `CsvOptions` that the samples do not settle although their values depend on them."""
+    """Fields of `CsvOptions` that the samples leave open although their values depend on them."""
     unseen: frozenset[str] = frozenset()
-    """Fields of `CsvOptions` that no row shows, and that have TiCDC's default therefore."""
+    """Fields of `CsvOptions` that no row shows, and that therefore have TiCDC's default."""
     evidence: Mapping[str, str] = field(default_factory=dict)
-    """Field of `CsvOptions` → the file and row that settles it."""
+    """Field of `CsvOptions` → the file and row that proves it."""
     set_aside: tuple[str, ...] = ()
-    """Paths of samples that read under no options at all."""
+    """Paths of samples that no options can read."""
     reason: str = ""
     """Why nothing survived."""
     commit_ts: tuple[int, ...] = ()
-    """Lowest and highest commit ts of the rows looked at, if they say it."""
+    """Lowest and highest commit ts of the sampled rows (both inclusive), if they carry one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class _Hypothesis:
 
 
 def infer_csv(samples: list[Sample], upstream: Upstream, told: frozenset[str], newest: int) -> Verdict:
-    """The options of CSV files.
+    """Return the options of CSV files.
 
-    `told`: fields of `CsvOptions` whose values in ``upstream.csv`` somebody gave. `newest`: the highest commit ts that a row
-    may have.
+    `told`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit ts that a row may
+    have.
     """
     trial = _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), told, newest)
     hypotheses = [each for each in trial.hypotheses(samples) if trial.agrees(each)]
@@ -80,14 +80,14 @@ class _Trial:
         self.split: dict[tuple[str, Frame, bytes], list[tuple[Token, ...]] | None] = {}
 
     def rows(self, sample: Sample, frame: Frame) -> Found | None:
-        """The sample's rows under a frame."""
+        """Return the sample's rows under a frame."""
         key = (sample.path, frame)
         if key not in self.found:
             self.found[key] = find_rows(sample, frame)
         return self.found[key]
 
     def hypotheses(self, samples: list[Sample]) -> Iterator[_Hypothesis]:
-        """Everything that the beginnings and ends of rows allow."""
+        """Yield everything that the beginnings and ends of rows allow."""
         framed: dict[Frame, list[Found]] = {}
         for sample in samples:
             for frame in frames(sample):
@@ -99,13 +99,13 @@ class _Trial:
                 yield _Hypothesis(frame, end, Prefix(*prefix))
 
     def agrees(self, hypothesis: _Hypothesis) -> bool:
-        """Whether a hypothesis is what was told."""
+        """Return whether a hypothesis agrees with the given options."""
         options = self.options(hypothesis, None)
         known = self.upstream.csv
         return all(getattr(options, name) == getattr(known, name) for name in self.told - {"null", "binary_encoding"})
 
     def options(self, hypothesis: _Hypothesis, null: bytes | None) -> CsvOptions:
-        """The options of a hypothesis; `null` None: TiCDC's default."""
+        """Return the options of a hypothesis; `null` None: TiCDC's default."""
         frame, prefix = hypothesis.frame, hypothesis.prefix
         marker = CsvOptions().null if null is None else null.decode("utf-8", "replace")
         return replace(
@@ -121,10 +121,11 @@ class _Trial:
         )
 
     def verdict(self, samples: list[Sample], hypotheses: list[_Hypothesis]) -> Verdict:
-        """Strike out, and say what is left. A sample that ends inside its first row says nothing."""
+        """Strike out hypotheses, and return what is left. A sample that ends inside its first row shows nothing."""
         alive, aside = hypotheses, list[Sample]()
         samples = [sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in frames(sample))]
         for sample in samples:
+            # A sample that fits no survivor is set aside rather than deciding alone: it may be damaged.
             fitting = [each for each in alive if self.fits(each, sample)]
             if fitting:
                 alive = fitting
@@ -145,6 +146,7 @@ class _Trial:
         survivors: list[CsvOptions] = []
         for hypothesis in alive:
             nulls = self.nulls(used, hypothesis)
+            # Two different texts cannot both mean NULL, so the hypothesis splits the rows wrongly.
             if len(nulls) > 1:
                 continue
             if not nulls and "null" not in self.told:
@@ -155,6 +157,7 @@ class _Trial:
                     undecided.add("null")
             options = self.options(hypothesis, next(iter(nulls), None))
             encodings, damaged = self.encodings(used, options)
+            # Without a binary value both encodings read everything, so leave the encoding open.
             if len(encodings) > 1 and not self.has_binary(used, options):
                 encodings = [""]
             survivors += [replace(options, binary_encoding=encoding) for encoding in encodings]
@@ -182,7 +185,7 @@ class _Trial:
         return (min(seen), max(seen)) if seen else ()
 
     def fits(self, hypothesis: _Hypothesis, sample: Sample) -> bool:
-        """Whether the sample's rows have the form of the hypothesis; their values are judged later, all together."""
+        """Return whether the sample's rows have the form of the hypothesis; their values are judged later, all together."""
         rows = self.tokens(hypothesis, sample)
         if rows is None:
             return False
@@ -191,7 +194,9 @@ class _Trial:
         counts = {len(row) - wide for row in rows}
         exact = sample.virtual is not None
         if hypothesis.prefix.commit_ts and self._duplicates(sample, rows):
+            # Rows of an older structure may have another number of columns.
             counts = {len(row) - wide for row in rows if int(row[0].text) > sample.definition.version}
+        # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
         if any(count > size or count < 0 or (exact and count != size) for count in counts):
             return False
         return all(self.begins(row, hypothesis) for row in rows) and not self.mistakes_commit_ts(
@@ -199,7 +204,7 @@ class _Trial:
         )
 
     def mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
-        """Whether what would be the rows' handle keys are commit ts: each could be one, and is not the table's key."""
+        """Return whether the supposed handle keys are commit ts: each could be one, and is not the table's key."""
         prefix = hypothesis.prefix
         if not prefix.handle_key or prefix.commit_ts:
             return False
@@ -212,14 +217,14 @@ class _Trial:
         return like_ts and any(row[at].text != row[key].text for row in rows)
 
     def begins(self, row: tuple[Token, ...], hypothesis: _Hypothesis) -> bool:
-        """Whether the fields before the values have the form that the hypothesis says."""
+        """Return whether the fields before the values have the form of the hypothesis."""
         forms = prefix_forms(hypothesis.prefix)
         if len(row) < len(forms):
             return False
         return all(form(token, hypothesis.frame, self.newest) for form, token in zip(forms, row, strict=False))
 
     def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[tuple[Token, ...]] | None:
-        """The fields of each of the sample's rows; None where a row does not end or split as the hypothesis says."""
+        """Return the fields of each of the sample's rows; None if a row does not end or split as the hypothesis says."""
         key = (sample.path, hypothesis.frame, hypothesis.terminator)
         if key not in self.split:
             found = self.rows(sample, hypothesis.frame)
@@ -227,11 +232,11 @@ class _Trial:
         return self.split[key]
 
     def _duplicates(self, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
-        """Whether the sample may hold rows of an older structure: such that committed no later than the DDL of its directory."""
+        """Return whether the sample may hold rows of an older structure, which committed no later than its directory's DDL."""
         return sample.definition.is_ddl and all(row and DIGITS.fullmatch(row[0].text) for row in rows)
 
     def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
-        """What stands for NULL → file and row where it does: what is no value of its column, and not quoted."""
+        """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""
         seen: dict[bytes, list[str]] = {}
         for sample in used:
             for number, text in self._nulls_of(sample, hypothesis):
@@ -241,7 +246,7 @@ class _Trial:
         return seen
 
     def _nulls_of(self, sample: Sample, hypothesis: _Hypothesis) -> Iterator[tuple[int, bytes]]:
-        """Row number and text of each field that can be nothing but NULL."""
+        """Yield row number and text of each field that can only be NULL."""
         columns = row_columns(sample.definition, sample.virtual)
         skip, quoting = len(prefix_forms(hypothesis.prefix)), bool(hypothesis.frame.quote)
         for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
@@ -256,9 +261,9 @@ class _Trial:
         return known and int(row[0].text) <= sample.definition.version
 
     def encodings(self, used: list[Sample], options: CsvOptions) -> tuple[list[BinaryEncoding], set[str]]:
-        """The binary encodings under which the decoder reads the samples, and the samples that it reads under none.
+        """Return the binary encodings under which the decoder reads the samples, and the samples that it reads under none.
 
-        A few of the latter are taken for damaged; with more, the options are wrong.
+        A few of the latter count as damaged; with more, the options are wrong.
         """
         choices: list[BinaryEncoding] = ["base64", "hex"]
         if "binary_encoding" in self.told:
@@ -274,11 +279,11 @@ class _Trial:
         return [choice for choice in choices if read[choice] == readable], damaged
 
     def decodes(self, sample: Sample, options: CsvOptions) -> bool:
-        """Whether the decoder reads the whole rows of a sample; one whose columns are not known for certain says nothing."""
+        """Return whether the decoder reads a sample's whole rows; a sample with uncertain columns always counts as read."""
         return decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
 
     def has_binary(self, used: list[Sample], options: CsvOptions) -> bool:
-        """Whether a binary column of a sample holds a value that is not empty."""
+        """Return whether a binary column of a sample holds a non-empty value."""
         prefix = Prefix(options.include_commit_ts, options.output_old_value, options.output_handle_key)
         hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
         for sample in used:
@@ -294,7 +299,7 @@ class _Trial:
         return False
 
     def _may_hide_commit_ts(self, used: list[Sample], survivors: list[CsvOptions]) -> bool:
-        """Whether rows are read as having no commit ts although each of them begins with what could be one."""
+        """Return whether rows are read without a commit ts although each of them begins with a possible one."""
         for options in survivors:
             if options.include_commit_ts:
                 continue
@@ -311,7 +316,7 @@ def _frame(options: CsvOptions) -> Frame:
 
 
 def _split(found: Found, terminator: bytes) -> list[tuple[Token, ...]] | None:
-    """The fields of all rows; None where a row does not end so, or has a line end that is neither quoted nor escaped."""
+    """Return the fields of all rows; None if a row ends otherwise, or has a line end that is neither quoted nor escaped."""
     rows: list[tuple[Token, ...]] = []
     for row in found.rows:
         parts = fields(row[: len(row) - len(terminator)], found.frame) if row.endswith(terminator) else None

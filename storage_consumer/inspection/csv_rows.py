@@ -1,4 +1,4 @@
-"""CSV rows found without knowing the options: by the table's name and schema, which stand at the beginning of each."""
+"""CSV rows found without knowing the options: by the table's name and schema near the beginning of each row."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows of a sample under a frame; each row is what follows its schema name, up to the next row or the end."""
+    """The rows of a sample under a frame; each row is the text after its schema name, up to the next row or the end."""
 
     sample: Sample
     frame: Frame
     rows: tuple[bytes, ...]
     whole: bytes
-    """The sample up to the end of its last row that is whole, header included."""
+    """The sample up to the end of its last whole row, header included."""
 
 
 def frames(sample: Sample) -> Iterator[Frame]:
-    """All frames under which the sample begins with a row of its table (or with a header line and a row)."""
+    """Yield all frames under which the sample begins with a row of its table (or with a header line and a row)."""
     text = sample.content
     header = text.startswith(HEADER)
     if header:
@@ -54,6 +54,7 @@ def frames(sample: Sample) -> Iterator[Frame]:
         delimiter = text[len(HEADER) : end]
         if end < 0 or not 1 <= len(delimiter) <= _LONGEST_DELIMITER:
             return
+        # The header line is not quoted, so any byte of the sample may be the quote; only the rows can show which.
         quotes = [b"", *(bytes([byte]) for byte in sorted(set(text)) if byte not in _LINE_ENDS)]
         candidates = [(quote, delimiter) for quote in quotes]
     else:
@@ -68,8 +69,9 @@ def frames(sample: Sample) -> Iterator[Frame]:
 
 
 def find_rows(sample: Sample, frame: Frame) -> Found | None:
-    """The sample's whole rows under a frame; None where not one is whole."""
+    """Return the sample's whole rows under a frame; None if not one is whole."""
     matches = list(_row_start(frame, sample).finditer(sample.content))
+    # A row ends where the next begins, so an incomplete sample's last row is cut off and dropped.
     borders = [match.start() for match in matches] + [len(sample.content)] * sample.complete
     if len(borders) < 2:  # noqa: PLR2004 - a row lies between two borders
         return None
@@ -79,7 +81,7 @@ def find_rows(sample: Sample, frame: Frame) -> Found | None:
 
 
 def terminators(found: list[Found]) -> list[bytes]:
-    """What may end the rows: the endings that all of them share. Where texts are quoted, one of letters is not looked for."""
+    """Return the possible row endings: those that all rows share. With quoted texts, an ending of letters is not considered."""
     shared: bytes | None = None
     for each in found:
         for row in each.rows:
@@ -93,7 +95,7 @@ def terminators(found: list[Found]) -> list[bytes]:
 
 
 def fields(row: bytes, frame: Frame) -> tuple[Token, ...] | None:
-    """The fields of a row without its terminator, behind its schema name; None where it cannot be split so."""
+    """Return the fields of a row after its schema name, without its terminator; None if it cannot be split so."""
     tokens: list[Token] = []
     position, size = 0, len(row)
     pattern = _field(frame)
@@ -124,7 +126,7 @@ def _row_start(frame: Frame, sample: Sample) -> re.Pattern[bytes]:
 
 
 def _name(text: str, frame: Frame) -> bytes:
-    """A name as it stands in a row, in upper or lower case."""
+    """Return a name as written in a row, in upper or lower case."""
     raw = text.encode()
     if frame.quote:
         raw = raw.replace(frame.quote, frame.quote * 2)
@@ -139,6 +141,7 @@ def _name(text: str, frame: Frame) -> bytes:
 def _field(frame: Frame) -> re.Pattern[bytes]:
     quote, delimiter = re.escape(frame.quote), re.escape(frame.delimiter)
     if frame.quote:
+        # Atomic groups keep the match linear: a damaged row would otherwise backtrack through all splits.
         quoted = quote + b"(?>(?:[^" + quote + b"]|" + quote + quote + b")*)" + quote
         bare = b"(?>(?:(?!" + delimiter + b")[^" + quote + b"])*)"
         return re.compile(b"(" + quoted + b"|" + bare + b")(" + delimiter + b"|\\Z)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What a bucket is, and what its settings must be: the outcome of looking at it, as one record."""
+"""What a bucket is, and what its settings must be: the result of inspecting it, as one record."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Setting:
 
     keyword: str
     state: State
-    """``assumed``: no file shows it, and TiCDC's default is taken; ``not decidable``: the files leave several values; ``unknown``: no file shows it yet."""
+    """``assumed``: no file shows it, so TiCDC's default is taken; ``not decidable``: several values fit the files; ``unknown``: no file shows it."""
     value: object = None
-    """None where it is not known."""
+    """The value; None if it is not known."""
     origin: str = ""
-    """Who told it, or from which file and row it was inferred, or what it contradicts."""
+    """Who gave it, or the file and row it was inferred from, or what it contradicts."""
 
     @property
     def name(self) -> str:
-        """The flag without dashes in front."""
+        """The flag without leading dashes."""
         return BY_KEYWORD[self.keyword].name
 
     @property
     def is_missing(self) -> bool:
-        """Whether somebody has to say it."""
+        """Whether the user has to give it."""
         return self.state in ("not decidable", "unknown")
 
 
@@ -42,7 +42,7 @@ class TableFacts:
 
     directory: str
     name: TableName | None
-    """None where its schema files were not read."""
+    """The table's name; None if its schema files were not read."""
     versions: int
     files: int
     size: int
@@ -51,7 +51,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A bucket as it was looked at."""
+    """A bucket as inspected."""
 
     place: str
     """Scheme and root."""
@@ -61,45 +61,45 @@ class Bucket:
     index_widths: tuple[int, ...]
     """Digits of the file numbers."""
     dispatchers: bool
-    """Whether file names name the dispatcher that wrote them."""
+    """Whether file names contain the dispatcher that wrote them."""
     settings: tuple[Setting, ...]
     tables: tuple[TableFacts, ...]
-    """The largest first."""
+    """The tables, largest first."""
     objects: int
     size: int
     """Bytes of all objects."""
     data_files: int
     schema_files: int
     sampled: int
-    """How many data files were looked into."""
+    """Number of data files that were read in part."""
     checkpoint: int
     """``checkpoint-ts`` of ``metadata``; 0: none."""
     commit_ts: tuple[int, ...]
-    """Lowest and highest commit ts of the rows looked at; empty where none was seen."""
+    """Lowest and highest commit ts of the sampled rows (both inclusive); empty if none was seen."""
     versions: tuple[int, ...]
-    """Lowest and highest table version of all paths; empty where there is none."""
+    """Lowest and highest table version of all paths (both inclusive); empty if there is none."""
     warnings: tuple[str, ...]
     likely: tuple[str, ...] = ()
-    """URIs of folders near it that have a ``metadata``, where it has none with a checkpoint itself."""
+    """URIs of nearby folders with a ``metadata``, if this one has none with a checkpoint."""
     upstream: Upstream
-    """The settings, completed by what was inferred."""
+    """The settings, completed by inference."""
 
     @property
     def missing(self) -> tuple[Setting, ...]:
-        """What has to be said."""
+        """The settings that the user has to give."""
         return tuple(setting for setting in self.settings if setting.is_missing)
 
     @property
     def contradictions(self) -> tuple[Setting, ...]:
-        """What was told but is not so."""
+        """The settings that were given but do not match the files."""
         return tuple(setting for setting in self.settings if setting.state == "contradicts")
 
     @property
     def inferred(self) -> Mapping[str, str]:
-        """Keyword → from what it was inferred, or why it was assumed."""
+        """Keyword → what it was inferred from, or why it was assumed."""
         return {each.keyword: each.origin for each in self.settings if each.state in ("inferred", "assumed")}
 
     @property
     def assumed(self) -> tuple[Setting, ...]:
-        """What was taken to be TiCDC's default although no file shows it."""
+        """The settings that take TiCDC's default although no file shows it."""
         return tuple(setting for setting in self.settings if setting.state == "assumed")

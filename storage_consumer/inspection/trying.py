@@ -1,4 +1,4 @@
-"""Trying a set of options: the program's own decoder reads a sample, or refuses a row."""
+"""Try a set of options: the program's own decoder reads a sample, or refuses a row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERYTHING = (1 << 64) - 1
 
 
 def decoded_rows(sample: Sample, found: Found | None, options: CsvOptions, upstream: Upstream) -> int | None:
-    """How many rows the decoder reads; None where it refuses one."""
+    """Return the number of rows that the decoder reads; None if it refuses one."""
     if found is None:
         return None
     columns = row_columns(sample.definition, sample.virtual)

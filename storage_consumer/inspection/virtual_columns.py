@@ -11,23 +11,24 @@ _BEFORE_A_NAME = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "IF", "NOT", "E
 
 
 def virtual_columns(query: str) -> frozenset[str]:
-    """The casefolded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
+    """Return the casefolded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
     found = tokens(query)
     if any(token.upper == "VIEW" for token in found[:6]):
         return frozenset()
     names = (
         _column(found, at)
         for at, token in enumerate(found[:-1])
+        # Without STORED, a generated column is virtual: VIRTUAL is the default and need not be written.
         if token.upper == "AS" and found[at + 1].text == "(" and not _is_stored(found, at)
     )
     return frozenset(name.casefold() for name in names if name)
 
 
 def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
-    """The virtual generated columns of a table's version; None where its history does not tell them for certain.
+    """Return the virtual generated columns of a table's version; None if its history does not show them for certain.
 
-    `history`: what was read of the table's schema files. It tells when it holds the table's CREATE TABLE with its columns,
-    and no statement since may have renamed a virtual column.
+    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns, and no
+    statement since may have renamed a virtual column.
     """
     past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
     begin = max((place for place, each in enumerate(past) if _creates(each)), default=None)
@@ -51,7 +52,7 @@ def _creates(definition: TableDefinition) -> bool:
 
 
 def _column(found: Sequence[Token], at: int) -> str:
-    """The name of the column in whose definition the word at `at` stands."""
+    """Return the name of the column whose definition contains the word at `at`."""
     depth = found[at].depth
     begin = at
     while (
@@ -71,7 +72,7 @@ def _column(found: Sequence[Token], at: int) -> str:
 
 
 def _is_stored(found: Sequence[Token], at: int) -> bool:
-    """Whether STORED follows the expression that begins behind `at`, in the same definition."""
+    """Return whether STORED follows the expression after the word at `at`, in the same definition."""
     depth = found[at].depth
     for token in found[at + 2 :]:
         if token.depth < depth or (token.depth == depth and token.text == ","):

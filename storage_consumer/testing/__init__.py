@@ -3,13 +3,13 @@
 Takes: the Protocols of `ports` and `storage`. Gives: implementations that keep their records across restarts.
 Touches the outside: no.
 
-This package is public and installed with the program. Public are the names in `__all__`; import them from here:
+This package is public and installed with the program. The names in `__all__` are public; import them from here:
 
-* `FakeClock`: a clock that moves only when it is told to.
+* `FakeClock`: a clock that moves only when a test moves it.
 * `MemoryStorage`: a bucket.
 * `MemoryPipeline`: a job, run in this thread in place of Spark.
-* `MemoryWriter`: a target that rows are written to, without state or fence.
-* `TargetRecords`: all that a target keeps; it outlives the objects below, as a server outlives its clients.
+* `MemoryWriter`: a target that takes rows, without state or fence.
+* `TargetRecords`: everything that a target keeps; it outlives the objects below, as a server outlives its clients.
 * `MemoryState`, `MemoryTarget` and `FencedWriter`: the state schema, the structure and the rows of those records.
 
 The modules of this package are not public: they may change in any release.

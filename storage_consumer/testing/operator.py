@@ -1,4 +1,4 @@
-"""The twin of the state: what a restart is told, and what operators decide about tables."""
+"""The twin of the state: what a restart reads, and what operators decide about tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Identity = tuple[str, int, int]
 
 
 class Records(Protocol):
-    """What a target keeps, as far as it is needed here; see `TargetRecords`."""
+    """What a target keeps, as far as this module needs it; see `TargetRecords`."""
 
     checkpoint: int
     lowest: int
@@ -44,7 +44,7 @@ class Records(Protocol):
 
 
 def restart_of(records: Records) -> Restart:
-    """What was saved."""
+    """Return what was saved."""
     return Restart(
         checkpoint=records.checkpoint,
         lowest=records.lowest,
@@ -71,14 +71,14 @@ def restart_of(records: Records) -> Restart:
 
 
 def apply_decisions(records: Records, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
-    """Have decisions take effect, each once."""
+    """Apply operators' decisions, each once, except those on `busy` tables; return their results."""
     found = [_obeyed(records, made, timed=timed) for made in unobeyed(records) if made.table_key not in busy]
     records.obeyed |= {each.decision.table_key: each for each in found}
     return found
 
 
 def _stays(records: Records, made: TableDecision) -> bool:
-    """Whether a table stands still by an operator's word."""
+    """Return whether a table stands still because of an operator's decision."""
     return made.verb == "hold" or (made.verb == "reload-done" and bool(_refusal(records, made)))
 
 
@@ -88,7 +88,7 @@ def _refusal(records: Records, made: TableDecision) -> str:
 
 
 def unobeyed(records: Records) -> list[TableDecision]:
-    """The decisions that no consumer has seen."""
+    """Return the decisions that no consumer has seen."""
     seen = {key: each.decision for key, each in records.obeyed.items()}
     return [decision for key, decision in records.table_decisions.items() if seen.get(key) != decision]
 
@@ -139,7 +139,7 @@ def _started(records: Records, key: str, *, given_up: bool) -> int:
 
 
 def put_tables(records: Records, tables: Iterable[TableProgress], *, as_they_were: bool = False) -> None:
-    """Store tables; `as_they_were`: some time ago, so that one that stopped since then stays so."""
+    """Store tables; `as_they_were`: progress of some time ago, so that a table that stopped since then stays stopped."""
     known = records.tables
     for table in tables:
         before = known.get(table.table_key, table)

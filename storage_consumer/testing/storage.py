@@ -1,4 +1,4 @@
-"""Twins of the outside world that live in memory, for tests of this program and of programs around it."""
+"""In-memory twins of the clock, the storage, the row writer and the job, for tests of this program and of programs around it."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ Row = dict[str, str | None]
 
 
 class FakeClock:
-    """A clock that stands still until it is told otherwise; waiting moves it on at once."""
+    """A clock that stands still until it is moved; waiting advances it immediately."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
-        """At `now` seconds since 1970-01-01 UTC."""
+        """Start at `now` seconds since 1970-01-01 UTC."""
         self._now = now
         self._passed = 0.0
 
     def monotonic(self) -> float:
-        """Seconds that were let pass."""
+        """Return the seconds that have passed."""
         return self._passed
 
     def now(self) -> float:
-        """Seconds since 1970-01-01 UTC."""
+        """Return the seconds since 1970-01-01 UTC."""
         return self._now + self._passed
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Let `seconds` pass unless `event` is set; whether it is set."""
+        """Let `seconds` pass unless `event` is set; return whether it is set."""
         if not event.is_set():
             self.advance(seconds)
         return event.is_set()
@@ -52,26 +52,26 @@ class FakeClock:
         self._passed += seconds
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back, without any time passing."""
+        """Move the wall clock forward or back without letting time pass."""
         self._now += seconds
 
 
 def in_place(work: Callable[[], None]) -> None:
-    """Run `work` at once in this thread: lanes without any concurrency."""
+    """Run `work` immediately in this thread: DDL workers without concurrency."""
     work()
 
 
 class MemoryStorage:
-    """A `Storage` in memory. It leaves out of a listing all that may be left out, and nothing else."""
+    """A `Storage` in memory. Its listings leave out everything that may be left out, and nothing else."""
 
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
-        """With these objects: path → content."""
+        """Start with these objects: path → content."""
         self._objects: dict[str, tuple[bytes, str]] = {}
         self._puts = 0
         self.requests = 0
-        """Listings and reads so far."""
+        """Number of listings and reads so far."""
         self.available = True
-        """Set to False to have every call raise `StorageUnavailable`."""
+        """Set to False to make every call raise `StorageUnavailable`."""
         for path, content in (objects or {}).items():
             self.put(path, content)
 
@@ -85,25 +85,25 @@ class MemoryStorage:
         del self._objects[path]
 
     def check(self) -> None:
-        """Memory is always there."""
+        """Answer, unless the storage was made unavailable."""
         self._answer()
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """All objects in path order, except below `closed` and up to the names in `after`."""
+        """Yield all objects in path order, except those below `closed` and those up to the names in `after`."""
         self._answer()
         for path, (content, tag) in sorted(self._objects.items()):
             if not left_out(path, after) and not any(path.startswith(f"{directory}/") for directory in closed):
                 yield StoredObject(path=path, size=len(content), tag=tag)
 
     def read(self, path: str, most: int = 0) -> bytes:  # noqa: ARG002 - it is all there anyway
-        """The content of an object."""
+        """Return the content of an object."""
         self._answer()
         if path not in self._objects:
             raise FileNotFoundError(f"{path} does not exist")
         return self._objects[path][0]
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """The content of an object in pieces of `size` bytes; see `Storage.blocks`."""
+        """Yield the content of an object in pieces of `size` bytes; see `Storage.blocks`."""
         content = self.read(path)
         if tag not in {"", self._objects[path][1]}:
             raise FileNotFoundError(f"{path} is not what was listed")
@@ -119,7 +119,7 @@ class MemoryStorage:
 class MemoryWriter:
     """A `pipeline.RowWriter` that keeps rows as wire text, with a server's rules for keys and nothing else of a server.
 
-    A REPLACE takes away every row that has one of the new row's unique keys; a key with a NULL in it is nobody's. The values
+    A REPLACE removes every row that shares a unique key with the new row; a key that contains a NULL matches no other. The values
     of all columns are kept as they came: no type changes them, and generated columns do not exist.
     """
 
@@ -129,7 +129,7 @@ class MemoryWriter:
         *,
         same: Callable[[str], str] = str,
     ) -> None:
-        """`unique_keys`: column names per unique key of a table. `same`: two key texts are equal where this makes them so."""
+        """Start empty. `unique_keys`: column names of each unique key of a table. `same` maps key texts that are equal to one text."""
         self._unique_keys = dict(unique_keys or {})
         self._same = same
         self._rows: dict[TableName, list[Row]] = {}
@@ -137,19 +137,19 @@ class MemoryWriter:
         """Table directory → commit ts (inclusive) up to which the events of a keyless table are written."""
 
     def rows(self, name: TableName) -> Counter[tuple[str | None, ...]]:
-        """The rows of a table, each with how often it is there."""
+        """Return the rows of a table, each with its number of occurrences."""
         return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
 
     def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Deletes first, then upserts."""
+        """Apply the deletes, then the upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """One table after another: nothing here refuses a row."""
+        """Write one table after another: nothing here refuses a row."""
         return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
     def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
-        """Runs one after another."""
+        """Apply the runs one after another."""
         written = 0
         for upsert, lines in ordered:
             for line in lines:
@@ -157,7 +157,7 @@ class MemoryWriter:
         return written
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
-        """Events in sequence; those that were written before change nothing. A delete has to find its row."""
+        """Apply events in sequence; events already written change nothing. Raise `RowRefused` for a delete that finds no row."""
         written = 0
         stored = self.checkpoints.get(work.table_key, 0)
         for commit_ts, events in chain.from_iterable(part.after(stored).by_commit_ts() for part in parts):
@@ -180,13 +180,13 @@ class MemoryWriter:
         return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
 
     def _delete(self, work: TablePlan, line: bytes) -> int:
-        """Take away the rows with a key."""
+        """Remove the rows that have a key; return their number."""
         columns = tuple(part.column.name for part in work.key)
         key = tuple(None if text is None else self._same(text) for text in decode_line(line))
         return self._remove(work, {columns: key})
 
     def _replace(self, work: TablePlan, line: bytes) -> int:
-        """Put in a row in the place of all that have one of its unique keys."""
+        """Add a row in place of all rows that share a unique key with it; return 1."""
         row = self._row(work, line)
         keys = self._unique_keys.get(work.name, ())
         self._remove(work, {columns: self._key(row, columns) for columns in keys})
@@ -194,7 +194,7 @@ class MemoryWriter:
         return 1
 
     def _remove(self, work: TablePlan, keys: Mapping[tuple[str, ...], tuple[str | None, ...]]) -> int:
-        """Take away the rows that have one of these keys."""
+        """Remove the rows that have one of these keys; return their number."""
         table = self._table(work)
         kept = [row for row in table if not any(None not in k and self._key(row, c) == k for c, k in keys.items())]
         removed = len(table) - len(kept)
@@ -207,18 +207,18 @@ class MemoryWriter:
 
 
 class MemoryPipeline:
-    """The twin of `spark.job.SparkPipeline`: both halves of a job in this very process."""
+    """The twin of `spark.pipeline.SparkPipeline`: both halves of a job in this process."""
 
     cores = 2
 
     def __init__(self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter]) -> None:
-        """`writer` makes what one job writes with."""
+        """Read from `storage`; `writer` builds the writer of one job."""
         self._storage = storage
         self._decoder = decoder_for(upstream)
         self._writer = writer
 
     def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
-        """Read all files, then write bucket after bucket."""
+        """Read all files, then write bucket by bucket; return the reports."""
         tables = {table.index: table for table in spec.tables}
         read = read_files(files, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)
         items = sorted(read, key=lambda item: item[0])

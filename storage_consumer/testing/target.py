@@ -1,4 +1,4 @@
-"""Twins of the target for the driver: state, structure and writer, all handles on `TargetRecords`, which outlive them."""
+"""Twins of the target for the driver: state and structure, both handles on `TargetRecords`, which outlive them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class TargetRecords:
     expires_at: float = 0.0
     window: tuple[int, int] = (0, 0)  # epoch and window id in every slot
     checkpoint: int = 0
-    """What idle tables follow."""
+    """Commit ts that idle tables follow."""
     lowest: int = 0
-    """What is told to others."""
+    """Commit ts that is published to others."""
     storage_checkpoint: int = 0
     tables: dict[str, TableProgress] = field(default_factory=dict)
     streams: dict[str, Finished] = field(default_factory=dict)
@@ -57,23 +57,23 @@ class TargetRecords:
 
 
 class MemoryState:
-    """The twin of `target.state.StateStore`."""
+    """The twin of `checkpoint.store.StateStore`."""
 
     def __init__(self, records: TargetRecords, clock: Clock) -> None:
-        """`clock` is the database's."""
+        """Open a handle on `records`; `clock` is the database's."""
         self._records = records
         self._clock = clock
         self._holder = ""
         self.epoch = 0
 
     def open(self, upstream: str) -> None:
-        """Remember the bucket; `ConfigError` if the state is another bucket's."""
+        """Remember the bucket; raise `ConfigError` if the state belongs to another bucket."""
         self._records.upstream = self._records.upstream or upstream
         if self._records.upstream != upstream:
             raise ConfigError(f"the state belongs to the bucket {self._records.upstream}, not to {upstream}")
 
     def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
-        """Take the lease if it is free, expired, ours or a dead holder's."""
+        """Take the lease if it is free, expired, ours or a dead holder's; return ``""``, or the holder who prevents it."""
         records = self._records
         if records.holder not in ("", holder, dead) and records.expires_at >= self._clock.now():
             return records.holder
@@ -82,25 +82,25 @@ class MemoryState:
         return ""
 
     def renew(self, ttl: float) -> bool:
-        """Hold the lease longer, if it is ours."""
+        """Extend the lease if it is ours; return whether it is."""
         if not self._is_ours():
             return False
         self._records.expires_at = self._clock.now() + ttl
         return True
 
     def release(self) -> None:
-        """Give the lease back, if it is ours."""
+        """Release the lease if it is ours."""
         if self._is_ours():
             self._records.holder = ""
 
     def load(self) -> tuple[Restart, int]:
-        """What was saved."""
+        """Return what was saved, and the highest storage checkpoint."""
         self._check_owner("reading the state")
         records = self._records
         return restart_of(records), records.storage_checkpoint
 
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no slots are needed for one writer
-        """Fence off everything older."""
+        """Fence off all older windows; return the id of the new one."""
         self.save(tables=(), streams={}, checkpoint=0, storage_checkpoint=storage_checkpoint)
         self._records.window = (self.epoch, self._records.window[1] + 1)
         return self._records.window[1]
@@ -127,7 +127,7 @@ class MemoryState:
         records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
 
     def journal_entry(self, step: DdlStep) -> JournalEntry | None:
-        """What the journal says of a statement."""
+        """Return the journal's entry of a statement, or None."""
         self._check_owner("reading the DDL journal")
         return self._records.journal.get(step.identity)
 
@@ -140,7 +140,7 @@ class MemoryState:
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
-        """Store where a statement stands, and the tables that it moved."""
+        """Store the state of a statement, and the tables that it moved."""
         self._check_owner("writing the DDL journal")
         before = self._records.journal.get(step.identity, JournalEntry(state="", structure_before="", note=""))
         sent = run if isinstance(run, Sent) else before
@@ -150,51 +150,51 @@ class MemoryState:
         put_tables(self._records, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Note why a statement stops its table; one that was started and is not settled stays so."""
+        """Record why a statement stops its table; a started statement without a known outcome stays started."""
         entry = self.journal_entry(step)
         unsettled = entry is not None and entry.state == STARTED
         self.journal(step, STARTED if unsettled else FAILED, note=error)
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
-        """Store what schema files say."""
+        """Store the content of schema files."""
         for table_dir, definition in read:
             self._check_owner("storing structures")
             self._records.kept[table_dir, definition.version, definition.checksum] = replace(definition, warnings=())
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
-        """What the schema files of one version directory said."""
+        """Return the content of the schema files of one version directory."""
         self._check_owner("reading a structure")
         return [d for identity, d in sorted(self._records.kept.items()) if identity[:2] == (table_dir, version)]
 
     def known_versions(self) -> frozenset[tuple[str, int]]:
-        """Table directory and version of what was kept."""
+        """Return table directory and version of everything that was kept."""
         self._check_owner("reading which versions are known")
         return frozenset(identity[:2] for identity in self._records.kept)
 
     def unsettled(self) -> list[tuple[str, int]]:
-        """Directory and version of kept statements that are neither done nor skipped."""
+        """Return directory and version of kept statements that are neither done nor skipped."""
         self._check_owner("reading which statements are not settled")
         settled = {identity for identity, entry in self._records.journal.items() if entry.state in (DONE, SKIPPED)}
         kept = self._records.kept.items()
         return sorted({i[:2] for i, definition in kept if definition.is_ddl and i not in settled})
 
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
-        """What was decided about statements that are neither done nor skipped."""
+        """Return the decisions on statements that are neither done nor skipped."""
         journal, made = self._records.journal, self._records.decisions
         return {i: d for i, d in made.items() if i in journal and journal[i].state not in (DONE, SKIPPED)}
 
     def copied(self, step: DdlStep, at: int) -> None:
-        """Note that a statement is done, since a copy holds what it did."""
+        """Record that a statement is done, because a copy contains its effect."""
         self.journal(step, DONE, note=f"a copy as of {at} holds it")
 
     def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
-        """Have decisions about tables take effect, each once, but those about tables that are `busy`."""
+        """Apply decisions on tables, each once, except those on `busy` tables; return their results."""
         if unobeyed(self._records):
             self._check_owner("obeying a decision about a table")
         return apply_decisions(self._records, busy, timed=timed)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def _is_ours(self) -> bool:
         return (self._records.holder, self._records.epoch) == (self._holder, self.epoch)
@@ -208,10 +208,10 @@ _NAME = r"`?(?:(?P<{0}_schema>\w+)`?\.`?)?(?P<{0}>\w+)`?"
 
 
 class MemoryTarget:
-    """The twin of `downstream.database.TargetDatabase`. It knows a handful of statements; each takes effect wholly or not at all."""
+    """The twin of `downstream.database.TargetDatabase`. It knows a few statements; each takes effect wholly or not at all."""
 
     def __init__(self, records: TargetRecords) -> None:
-        """A handle on `records`."""
+        """Open a handle on `records`."""
         self._records = records
         self._statements: tuple[tuple[str, Callable[[TableName, re.Match[str]], None]], ...] = (
             (r"CREATE DATABASE (?:IF NOT EXISTS )?`?(?P<a>\w+)`?", self._create_database),
@@ -223,50 +223,50 @@ class MemoryTarget:
         )
 
     def server_info(self) -> ServerInfo:
-        """A server without LOAD DATA."""
+        """Return a server without LOAD DATA."""
         return FACTS
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, by folded name."""
+        """Return the wanted tables that exist, by folded name."""
         names = {name.folded() for name in wanted}
         return {name: table for name, table in self._records.structures.items() if name in names}
 
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-        """The tables and databases that exist, as they were made."""
+        """Return the wanted tables and databases that exist: folded name → name as created."""
         databases = [TableName(schema=name, table="") for name in self._records.databases]
         there = {name.folded(): name for name in (*databases, *(t.name for t in self._records.structures.values()))}
         return {name.folded(): there[name.folded()] for name in wanted if name.folded() in there}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def database_collation(self, schema: str) -> str | None:
-        """The source's default where the database exists."""
+        """Return the source's default collation if the database exists, else None."""
         return "utf8mb4_bin" if schema in self._records.databases else None
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:  # noqa: ARG002 - the twin's tables have none to alter
-        """None."""
+        """Return no names."""
         return PartNames()
 
     def statement_zone(self, version: int) -> str:  # noqa: ARG002 - a twin has no clock
-        """The default."""
+        """Return the default time zone."""
         return "UTC"
 
     def is_running(self, statement: str) -> bool:  # noqa: ARG002 - nothing runs beside the one caller
-        """No."""
+        """Return False."""
         return False
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
-        """The structure of tables or databases as text."""
+        """Return the structure of tables or databases as text."""
         structures, databases = self._records.structures, self._records.databases
         return repr([structures.get(n.folded()) if n.table else n.schema in databases for n in sorted(set(names))])
 
     def fence_ddl(self) -> bool:
-        """One process, one connection: nobody else can."""
+        """Return True: with one process and one connection, nobody else can run a DDL."""
         return True
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:  # noqa: ARG002 - the twin has no locks
-        """Nobody."""
+        """Return no holders."""
         return ()
 
     def execute_ddl(
@@ -276,7 +276,7 @@ class MemoryTarget:
         version: int,  # noqa: ARG002 - a twin has no clock
         ignorable: frozenset[int] = frozenset(),
     ) -> DdlAnswer:
-        """Run one statement; `DdlFailed` where it does not fit what is there, or is not known."""
+        """Run one statement; raise `DdlFailed` if it is unknown or does not fit the structure."""
         matches = ((run, re.match(pattern, statement)) for pattern, run in self._statements)
         run, found = next(((run, found) for run, found in matches if found), (None, None))
         if run is None or found is None:
@@ -346,4 +346,4 @@ def _column(name: str, kind: str, *, nullable: bool) -> TargetColumn:
 
 
 class _Refused(Exception):
-    """(number, text) of a server's answer."""
+    """A server's answer: number and text."""

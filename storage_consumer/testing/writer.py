@@ -18,20 +18,20 @@ class FencedWriter:
     """A `pipeline.RowWriter` on the records' rows; each call is one transaction that checks the fence first."""
 
     def __init__(self, records: TargetRecords, spec: JobSpec) -> None:
-        """For one job."""
+        """Take the fence of one job: its epoch and window."""
         self._records = records
         self._fence = (spec.epoch, spec.window_id)
 
     def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Deletes first, then upserts."""
+        """Apply the deletes, then the upserts."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """One table after another: nothing here refuses a row."""
+        """Write one table after another: nothing here refuses a row."""
         return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
     def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
-        """Delete rows by key; put rows in the place of all that have one of their unique keys, as REPLACE does."""
+        """Delete rows by key; add rows in place of all that share a unique key with them, as REPLACE does."""
         rows, written = self._rows(work), 0
         names = tuple(part.column.name for part in work.key)
         unique = {names, *self._unique(work)}
@@ -44,7 +44,7 @@ class FencedWriter:
         return written
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
-        """Write events one by one; the stored checkpoint moves with them. A row replaces those with its unique keys, if there are."""
+        """Write events one by one and move the stored checkpoint with them; a row replaces those with its unique keys, if any."""
         rows, written = self._rows(work), 0
         unique = self._unique(work) if work.replaces else set()
         stored = self._records.tables.get(work.table_key)
@@ -69,12 +69,12 @@ class FencedWriter:
         return self._records.rows.setdefault(work.name.folded(), [])
 
     def _unique(self, work: TablePlan) -> set[tuple[str, ...]]:
-        """The columns of each unique key."""
+        """Return the columns of each unique key."""
         table = self._records.structures.get(work.name.folded())
         return set() if table is None else {key.columns for key in table.unique_keys}
 
     def _row(self, work: TablePlan, names: Sequence[str], line: bytes) -> Row:
-        """The values of a line as the table's columns hold them."""
+        """Return the values of a line as the table's columns hold them."""
         row: Row = dict(zip(names, decode_line(line), strict=True))
         table = self._records.structures.get(work.name.folded())
         for column in table.columns if table else ():
@@ -84,17 +84,17 @@ class FencedWriter:
 
 
 def _with_fraction(text: str, digits: int) -> str:
-    """A time with so many digits of a second, as a column gives it back."""
+    """Return a time with `digits` digits of fractional seconds, as a column gives it back."""
     whole, _, fraction = text.partition(".")
     return f"{whole}.{fraction.ljust(digits, '0')}"
 
 
 def _remove(rows: list[Row], row: Row, keys: Collection[Sequence[str]]) -> None:
-    """Take away the rows that have one of these keys of a row."""
+    """Remove the rows that share one of these keys with a row."""
     if keys:
         rows[:] = [there for there in rows if not any(_is_one(there, row, key) for key in keys)]
 
 
 def _is_one(row: Row, other: Row, key: Sequence[str]) -> bool:
-    """Whether two rows have one unique key; a key with a NULL in it is nobody's."""
+    """Return whether two rows share a unique key; a key that contains a NULL matches no other."""
     return all(row[name] is not None and row[name] == other[name] for name in key)
