@@ -40,7 +40,7 @@ T = TypeVar("T")
 LOCK_WAIT = 10
 """Seconds that the state waits for a lock before it looks for the holder."""
 _CONNECTIONS = 6
-"""Connections kept open once needed: of the round, the lease's renewal, and four DDL workers. Opening one takes longer than journaling a statement."""
+"""Connections kept open once needed: of the round, the lease's renewal, and four DDL workers. Opening one takes longer than a journal entry."""
 _SAME_COLUMN, _NO_COLUMN = 1060, 1091
 
 
