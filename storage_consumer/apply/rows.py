@@ -33,6 +33,7 @@ class RowStatements(FencedConnection):
         """Take this task's number `partition`, which is also its slot."""
         super().__init__(spec, password, partition)
         self._load_data = spec.load_data
+        # Literals can be longer than the lines that they come from: leave room for them in a packet.
         self._statement_size = min(TRANSACTION_SIZE, spec.max_packet // 8)
 
     def delete(self, work: TablePlan, rows: Sequence[bytes]) -> int:

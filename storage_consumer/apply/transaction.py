@@ -134,7 +134,9 @@ class FencedConnection:
         several unique keys makes writers deadlock; inserting new rows does not.
         """
         self._check_slot()
+        # In a `whole` job one task alone writes a table, so nobody is in its way.
         if work.has_other_unique_keys and self._queues and not self._spec.whole:
+            # Slots below 0 belong to tables: all writers of one table meet in the same.
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:

@@ -244,6 +244,7 @@ class OwnedState:
                 .where(lease.c.epoch == self.epoch, lease.c.holder == self._holder)
                 .values(expires_at=_in_seconds(ttl))
             )
+            # Our connections count matched rows (FOUND_ROWS), whether or not the time changed.
             return bool(result.rowcount)
 
     def release(self) -> None:

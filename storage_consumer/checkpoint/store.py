@@ -91,6 +91,7 @@ class StateStore(OperatedState):
             wanted = partitions + SERIAL_SLOTS
             # New slots begin as closed; the UPDATE below opens them together with the old ones.
             closed = {"epoch": 0, "window_id": 0, "attempt": "", "finished": False}
+            # Slots below 0 are for tables whose writers queue, those from 0 on for partitions.
             if missing := [{"slot": n - SERIAL_SLOTS, **closed} for n in range(there, wanted)]:
                 connection.execute(insert(tables.slots), missing)
             fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}

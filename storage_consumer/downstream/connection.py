@@ -205,6 +205,7 @@ class _FedResult(MySQLResult):
         feed = memoryview(connection.feed)
         for start in range(0, len(feed), connection.feed_piece):
             connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
+        # An empty packet ends the file.
         connection.write_packet(b"")
         answer: MysqlPacket = connection._read_packet()  # noqa: SLF001 - the base class of this connection
         if not answer.is_ok_packet():
@@ -263,7 +264,9 @@ def _made(downstream: Downstream, password: str, read_timeout: int | None) -> Co
         charset="utf8mb4",
         collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
         autocommit=True,
+        # `_FedResult` answers the server, and never with a file
         local_infile=True,
+        # an UPDATE that changes nothing still shows that its row is there
         client_flag=CLIENT.FOUND_ROWS,
         auth_plugin_map=WAYS,
         read_timeout=read_timeout,

@@ -119,6 +119,7 @@ class CachingSha2:
         if not connection.password:
             return _auth.caching_sha2_password_auth(connection, packet)
         if packet.is_auth_switch_request():
+            # The new challenge ends with a NUL that is not part of it.
             connection.salt = packet.read_all().removesuffix(b"\0")  # type: ignore[no-untyped-call] # of the driver
             answer = _auth.scramble_caching_sha2(connection.password, connection.salt)
             connection.write_packet(answer)

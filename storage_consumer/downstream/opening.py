@@ -75,6 +75,7 @@ class Deadline:
         def watch() -> None:
             if not self.wait(left):
                 with suppress(OSError):
+                    # A shutdown ends the connection for every descriptor; a close would only drop this one.
                     same.shutdown(socket.SHUT_RDWR)
 
         watching = threading.Thread(target=watch, name="connecting", daemon=True)

@@ -51,6 +51,7 @@ def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
 
     The server's own spelling of that database is compared: a name that differs only by case is another state.
     """
+    # The driver formats the text, which halves the doubled `%`.
     for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
         with suppress(StorageConsumerError):
             rows = run(

@@ -90,6 +90,7 @@ def _ordered(query: str, column: Sequence[Token]) -> Iterator[Edit]:
     """Yield edits that move what is between type and expression after the expression, and a collation before it."""
     depth = column[0].depth
     at = next((i for i, token in enumerate(column) if token.upper == "GENERATED" and token.depth == depth), -1)
+    # GENERATED, ALWAYS, AS, and the parenthesis
     opening = at + 3
     if at < 0 or opening >= len(column) or (end := closing(column, opening)) < 0:
         return
@@ -101,6 +102,7 @@ def _ordered(query: str, column: Sequence[Token]) -> Iterator[Edit]:
     ]
     if not before and not collations:
         return
+    # In order already: the type, COLLATE with its name, the expression.
     if behind + 2 == at and collations == [behind] and is_text(column):
         return
     taken = [(column[i].start, column[i + 1].end) for i in collations]

@@ -47,7 +47,7 @@ def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator
 def _set_default(statement: Statement, part: Sequence[Token]) -> Iterator[Edit]:
     """Yield the same edit for ALTER COLUMN … SET DEFAULT, whose column is in the schema file."""
     at = find_words(part, "SET", "DEFAULT") + 2
-    if at <= 2 or part[0].upper != "ALTER" or at >= len(part) or (name := column_at(part)) < 0:  # noqa: PLR2004 - found behind a column's name
+    if at <= 2 or part[0].upper != "ALTER" or at >= len(part) or (name := column_at(part)) < 0:  # noqa: PLR2004 - found after a column's name
         return
     told = next((one for one in statement.columns if one.name.casefold() == part[name].name.casefold()), None)
     members = [member.replace("'", "''").replace("\\", "\\\\") for member in told.elements] if told else []

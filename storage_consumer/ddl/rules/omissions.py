@@ -74,7 +74,7 @@ def _is_bare_database(found: Sequence[Token], server_type: str) -> bool:
         return False
     at = find_words(found, "SET", "TIFLASH")
     only_encryption = server_type != "tidb" and len(found) > 3 and found[3].upper == "ENCRYPTION" and len(found) <= 6  # noqa: PLR2004 - and its value
-    return 0 < at <= 3 or only_encryption  # noqa: PLR2004 - right behind the name
+    return 0 < at <= 3 or only_encryption  # noqa: PLR2004 - directly after the name
 
 
 def _reason_to_leave_out(statement: Statement, number: int, server_type: str) -> str:
@@ -121,7 +121,7 @@ def _reason_to_leave_out(statement: Statement, number: int, server_type: str) ->
 def _sets_sequence(part: Sequence[Token]) -> bool:
     """Return whether a part is ALTER COLUMN … SET DEFAULT with a value of a sequence."""
     at = find_words(part, "SET", "DEFAULT", "(") + 3
-    is_default = at > 3 and part[0].upper == "ALTER"  # noqa: PLR2004 - found behind a column's name
+    is_default = at > 3 and part[0].upper == "ALTER"  # noqa: PLR2004 - found after a column's name
     return is_default and (
         has_words(part[at : at + 1], "NEXTVAL") or has_words(part[at : at + 3], "NEXT", "VALUE", "FOR")
     )
@@ -129,7 +129,7 @@ def _sets_sequence(part: Sequence[Token]) -> bool:
 
 def _sets_text(part: Sequence[Token], columns: Sequence[TableColumn]) -> bool:
     """Return whether a part is ALTER COLUMN … SET DEFAULT of a TEXT or BLOB; rows come with their values."""
-    if find_words(part, "SET", "DEFAULT") < 2 or part[0].upper != "ALTER" or (at := column_at(part)) < 0:  # noqa: PLR2004 - behind a column's name
+    if find_words(part, "SET", "DEFAULT") < 2 or part[0].upper != "ALTER" or (at := column_at(part)) < 0:  # noqa: PLR2004 - after a column's name
         return False
     name = part[at].name.casefold()
     return any(column.name.casefold() == name and is_long(column.type) for column in columns)

@@ -101,7 +101,7 @@ def database_options(statement: Statement) -> list[Edit]:
         return []
     edits: list[Edit] = []
     for at, token in enumerate(found[:-1]):
-        if token.upper == "ENCRYPTION" and at > 2:  # noqa: PLR2004 - behind the database's name
+        if token.upper == "ENCRYPTION" and at > 2:  # noqa: PLR2004 - after the database's name
             edits.append((token.start, found[_value(found, at)].end, ""))
     at = find_words(found, "SET", "TIFLASH", "REPLICA")
     if at > 0:
