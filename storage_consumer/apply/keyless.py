@@ -1,14 +1,14 @@
-"""The events of a table without a key: what is left of many of them, written in one transaction with the table's checkpoint.
+"""The events of a table without a key: what is left after netting them, written together with the table's checkpoint.
 
 Why each event takes effect exactly once, whenever the program is killed:
 
-* Events come in parts that cut no commit ts (`order.keyless.in_parts`), a transaction takes whole parts, and it moves the table's stored
-  checkpoint to the last commit ts of them. So at any instant the table holds the events up to its stored checkpoint and no other.
+* Events come in parts that never split a commit-ts (`order.keyless.in_parts`). A transaction takes whole parts, and moves the table's
+  stored checkpoint to their last commit-ts. So at any instant the table holds the events up to its stored checkpoint and no others.
 * The stored checkpoint is read in a transaction that claims the task's slot. From then on nobody else moves it: another attempt
-  of the task has to take the slot over first, and then the fence stops this one. Events at or below it are left out.
-* Each transaction reads it again. If it is there already, the answer to an earlier try's commit was lost; if it is anywhere else
-  that cannot be, nothing is written.
-* What a transaction writes is made before it begins and is not changed, so that a try after a conflict does the same.
+  of the task has to take over the slot first, and then the fence stops this one. Events at or below it are left out.
+* Each transaction reads it again. If it has already reached the end of the transaction's events, the answer to an earlier try's commit
+  was lost. Any other value that is not below their first commit-ts cannot occur; then nothing is written.
+* What a transaction writes is fixed before it begins, so a retry after a conflict does the same.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from storage_consumer.order.keyless import Events, Net
 from storage_consumer.tso import is_applied
 
 FEW_EVENTS, FEW_BYTES = 10_000, 48 << 20
-"""So many events, or bytes of memory for what is left of them, are enough for a transaction."""
+"""Events, or bytes of memory for their net effect, that are enough for one transaction."""
 MANY_BYTES = 192 << 20
-"""So many are enough where deletes go together, in passes over the table: the more events are netted, the fewer passes."""
+"""The limit of bytes where deletes go together, in passes over the table. The more events are netted, the fewer passes."""
 FEW = 8
-"""So many different rows are deleted one by one."""
+"""Most distinct rows that are deleted one by one."""
 
 
 class Portion:
     """The events of one transaction."""
 
     def __init__(self, *, in_turn: bool) -> None:
-        """Of no events. `in_turn`: they are kept as they are, not netted."""
+        """Begin empty. With `in_turn`, keep the events as they are instead of netting them."""
         self.events = 0
-        """How many."""
+        """Number of events."""
         self.first = self.last = 0
-        """Their commit ts, inclusive."""
+        """Their first and last commit-ts, inclusive; 0 while there are none."""
         self.in_turn: list[Events] = []
         self.net = Net()
         self.size = 0
-        """Bytes of memory that it takes, about."""
+        """Approximate bytes of memory."""
         self._keeps = in_turn
 
     def add(self, events: Events) -> None:
-        """Some more events, at least one."""
+        """Add events, at least one."""
         self.first = self.first or int(events.ts[0])
         self.last = int(events.ts[-1])
         self.events += len(events)
@@ -66,7 +66,7 @@ class Portion:
 
 
 def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, in_turn: bool) -> Iterator[Portion]:
-    """RoundContext for one transaction each, whole ones. `is_enough`: asked after each part."""
+    """Yield portions for one transaction each. Each takes whole parts, until `is_enough` returns true after one."""
     portion = Portion(in_turn=in_turn)
     for part in parts:
         portion.add(part)
@@ -78,44 +78,48 @@ def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, i
 
 
 class KeylessTable:
-    """Writes the events of one through the connection of a task."""
+    """The writer of one keyless table's events, over the connection of a task."""
 
     def __init__(self, target: RowStatements, work: TablePlan) -> None:
-        """`target`: where they go."""
+        """Write to `target`."""
         self._target = target
         self._work = work
         self._json_equals = ""
         self._most: int | None = None
-        """Bytes of one transaction; None: not asked yet."""
+        """Bytes of one transaction; None until asked."""
         self._scanned: bool | None = None
-        """Whether every delete by itself takes a pass over the table; None: not asked yet."""
+        """Whether each single delete scans the table; None until asked."""
 
     def write(self, parts: Iterable[Events]) -> int:
-        """Write events; the table's stored checkpoint moves in the same transactions, at ends of commit ts only."""
+        """Write events and return how many. The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts."""
         stored = self._target.transaction(self._work, self._stored_checkpoint)
         due = chain.from_iterable(part.after(stored).pieces(FEW_EVENTS) for part in parts)
         written = 0
         for portion in portions(due, self._is_enough, in_turn=self._work.replaces):
             written += self._target.transaction(self._work, partial(self._write, portion))
-            del portion  # before the next one is made: there is room in memory for one
+            del portion  # frees the memory before the next portion is built
         return written
 
     def _is_enough(self, portion: Portion) -> bool:
-        """Whether a transaction should take no more."""
+        """Return whether a transaction should take no more."""
         if portion.events < FEW_EVENTS and portion.size < FEW_BYTES:
             return False
+        # Ask the server only once it matters: a backlog without deletes needs no larger transactions.
         if self._most is None and portion.net.met:
             self._most = self._target.transaction(self._work, self._most_bytes)
         return portion.size >= (self._most or 0) or not portion.net.met
 
     def _most_bytes(self) -> int:
-        """How many bytes of memory are enough for a transaction with deletes."""
+        """Return how many bytes of memory are enough for a transaction with deletes; 0 if the usual limits do."""
         return min(MANY_BYTES, most_text(self._target)) if self._is_scanned() else 0
 
     def _write(self, portion: Portion) -> int:
-        """What one transaction does; the number of events."""
+        """Write a portion within the running transaction; return its number of events.
+
+        Raise `TargetUnavailable` if the stored checkpoint was moved by someone else.
+        """
         stored = self._stored_checkpoint()
-        if portion.last == stored:  # by an earlier try whose answer was lost
+        if portion.last == stored:  # an earlier try committed, and its answer was lost
             return portion.events
         if is_applied(portion.first, stored):
             raise TargetUnavailable(
@@ -129,7 +133,7 @@ class KeylessTable:
         return portion.events
 
     def _write_in_turn(self, parts: Iterable[Events]) -> None:
-        """Each run of inserts and each delete in its turn, since a row may have taken the place of another one."""
+        """Write each run of inserts and each delete in order, since an insert replaces the row that shares a nullable unique key with it."""
         events = chain.from_iterable(
             zip(part.upserts.tolist(), part.lines, part.ts.tolist(), strict=True) for part in parts
         )
@@ -142,12 +146,13 @@ class KeylessTable:
                     raise self._lost(ts)
 
     def _write_net(self, net: Net) -> None:
-        """What is left of the events.
+        """Write the net effect of the events.
 
-        A delete that finds no row may mean one that was just inserted, of which it tells a value in another form: so it is tried
-        again at the end. Not so where the very same row was inserted after the delete.
+        A delete that finds no row may mean a row that was just inserted, with a value spelled in another form. So it is tried again after the
+        inserts, unless the very same row was inserted after the delete.
         """
         found = self._delete(net.deletes)
+        # A bulk delete takes every equal row: put back those beyond the number asked for.
         surplus = chain.from_iterable([line] * (found[line] - count) for line, count in net.deletes.items())
         self._target.insert(self._work, [*net.inserts.elements(), *surplus])
         for line, count in net.deletes.items():
@@ -156,7 +161,7 @@ class KeylessTable:
                 raise self._lost(net.deleted_at[line])
 
     def _lost(self, commit_ts: int) -> RowRefused:
-        """The error for a delete without a row."""
+        """Return the error for a delete without a row."""
         return RowRefused(
             f"{self._work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
             "the table was changed by someone else, or its rows were not complete at the start. Say `storage-consumer table hold`, "
@@ -166,11 +171,12 @@ class KeylessTable:
     # deletes
 
     def _delete(self, deletes: Mapping[bytes, int]) -> Counter[bytes]:
-        """Delete rows; how many are gone of each, which may be fewer than it should be, or more."""
+        """Delete rows; return how many of each are gone, which may be fewer than asked for, or more."""
         found: Counter[bytes] = Counter()
         if len(deletes) > FEW and self._is_scanned():
             together = delete_equal(self._target, self._work, list(deletes))
             if together is None:
+                # This server cannot do it: never try again, and let the usual limits end a transaction.
                 self._scanned, self._most = False, 0
             found.update(together or {})
         for line, count in deletes.items():
@@ -179,13 +185,13 @@ class KeylessTable:
         return found
 
     def _is_scanned(self) -> bool:
-        """Whether every delete by itself takes a pass over the table."""
+        """Return whether each single delete scans the table."""
         if self._scanned is None:
             self._scanned = is_scanned(self._target, self._work)
         return self._scanned
 
     def _delete_some(self, line: bytes, most: int) -> int:
-        """Delete up to `most` rows that are equal to this one; how many there were."""
+        """Delete up to `most` rows equal to this one; return how many there were."""
         statement = delete_images(self._work, line, escape, json_equals=self._json(), most=most)
         try:
             return self._target.sized(statement)
@@ -193,7 +199,7 @@ class KeylessTable:
             raise self._target.refusal(self._work, line, fault) from None
 
     def _json(self) -> str:
-        """How this server compares JSON by meaning."""
+        """Return how this server compares JSON by meaning; see `json_equals`."""
         if not self._json_equals:
             self._json_equals = json_equals(str((self._target.row("SELECT VERSION()") or ("",))[0]))
         return self._json_equals
@@ -201,7 +207,7 @@ class KeylessTable:
     # the table's checkpoint
 
     def _stored_checkpoint(self) -> int:
-        """The table's stored checkpoint, 0 if there is none."""
+        """Lock and return the table's stored checkpoint, 0 if there is none."""
         where = f"table_key = '{escape(self._work.table_key)}'"
         row = self._target.row(
             f"SELECT checkpoint FROM {self._target.state('table_progress')} WHERE {where} FOR UPDATE"

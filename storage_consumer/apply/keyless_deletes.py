@@ -1,7 +1,7 @@
-"""Deleting many rows of a table without indexes by all their columns, in two passes over it instead of one for each row.
+"""Bulk deletes from a table without indexes, by all columns: two passes over the table instead of one per row.
 
 The rows to delete become a temporary table whose columns have the types of the table's own, so the server brings both sides to
-the same form. A checksum of what tells them apart is what it finds pairs by; that they are equal is decided by every column.
+the same form. A checksum of one or more columns finds the candidate pairs. All columns together decide whether a pair is equal.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ _NUMBER = WireColumn(name="storage_consumer_number", kind=WireKind.UNSIGNED, typ
 _CHECKSUM = "storage_consumer_checksum"
 _BEFORE = "before_images"
 _TRANSACTION_LIMITS = ("max_binlog_cache_size", "group_replication_transaction_size_limit", "wsrep_max_ws_size")
-"""Variables of servers, in bytes; 0 and its absence say that there is no limit."""
+"""Server variables, in bytes; 0 or a missing variable means no limit."""
 _LONGER = 4
-"""So many times longer than a row's text it may be in what is replicated: a number of one digit has eight bytes there."""
+"""Most replicated bytes per byte of a row's text: a one-digit number takes eight bytes there."""
 _ALIKE = 4
-"""So many rows to delete may be compared with one row of the table."""
+"""Most rows to delete that may share a checksum, and so be compared with one row of the table."""
 
 
 def is_scanned(target: RowStatements, work: TablePlan) -> bool:
-    """Whether equal rows of the table are the same and found by passes over it only, and many can be deleted in one.
+    """Return whether each delete scans the table, and `delete_equal` may replace these scans.
 
-    So where it has no index and no column that the rows do not tell. TiDB has no such temporary tables.
+    This holds if the table has no index, and no column but generated ones beyond those that are written: equal rows are then
+    interchangeable. It never holds on TiDB, which has no such temporary tables.
     """
     place = f"table_schema = '{escape(work.name.schema)}' AND table_name = '{escape(work.name.table)}'"
     ours = "COALESCE(generation_expression, '') = ''"
@@ -52,17 +53,17 @@ def is_scanned(target: RowStatements, work: TablePlan) -> bool:
 
 
 def most_text(target: RowStatements) -> int:
-    """Bytes of row text that the server takes in one transaction, by its own limits for what is replicated."""
+    """Return how many bytes of row text the server takes in one transaction, by its own limits for what is replicated."""
     names = ", ".join(f"'{name}'" for name in _TRANSACTION_LIMITS)
     limits = [int(value) for _, value in target.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")]
     return min((limit for limit in limits if limit), default=1 << 62) // _LONGER
 
 
 def delete_equal(target: RowStatements, work: TablePlan, lines: Sequence[bytes]) -> Mapping[bytes, int] | None:
-    """Delete every row that is equal to one of these different lines; how many there were of each, if any.
+    """Delete every row that equals one of these distinct lines; return how many there were of each that had any.
 
-    None where the server does not do it this way, for want of a privilege for example, or cannot tell two of the lines apart;
-    nothing is deleted then. Raises the driver's errors for conflicts and lost connections.
+    Return None, with nothing deleted, if the server cannot do it this way (it lacks a privilege, for example) or cannot tell two of
+    the lines apart. Raise the driver's errors for conflicts and lost connections.
     """
     images = TableName(schema=target.state_schema, table=_IMAGES)
     try:
@@ -72,6 +73,7 @@ def delete_equal(target: RowStatements, work: TablePlan, lines: Sequence[bytes])
         number = f"d.{quote(_NUMBER.name)}"
         found = target.rows(f"SELECT {number}, COUNT(*) FROM {pairs} GROUP BY {number}")
         counts = {lines[int(place)]: int(count) for place, count in found}
+        # STRAIGHT_JOIN reads the table first: it has no index to probe, while the images have one on the checksum.
         target.query(f"SAVEPOINT {_BEFORE}")
         if target.query(f"DELETE r FROM {pairs}") != sum(counts.values()):  # two of the lines are one row to the server
             target.query(f"ROLLBACK TO SAVEPOINT {_BEFORE}")
@@ -87,7 +89,7 @@ def delete_equal(target: RowStatements, work: TablePlan, lines: Sequence[bytes])
 
 
 def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn, ...]:
-    """The column that tells these different lines apart but for a few, the shortest if there are several; else all columns."""
+    """Return the shortest column that tells all but a few of these distinct lines apart, or all columns if none does."""
     fields = zip(split_lines(lines), work.written, strict=True)
     telling = [(sum(map(len, texts)), column) for texts, column in fields if max(Counter(texts).values()) <= _ALIKE]
     return (min(telling, key=itemgetter(0))[1],) if telling else work.written
@@ -96,8 +98,9 @@ def telling_columns(work: TablePlan, lines: Sequence[bytes]) -> tuple[WireColumn
 def _store(
     target: RowStatements, work: TablePlan, lines: Sequence[bytes], images: TableName, telling: Sequence[WireColumn]
 ) -> None:
-    """Make the temporary table."""
+    """Create and fill the temporary table."""
     columns = ", ".join(quote(column.name) for column in work.written)
+    # DROP and CREATE with TEMPORARY do not commit the running transaction.
     target.query(f"DROP TEMPORARY TABLE IF EXISTS {qualified(images)}")
     target.query(
         f"CREATE TEMPORARY TABLE {qualified(images)} ({quote(_NUMBER.name)} INT UNSIGNED NOT NULL DEFAULT 0 PRIMARY KEY, "
@@ -106,11 +109,12 @@ def _store(
     )
     numbered = [b"%b\t%d" % (line, place) for place, line in enumerate(lines)]
     target.insert(replace(work, name=images, written=(*work.written, _NUMBER)), numbered)
+    # The server computes both checksums, from values that it has brought to the same form.
     target.query(f"UPDATE {qualified(images)} AS d SET {quote(_CHECKSUM)} = {_checksum(telling, 'd')}")
 
 
 def _checksum(telling: Sequence[WireColumn], side: str) -> str:
-    """Equal for equal rows."""
+    """Return the expression of a checksum that is equal for equal rows."""
     return f"CRC32(CONCAT_WS(',', {', '.join(_bytes(column, side) for column in telling)}))"
 
 
@@ -119,12 +123,16 @@ def _bytes(column: WireColumn, side: str) -> str:
 
 
 def _equal(work: TablePlan, telling: Sequence[WireColumn]) -> str:
-    """The condition that a row and an image are equal to the last byte: by no collation, and by values where texts are shortened."""
+    """Return the condition that a row and an image are equal to the last byte.
+
+    No collation takes part. Types whose text is a shortened form are compared by value too.
+    """
     conditions = [f"d.{quote(_CHECKSUM)} = {_checksum(telling, 'r')}"]
     for column in work.written:
         conditions.append(f"{_bytes(column, 'r')} <=> {_bytes(column, 'd')}")
         if column.type not in TEXTS and column.type != "JSON":
             conditions.append(f"r.{quote(column.name)} <=> d.{quote(column.name)}")
+        # Two numbers may share one text: an ENUM's error value and a member '' look alike.
         if column.type in ("ENUM", "SET"):
             conditions.append(f"r.{quote(column.name)} + 0 <=> d.{quote(column.name)} + 0")
     return " AND ".join(conditions)

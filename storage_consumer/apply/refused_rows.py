@@ -1,4 +1,4 @@
-"""What to do when the target refuses a statement for many rows: find the row, or write what strict mode cannot take."""
+"""What to do when the target refuses a statement for many rows: find the row, or write what strict mode rejects."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from storage_consumer.downstream.session import LOOSE_ROW_MODE, ROW_MODE
 from storage_consumer.job.spec import TablePlan
 
 Statement = Callable[[Sequence[bytes]], str]
-"""The statement for some rows' lines."""
+"""Builds the statement for the lines of some rows."""
 Query = Callable[[str], int]
-"""Runs a statement; a refusal is the driver's error or `ValueError`."""
+"""Runs a statement and returns the number of matched rows. A refusal is the driver's error or `ValueError`."""
 
 
 _MIB = 1 << 20
 _BYTES_OF_A_CHARACTER = 4
-"""At most, in UTF-8."""
+"""The maximum in UTF-8."""
 
 
 class StatementTooLarge(ValueError):
-    """A statement that the server would end the connection for."""
+    """A statement so large that the server would close the connection."""
 
     def __init__(self, size: int, most: int) -> None:
-        """`size`: bytes of the statement; `most`: the server's max_allowed_packet, which counts one byte more of it."""
+        """Take the statement's `size` in bytes, and `most`, the server's max_allowed_packet, which includes one byte more."""
         enough = ((size + 1) // _MIB + 1) * _MIB
         super().__init__(
             f"it takes a statement of {size} bytes, and max_allowed_packet is {most} bytes there. "
@@ -35,7 +35,8 @@ class StatementTooLarge(ValueError):
 
 
 def too_large(sql: str, most: int) -> StatementTooLarge | None:
-    """The refusal of a statement that a server with this max_allowed_packet does not read, None for any other."""
+    """Return the refusal of a statement that exceeds the server's max_allowed_packet of `most` bytes, or None if it fits."""
+    # Encoding a statement of many MiB takes time: skip it where even the longest encoding fits.
     if len(sql) * _BYTES_OF_A_CHARACTER < most - 1:
         return None
     size = len(sql.encode())
@@ -43,7 +44,11 @@ def too_large(sql: str, most: int) -> StatementTooLarge | None:
 
 
 def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) -> tuple[bytes, Exception] | None:
-    """The first row that is refused by itself, and the answer, by halves; the transaction is lost anyway."""
+    """Return the first row that is refused on its own, and the refusal; None if there is none.
+
+    Search by halves: keep a half that is refused, and drop one that is accepted. What the accepted halves wrote stays in the
+    transaction, which the caller has to roll back anyway.
+    """
     refusal: Exception | None = None
     while rows:
         half = rows[: max(1, len(rows) // 2)]
@@ -61,11 +66,11 @@ def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) 
 
 
 def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statement: Statement) -> int:
-    """Run a statement that writes rows of which some may hold the error value of an ENUM.
+    """Run a statement that writes rows, some of which may hold an ENUM's error value; return the number of matched rows.
 
-    Strict mode refuses that value, and no other mode checks the rest of the row. So where strict mode refuses the rows, it is
-    asked to take the same rows with members of the ENUM instead; if it does, all other values fit, and the rows themselves go
-    in without it.
+    Strict mode refuses that value, and every other mode leaves the rest of the row unchecked. So if strict mode refuses the rows, first
+    write them with a valid member instead, and take that back. If strict mode accepts them, all other values fit, and the rows
+    themselves are written without strict mode.
     """
     try:
         return query(statement(rows))

@@ -1,4 +1,4 @@
-"""Row changes to SQL text. Pure: no value gets in but as a checked number, a hexadecimal string or an escaped literal."""
+"""Row changes as SQL text. Pure: a value enters only as a checked number, a hexadecimal string or an escaped literal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage_consumer.kernels.row_lines import FEW, Lines
 from storage_consumer.sql.tokens import qualified, quote
 
 Escape = Callable[[str], str]
-"""The driver's escaping of a string literal's content."""
+"""Escapes the content of a string literal, as the driver does."""
 
 _SHOWN = 60
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
@@ -25,7 +25,7 @@ _HEX_FIELD = re.compile(rb"(?:[0-9A-Fa-f]{2})*").fullmatch
 _DIGITS_FIELD = re.compile(rb"\d+").fullmatch
 _FIXED_FIELD = re.compile(rb"[-+]?\d+(?:\.\d+)?").fullmatch
 _PLAIN_FIELD = re.compile(rb"[^\\\0\r\x1a]*").fullmatch
-"""Its signs mean themselves both in a line and, but for the quote, in a literal."""
+"""A field whose characters stand for themselves in a line and, except for the quote, in a literal."""
 _SPELT_ANEW = frozenset(("YEAR", "FLOAT"))
 _NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
@@ -33,7 +33,7 @@ TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMT
 
 
 def load_data(work: TablePlan, verb: str) -> str:
-    """LOAD DATA LOCAL, one line per row as `LineEncoder` writes them. `verb`: ``REPLACE`` by unique keys, or ``INSERT``."""
+    """Return LOAD DATA LOCAL for lines of `LineEncoder`, one per row. `verb` is ``REPLACE`` (by unique keys) or ``INSERT``."""
     fields, sets = [], []
     replacing = "REPLACE " if verb == "REPLACE" else ""
     for number, column in enumerate(work.written):
@@ -51,7 +51,7 @@ def load_data(work: TablePlan, verb: str) -> str:
 
 
 def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
-    """One ``REPLACE INTO`` or ``INSERT INTO`` statement for many rows. Raises `ValueError` for a value that is none of its column."""
+    """Return one ``REPLACE INTO`` or ``INSERT INTO`` for many rows; raise `ValueError` for a value that its column cannot hold."""
     columns = ", ".join(quote(column.name) for column in work.written)
     rows = _usual_rows(work, lines)
     if rows is None:
@@ -61,7 +61,7 @@ def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escap
 
 
 def _usual_rows(work: TablePlan, lines: Sequence[bytes]) -> str | None:
-    """The literals of rows without the first and the last parenthesis; None where they are few or some value is not as usual."""
+    """Return the rows' literals without the outermost parentheses; None if there are few rows, or one needs a conversion."""
     if len(lines) < FEW:
         return None
     from storage_consumer.kernels.sql_literals import literal_rows  # noqa: PLC0415 - late, see `jit`
@@ -72,7 +72,7 @@ def _usual_rows(work: TablePlan, lines: Sequence[bytes]) -> str | None:
 
 
 def _literal_kind(column: WireColumn) -> int:
-    """What `literal_rows` makes of a column's fields."""
+    """Return the code by which `literal_rows` converts a column's fields."""
     from storage_consumer.kernels.sql_literals import (  # noqa: PLC0415 - as above
         DIGITS_LITERAL,
         FLOAT_LITERAL,
@@ -89,12 +89,12 @@ def _literal_kind(column: WireColumn) -> int:
 
 
 def _rows(columns: Sequence[Sequence[bytes]]) -> str:
-    """The rows of some columns of literals, without the first and the last parenthesis."""
+    """Join columns of literals to rows, without the outermost parentheses."""
     return b"),(".join(map(b",".join, zip(*columns, strict=True))).decode()
 
 
 def without_error_members(work: TablePlan, lines: Sequence[bytes]) -> list[bytes]:
-    """The same rows, in which an ENUM column's first member stands for the error value (number 0, shown as '')."""
+    """Return the same rows with an ENUM's first member in place of its error value (number 0, shown as '')."""
     enums = [
         place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
     ]
@@ -110,9 +110,9 @@ def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
 
 
 def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) -> str:
-    """A row for messages: its key's columns and values, or all of them where the table has no key.
+    """Return a row for messages: its key's columns and values, or all columns if the table has no key.
 
-    `key_only`: `line` has the key's columns, not the written ones.
+    With `key_only`, `line` has the key's columns instead of the written ones.
     """
     columns = [part.column for part in work.key] if key_only else list(work.written)
     wanted = {part.column.name for part in work.key} or {column.name for column in columns}
@@ -125,7 +125,7 @@ def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) ->
 
 
 def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
-    """A value as a literal, cut where it is long."""
+    """Return a value as a literal, shortened if it is long."""
     try:
         value = literal(text, column, escape)
     except ValueError:
@@ -134,7 +134,7 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
 
 
 def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
-    """One DELETE of many keys; a key that is not there is no error."""
+    """Return one DELETE of many keys; a key that does not exist is no error."""
     fields = zip(split_lines(lines), work.key, strict=True)
     columns = [key_literals(texts, part, escape) for texts, part in fields]
     names = ", ".join(key_expression(part) for part in work.key)
@@ -144,13 +144,16 @@ def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
 
 
 def key_expression(part: KeyPart) -> str:
-    """What a key's value is compared with."""
+    """Return the expression that a key's values are compared with."""
     name = quote(part.column.name)
     return name if part.prefix is None else f"LEFT({name}, {part.prefix})"
 
 
 def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
-    """A key's value; a FLOAT as it is in single precision, which is what the column holds."""
+    """Return a key's value as SQL, a FLOAT rounded to single precision, which is what the column holds.
+
+    Raise `ValueError` for NULL, and for text that does not fit the column.
+    """
     if text is None:
         message = f"NULL in the key column {part.column.name}"
         raise ValueError(message)
@@ -164,15 +167,16 @@ def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
 
 
 def key_literals(fields: Sequence[bytes], part: KeyPart, escape: Escape) -> list[bytes]:
-    """`key_literal` of many fields of lines."""
+    """Return `key_literal` of many fields of lines."""
     if part.prefix is None and part.column.type not in _SPELT_ANEW and NULL not in fields:
         return literals(fields, part.column, escape)
     return [key_literal(decode_field(field), part, escape).encode() for field in fields]
 
 
 def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> list[bytes]:
-    """`literal` of many fields of lines, the usual ones all at once."""
+    """Return `literal` of many fields of lines, the usual ones in bulk."""
     usual, before, after = _usual(column)
+    # Escape the quotes of all fields in one pass. The TABs between them are safe to split at, as a field holds none unescaped.
     quoted = b"\t".join(fields).replace(b"'", b"\\'").split(b"\t")
     return [
         before + inside + after if usual(field) else literal(decode_field(field), column, escape).encode()
@@ -181,7 +185,7 @@ def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> lis
 
 
 def _usual(column: WireColumn) -> tuple[Callable[[bytes], object], bytes, bytes]:
-    """What tells the fields of a column whose literal is the field between two texts, its quotes escaped; and these two."""
+    """Return a predicate for fields that need no conversion, and the prefix and suffix that make one a literal."""
     if column.kind is WireKind.HEX:
         return _HEX_FIELD, b"x'", b"'"
     if column.kind is WireKind.UNSIGNED:
@@ -194,7 +198,7 @@ def _usual(column: WireColumn) -> tuple[Callable[[bytes], object], bytes, bytes]
 
 
 def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
-    """A value to write. Raises `ValueError` for text that is not what the column's kind promises."""
+    """Return a value as SQL. Raise `ValueError` for text that is not of the column's kind."""
     if text is None:
         return "NULL"
     if column.kind is WireKind.HEX:
@@ -209,13 +213,13 @@ def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
 
 
 def _float(text: str, column: WireColumn) -> str:
-    """A float, always with an exponent: without one it would be a DECIMAL literal, which is cut at 81 digits."""
+    """Return a float, always with an exponent: without one it would be a DECIMAL literal, which is cut at 81 digits."""
     checked = _checked(_NUMBER, text, column)
     return checked if "e" in checked.lower() else f"{checked}e0"
 
 
 def _single(text: str, column: WireColumn) -> str:
-    """The double that equals the text's nearest number in single precision. TiDB's CAST AS FLOAT does not round, so we do."""
+    """Return the double that equals the text's nearest number in single precision. TiDB's CAST AS FLOAT does not round, so we do."""
     number = float(_checked(_NUMBER, text, column))
     try:
         nearest: float = struct.unpack("f", struct.pack("f", number))[0]
@@ -225,7 +229,7 @@ def _single(text: str, column: WireColumn) -> str:
 
 
 def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
-    """`text`, if it is of the pattern through and through."""
+    """Return `text` if the whole of it matches; raise `ValueError` otherwise."""
     if pattern.fullmatch(text) is None:
         message = f"column {column.name}: {text[:40]!r} is not a value of {column.type}"
         raise ValueError(message)
@@ -233,9 +237,10 @@ def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
 
 
 def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
-    """DELETE of up to `most` equal rows of a keyless table by all their columns, NULL equal to NULL, texts to the last byte.
+    """Return a DELETE of up to `most` equal rows of a keyless table, compared by all columns.
 
-    `json_equals`: how this server compares JSON by meaning, with ``{column}`` and ``{value}``.
+    NULL equals NULL, and texts are compared to the last byte. `json_equals` says how this server compares JSON by meaning, with
+    ``{column}`` and ``{value}``.
     """
     conditions = [
         _same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
@@ -244,12 +249,12 @@ def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: 
 
 
 def json_equals(version: str) -> str:
-    """How a server that gives this as its version compares JSON by meaning, with ``{column}`` and ``{value}``."""
+    """Return how a server of this version compares JSON by meaning, with ``{column}`` and ``{value}``."""
     return "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
 
 
 def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:
-    """The condition that a column holds exactly this value."""
+    """Return the condition that a column holds exactly this value."""
     name = quote(column.name)
     if text is None:
         return f"{name} IS NULL"
@@ -259,6 +264,7 @@ def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str
         return f"{name} = {_checked(_DIGITS, text, column).lstrip('0') or '0'}"
     if column.type == "FLOAT":
         return f"{name} = {_single(text, column)}"
+    # A collation would find other texts equal too, by case or padding, and delete the wrong row.
     if column.kind is WireKind.TEXT and column.type in TEXTS:
         return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) = CAST('{escape(text)}' AS BINARY)"
     return f"{name} = {literal(text, column, escape)}"

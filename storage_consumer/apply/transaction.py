@@ -1,4 +1,4 @@
-"""One connection to the target, one slot of a window: every transaction checks the fence first, and is played again where it may be."""
+"""One connection to the target and one slot of a window. Every transaction checks the fence first, and is retried where that is safe."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _THEN = "then start again, or say `storage-consumer table resume`"
 
 
 class FencedConnection:
-    """What a task has of the target."""
+    """A task's connection to the target."""
 
     def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
-        """`partition`: this task's number, hence its slot."""
+        """Take this task's number `partition`, which is also its slot."""
         self._spec = spec
         self._password = password
         self._partition = partition
@@ -47,7 +47,7 @@ class FencedConnection:
         self._queues = False
 
     def finish(self) -> None:
-        """Nothing more comes from this task: no other attempt of it may write in this window."""
+        """Close the slot: no other attempt of this task may write in this window."""
         if self._claimed:
             self._in_transaction("finishing a task", self.state_schema, self._close_slot)
 
@@ -57,28 +57,29 @@ class FencedConnection:
             self._connection.close()
 
     def query(self, sql: str) -> int:
-        """Run one statement; returns the number of matched rows."""
+        """Run one statement; return the number of matched rows."""
         return int(self.live().query(sql))
 
     # transactions
 
     def transaction(self, work: TablePlan, body: Callable[[], T]) -> T:
-        """Run `body` between the check of the fence and the commit.
+        """Run `body` between the check of the fence and the commit; return its result.
 
-        A commit whose answer was lost is played again as a whole: last states are idempotent, events look at the stored
-        checkpoint first.
+        If the answer to a commit is lost, all of it runs again. That is safe: last states are idempotent, and events look at the
+        stored checkpoint first.
         """
 
         def fenced() -> T:
             self._check_fence(work)
             return body()
 
+        # The claim stands only once its commit is known; until then a retry may have to claim the slot again.
         written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced)
         self._claimed = True
         return written
 
     def _in_transaction(self, doing: str, schema: str, body: Callable[[], T]) -> T:
-        """Run `body` in a transaction, played again after a deadlock or a lost connection. `schema`: whose tables it writes."""
+        """Run `body` in a transaction that is retried after a deadlock or a lost connection; `schema` holds the tables it writes."""
         tries = 0
         while True:
             tries += 1
@@ -99,7 +100,7 @@ class FencedConnection:
                 return result
 
     def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> None:
-        """Make ready for another try, or raise what the caller has to know."""
+        """Prepare another try, or raise the error for the caller."""
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
             self._queues = True
@@ -116,7 +117,7 @@ class FencedConnection:
             raise translated(fault, doing) from fault
 
     def _of_state(self, run: Callable[[], T]) -> T:
-        """Run what touches the state's own tables; what is missing there stops the whole run."""
+        """Run a statement on the state's own tables; raise what stops the whole run if the state is missing or denied."""
         try:
             return run()
         except pymysql.err.MySQLError as fault:
@@ -127,38 +128,43 @@ class FencedConnection:
             raise ConfigError(state_remedy(fault, self.rows, self.state_schema)) from fault
 
     def _check_fence(self, work: TablePlan) -> None:
-        """Lock this task's slot; see that window, owner and attempt are still ours.
+        """Lock this task's slot, and check that window, owner and attempt are still ours.
 
-        Writers of a table with further unique keys lock the table's slot too once they got in each other's way: rows that replace
-        others make them wait for each other in circles, new rows do not.
+        After the first conflict, writers of a table with further unique keys also lock the table's slot, and so queue. Replacing rows by
+        several unique keys makes writers deadlock; inserting new rows does not.
         """
         self._check_slot()
+        # In a `whole` job one task alone writes a table, so nobody is in its way.
         if work.has_other_unique_keys and self._queues and not self._spec.whole:
+            # Slots below 0 belong to tables: all writers of one table meet in the same.
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:
-        """The first transaction of an attempt claims the task's slot; an attempt that lost it, or comes too late, must end.
+        """Claim the task's slot in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.
 
-        Without that, a second attempt (after a lost executor, or by speculation) could play the beginning of what the first
-        one has finished, and be killed before it comes to the end.
+        Without this, a second attempt (after a lost executor, or by speculation) could repeat the beginning of what the first
+        one has finished, and be killed before it reaches the end.
         """
         attempt, finished = self._lock_slot(self._partition)
         if self._claimed and attempt != self._attempt:
             message = "another attempt of this task has taken over its slot"
             raise TargetUnavailable(message)
-        if finished and attempt != self._attempt:  # the answer to our own may have been lost
+        if finished and attempt != self._attempt:  # our own is possible: the answer to its commit was lost
             message = "another attempt of this task has finished; what it wrote is not written again in this window"
             raise TargetUnavailable(message)
         if not self._claimed:
             self._mark_slot(f"attempt = '{self._attempt}'")
 
     def _close_slot(self) -> int:
-        """Nothing more may come from this task in this window."""
+        """Mark the task as finished in this window."""
         self._check_slot()
         return self._mark_slot("finished = 1")
 
     def _lock_slot(self, slot: int) -> tuple[str, int]:
-        """Lock a slot for this transaction; which attempt holds it and whether that has finished. Raises `LeaseLost`."""
+        """Lock a slot for this transaction; return the attempt that holds it, and whether that has finished.
+
+        Raise `LeaseLost` if the slot belongs to another epoch or window.
+        """
         columns = "epoch, window_id, attempt, finished"
         sql = f"SELECT {columns} FROM {self.state('slots')} WHERE slot = {slot} FOR UPDATE"
         row = self._of_state(lambda: self.row(sql))
@@ -177,7 +183,7 @@ class FencedConnection:
     # the connection
 
     def live(self) -> Connection:
-        """The connection, opened at first use."""
+        """Return the connection, opened at first use."""
         if self._connection is None:
             target = self._spec.downstream
             self._connection = connect(
@@ -192,7 +198,7 @@ class FencedConnection:
         self._connection = None
 
     def _rollback(self) -> None:
-        """Take back what is open; a connection that cannot do so is dropped, which takes it back as well."""
+        """Roll back. If that fails, drop the connection, which makes the server roll back."""
         try:
             if self._connection is not None:
                 self._connection.query("ROLLBACK")
@@ -200,20 +206,20 @@ class FencedConnection:
             self._forget()
 
     def rows(self, sql: str) -> tuple[tuple[Any, ...], ...]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         with self.live().cursor() as cursor:
             cursor.execute(sql)
             return tuple(cursor.fetchall())
 
     def row(self, sql: str) -> tuple[Any, ...] | None:
-        """The first row of a query."""
+        """Return the first row of a query, or None."""
         return next(iter(self.rows(sql)), None)
 
     @property
     def state_schema(self) -> str:
-        """Where the state is stored."""
+        """The schema of the state."""
         return self._spec.downstream.state_schema
 
     def state(self, table: str) -> str:
-        """A state table's full name."""
+        """Return a state table's qualified name."""
         return f"{quote(self.state_schema)}.{quote(table)}"

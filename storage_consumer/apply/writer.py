@@ -13,11 +13,11 @@ from storage_consumer.kernels.row_lines import size_of
 from storage_consumer.order.keyless import Events
 
 Run = tuple[bool, Sequence[bytes]]
-"""Whether the rows are written or deleted, and their lines."""
+"""Whether the rows are written (true) or deleted, and their lines."""
 
 
 def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
-    """Runs for one transaction each; long ones are cut."""
+    """Group runs for one transaction each; long runs are cut."""
     held: list[Run] = []
     rows = size = 0
     for upsert, lines in ordered:
@@ -36,11 +36,11 @@ class TargetWriter:
     """A `pipeline.RowWriter` over one connection."""
 
     def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
-        """`partition`: this task's number, hence its slot."""
+        """Take this task's number `partition`, which is also its slot."""
         self._target = RowStatements(spec, password, partition)
 
     def finish(self) -> None:
-        """Nothing more comes from this task: no other attempt of it may write in this window."""
+        """Close the slot: no other attempt of this task may write in this window."""
         self._target.finish()
 
     def close(self) -> None:
@@ -48,11 +48,11 @@ class TargetWriter:
         self._target.close()
 
     def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
-        """Write last states: deletes first, then upserts, in transactions of bounded size. Playing it again changes nothing."""
+        """Write last states in transactions of bounded size, deletes first, then upserts; return the number of rows. Idempotent."""
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """Write last states of several tables whose writers do not queue, in one transaction, all or nothing."""
+        """Write last states of several tables whose writers do not queue, in one transaction; return the numbers of rows."""
 
         def write() -> list[int]:
             return [self._write(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
@@ -60,13 +60,16 @@ class TargetWriter:
         return self._target.transaction(states[0][0], write)
 
     def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
-        """Write runs of upserts and deletes in their order, many short ones in one transaction."""
+        """Write runs of upserts and deletes in order, many short ones in one transaction; return the number of rows."""
         return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))
 
     def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
-        """What one transaction does."""
+        """Write the runs of one transaction; return the number of rows."""
         return sum((self._target.replace if upsert else self._target.delete)(work, rows) for upsert, rows in some)
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
-        """Write a keyless table's events; its stored checkpoint moves in the same transactions, at ends of commit ts only."""
+        """Write a keyless table's events; return how many.
+
+        The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts.
+        """
         return KeylessTable(self._target, work).write(parts)

@@ -1,4 +1,4 @@
-"""What copies of tables have to hold, and held: the state table ``table_copies``."""
+"""What copies of tables have to contain, and what they contained: the state table ``table_copies``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK = 1_000
 
 
 def put_copies(connection: Connection, tables: StateTables, progress: Sequence[TableProgress]) -> None:
-    """Store what copies of these tables have to hold, and held; most have nothing of it."""
+    """Store what copies of these tables have to contain, and contained; most tables have no such record."""
     rows = [{"table_key": t.table_key} | copy_values(t.copies) for t in progress if t.copies is not None]
     for some in batched(rows, _CHUNK):
         statement = insert(tables.copies)
@@ -29,7 +29,7 @@ def put_copies(connection: Connection, tables: StateTables, progress: Sequence[T
 
 
 def copy_values(copies: Copies) -> dict[str, Any]:
-    """The columns of the table."""
+    """Return the values of the table's columns."""
     return {
         "copy_from": copies.copy_from,
         "absent": json.dumps(dict(copies.absent)),
@@ -41,11 +41,11 @@ def copy_values(copies: Copies) -> dict[str, Any]:
 
 
 COLUMNS = tuple(copy_values(Copies()))
-"""Names of the columns beside the key, in the order of `copies_from`."""
+"""Names of the columns besides the key, in the order of `copies_from`."""
 
 
 def copies_from(values: Sequence[Any]) -> Copies:
-    """What a row's `COLUMNS` say; those that an outer join did not find say nothing."""
+    """Return what a row's `COLUMNS` say; columns that an outer join did not find say nothing."""
     copy_from, absent, copied_at, passed, listed, listed_at = values
     return Copies(
         copy_from=copy_from or 0,
@@ -58,10 +58,10 @@ def copies_from(values: Sequence[Any]) -> Copies:
 
 
 def copies_in(row: Row[Any]) -> Copies:
-    """What a row with all `COLUMNS` says."""
+    """Return what a row with all `COLUMNS` says."""
     return copies_from([row._mapping[name] for name in COLUMNS])  # noqa: SLF001 - public, named so since columns are attributes
 
 
 def copies_of(connection: Connection, tables: StateTables) -> Mapping[str, Copies]:
-    """Table key → what copies of it have to hold, or held."""
+    """Return table key → what copies of that table have to contain, or contained."""
     return {row.table_key: copies_in(row) for row in connection.execute(select(tables.copies)).all()}

@@ -1,4 +1,4 @@
-"""What operators decide about tables, taken into what is stored of them: the state tables ``table_decision`` and ``table_copies``."""
+"""Operators' decisions about tables, applied to what is stored of them: the state tables ``table_decision`` and ``table_copies``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class OperatedState(HistoryState):
     """The state of one feed, as far as operators decide about its tables."""
 
     def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
-        """Have decisions take effect on what is stored, each once; what can't be obeyed is noted and does nothing.
+        """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
 
-        Those about tables that are `busy` wait. `timed`: rows say when they committed.
+        Decisions about tables that are `busy` wait. `timed` says whether rows carry their commit-ts.
         """
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
+        # Look without the lease first: a round without new decisions takes no lock.
         with self._translated("reading the decisions about tables"), self._engine.begin() as connection:
             if connection.execute(waits).first() is None:
                 return []
@@ -62,7 +63,7 @@ class OperatedState(HistoryState):
         return Obeyed(table=str(stored.name), decision=decision, refusal=why)
 
     def _put_also(self, connection: Connection, table: StoredTable, decision: TableDecision) -> None:
-        """What a decision changes beside the table's progress."""
+        """Store what a decision changes besides the table's progress."""
         targets, keys = self._tables.targets, self._tables.keys
         of = targets.c.table_key == table.table_key
         if decision.verb == "moved" and decision.to is not None:
@@ -72,13 +73,13 @@ class OperatedState(HistoryState):
         if decision.verb in (
             "accept-keys",
             "reload-done",
-        ):  # a copy may have keys that statements gave it which it holds
+        ):  # a copy may have keys that came from statements which it contains
             place_of = connection.execute(select(targets.c.target_schema, targets.c.target_table).where(of)).first()
             there = table.name if place_of is None else TableName(schema=place_of[0], table=place_of[1])
             connection.execute(delete(keys).where(keys.c.table_key == key_of(there)))
 
     def _kept_only(self, connection: Connection, table_key: str) -> StoredTable:
-        """A table of which nothing was done yet: a schema file names it."""
+        """Return a table on which nothing has run yet: only a schema file names it."""
         kept = self._tables.structures.c
         named = select(kept.schema_name, kept.table_name).where(kept.table_key == table_key).limit(1)
         row = connection.execute(named).one()
@@ -95,14 +96,14 @@ class OperatedState(HistoryState):
 
 
 def stored_tables(tables: StateTables) -> Select[Any]:
-    """What is stored of tables, a row each; see `stored_table`."""
+    """Return the query for stored tables, one row each; see `stored_table`."""
     progress, copies = tables.tables, tables.copies
     found = select(progress, *(copies.c[name] for name in COLUMNS))
     return found.outerjoin_from(progress, copies, progress.c.table_key == copies.c.table_key)
 
 
 def stored_table(row: Row[Any]) -> StoredTable:
-    """A row of `stored_tables` as a record."""
+    """Return a row of `stored_tables` as a record."""
     return StoredTable(
         table_key=row.table_key,
         name=TableName(schema=row.schema_name, table=row.table_name),
@@ -115,7 +116,7 @@ def stored_table(row: Row[Any]) -> StoredTable:
 
 
 def last_settled(tables: StateTables, table_key: str) -> Select[Any]:
-    """The version of a table's last statement that is done or skipped."""
+    """Return the query for the version of a table's last statement that is done or skipped."""
     journal, kept = tables.journal.c, tables.structures.c
     same = and_(*(kept[name] == journal[name] for name in ("table_dir", "version", "checksum")))
     found = select(func.max(journal.version)).join_from(tables.structures, tables.journal, same)
@@ -123,9 +124,9 @@ def last_settled(tables: StateTables, table_key: str) -> Select[Any]:
 
 
 def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
-    """The statements that were begun and are not known to have ended, see `last_that_may_touch`.
+    """Return the query for statements that were started and are not known to have ended; see `last_that_may_touch`.
 
-    `given_up`: but those of which an operator said what became of them.
+    With `given_up`, leave out those whose outcome an operator has stated.
     """
     journal, said = tables.journal.c, tables.decisions.c
     begun = select(journal.version, journal.query, journal.schema_name, journal.table_name).where(
@@ -138,7 +139,7 @@ def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
 
 
 def last_that_may_touch(begun: Iterable[Sequence[Any]], table_key: str) -> int:
-    """The highest version of those statements that may touch a table; 0 for none."""
+    """Return the highest version of those statements that may touch a table, 0 for none."""
     named = ((version, query, TableName(schema=schema, table=table)) for version, query, schema, table in begun)
     return max((version for version, query, name in named if may_touch(query, name, table_key)), default=0)
 
@@ -155,7 +156,7 @@ def _decision(row: Row[Any]) -> TableDecision:
 
 
 def held_tables(connection: Connection, tables: StateTables) -> Mapping[str, str]:
-    """Table key → why an operator's word keeps it from going on: what could not be obeyed does so as well."""
+    """Return table key → why an operator's decision keeps the table from running. A copy that was refused does so as well."""
     made = tables.table_decisions
     stays = (made.c.verb == "hold") | ((made.c.verb == "reload-done") & made.c.refusal.is_not(None))
     holds = connection.execute(select(made).where(stays)).all()

@@ -1,4 +1,4 @@
-"""The DDL journal in the state: where each statement stands."""
+"""The DDL journal in the state: the state of each statement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JournalState(OwnedState):
     """The journal of one feed."""
 
     def journal_entry(self, step: DdlStep) -> JournalEntry | None:
-        """What the journal says of a statement, None if nothing."""
+        """Return the journal's entry of a statement, or None."""
         journal = self._tables.journal
         with self._owned("reading the DDL journal") as connection:
             row = connection.execute(select(journal).where(self._is(step))).one_or_none()
@@ -42,9 +42,9 @@ class JournalState(OwnedState):
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
-        """Store where a statement stands; with ``done`` or ``skipped`` the tables that it moved go in the same transaction.
+        """Store a statement's state. With ``done`` or ``skipped``, the tables that it moved are stored in the same transaction.
 
-        Of a `run` that is None everything stays as it is. One that is sent sets the time of its start.
+        Without a `run`, everything else stays as it is. A run that is sent sets the start time.
         """
         values: dict[str, object] = {"state": state, "note": note[:_LONGEST]}
         if run is not None:
@@ -71,17 +71,17 @@ class JournalState(OwnedState):
             self._put_tables(connection, tables, as_they_were=True)
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Note why a statement stops its table; one that was started and is not settled stays so."""
+        """Note why a statement stops its table. A statement that was started, and is not resolved, stays started."""
         entry = self.journal_entry(step)
         unsettled = entry is not None and entry.state == STARTED
         self.journal(step, STARTED if unsettled else FAILED, note=error)
 
     def copied(self, step: DdlStep, at: int) -> None:
-        """Note that a statement is done, since a copy of its table as of a TSO holds what it did."""
+        """Note that a statement is done because a copy of its table as of the TSO `at` contains its effect."""
         self.journal(step, DONE, note=COPIED.format(at))
 
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
-        """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""
+        """Return operators' decisions about statements that are neither done nor skipped, by `DdlStep.identity`."""
         made, journal = self._tables.decisions, self._tables.journal
         same = (
             (made.c.table_dir == journal.c.table_dir)
@@ -99,7 +99,7 @@ class JournalState(OwnedState):
         }
 
     def _is(self, step: DdlStep) -> ColumnElement[bool]:
-        """The condition that a journal row is this statement's."""
+        """Return the condition that a journal row is this statement's."""
         columns = self._tables.journal.c
         return (
             (columns.table_dir == step.table_dir)

@@ -1,4 +1,4 @@
-"""What the state remembers of files: how far each stream is finished, and digests of finished files, in rows of many each."""
+"""What the state remembers of files: how far each stream is finished, and digests of finished files, many to a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 1_000
 
 
 def known_files(connection: Connection, tables: StateTables) -> Mapping[str, Finished]:
-    """Stream → how far it is finished."""
+    """Return stream → how far it is finished."""
     digests = defaultdict[str, dict[int, bytes]](dict)
     for row in connection.execute(select(tables.digests)):
         digests[row.stream][row.chunk] = bytes(row.digests)
@@ -29,12 +29,13 @@ def known_files(connection: Connection, tables: StateTables) -> Mapping[str, Fin
 
 
 def put_known_files(connection: Connection, tables: StateTables, streams: Mapping[str, Finished]) -> None:
-    """Store the streams that moved, of their digests the chunks that did."""
+    """Store the streams that moved, and those chunks of their digests that changed."""
     rows = [{"stream": name, "done_upto": done.upto, "left_out": done.left_out} for name, done in streams.items()]
     progress = insert(tables.files)
     new = progress.inserted
     for some in batched(rows, _CHUNK):
         connection.execute(progress.on_duplicate_key_update(done_upto=new.done_upto, left_out=new.left_out), some)
+    # Where the chunks to store are all that there is, the stored ones go first.
     for names in batched((name for name, done in streams.items() if done.replaces), _CHUNK):
         connection.execute(delete(tables.digests).where(tables.digests.c.stream.in_(names)))
     chunks = [

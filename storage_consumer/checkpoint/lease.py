@@ -1,6 +1,6 @@
-"""The ground of the state in the target: its tables, their version, the lease, and transactions that only its owner can commit.
+"""The foundation of the state in the target: its tables, their version, the lease, and transactions that only its owner can commit.
 
-How the rows that tasks write are fenced off with it stands in `store`.
+`store` says how the lease also fences the rows that tasks write.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from storage_consumer.ports import TableProgress
 from storage_consumer.sql.tokens import quote
 
 CHUNK = 1_000
-"""Rows in one statement. They go beside the statement's text, not into it, so that it is made once for all of them."""
+"""Rows per statement. They are sent beside the statement's text, so that the text is built once for all of them."""
 T = TypeVar("T")
 LOCK_WAIT = 10
-"""Seconds for which the state waits for a lock before it looks who holds it."""
+"""Seconds that the state waits for a lock before it looks for the holder."""
 _CONNECTIONS = 6
-"""Kept open once they were needed: of the round, the renewal of the lease, and four lanes. Opening one takes longer than a statement's journal."""
+"""Connections kept open once needed: of the round, the lease's renewal, and four DDL workers. Opening one takes longer than a journal entry."""
 _SAME_COLUMN, _NO_COLUMN = 1060, 1091
 
 
@@ -48,7 +48,7 @@ class OwnedState:
     """The state schema, its lease, and what only the lease's holder may do."""
 
     def __init__(self, downstream: Downstream, password: str) -> None:
-        """Nothing is connected before `open`."""
+        """Prepare the engine; nothing connects before `open`."""
         self._schema = downstream.state_schema
         self._tables = StateTables(downstream.state_schema)
         self._engine = create_engine(
@@ -69,7 +69,7 @@ class OwnedState:
         self._engine.dispose()
 
     def _connected(self, downstream: Downstream, password: str) -> Target:
-        """A connection with transactions (SQLAlchemy sends no BEGIN of its own) that does not wait long for locks."""
+        """Return a connection with transactions (SQLAlchemy sends no BEGIN of its own) that does not wait long for locks."""
         return connect(downstream, password, prepare=self._prepare)
 
     def _prepare(self, connection: Target) -> None:
@@ -84,9 +84,9 @@ class OwnedState:
     # creation
 
     def open(self, upstream: str) -> None:
-        """Create the state schema if it is not there; `acquire` migrates one of an older version.
+        """Create the state schema if it does not exist; `acquire` migrates one of an older version.
 
-        Raises `ConfigError` for another bucket's state, or one of a version that can't be migrated.
+        Raise `ConfigError` for another bucket's state, or one of a version that cannot be migrated.
         """
         tables = self._tables
         with self._translated("creating the state schema"), self._engine.begin() as connection:
@@ -107,7 +107,7 @@ class OwnedState:
             ):
                 if (
                     connection.execute(select(table.c.id)).scalar() is None
-                ):  # a row that another one holds is not waited for
+                ):  # never waits for a row that another process holds
                     connection.execute(insert(table).prefix_with("IGNORE").values(row))
             self._version(connection)
             mark(partial(_as_it_is, connection), self._schema)
@@ -121,7 +121,7 @@ class OwnedState:
             raise ConfigError(message)
 
     def _exists(self, connection: Connection, table: str = "") -> bool:
-        """Whether the state schema, or one table in it, is there."""
+        """Return whether the state schema, or one table in it, exists."""
         found = text(
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name"
             if table
@@ -130,7 +130,7 @@ class OwnedState:
         return bool(connection.execute(found, {"schema": self._schema, "name": table}).scalar_one())
 
     def _version(self, connection: Connection) -> int:
-        """The version of the tables, ours where there are none; raises `ConfigError` where they can't be brought to ours."""
+        """Return the version of the tables, ours if there are none; raise `ConfigError` if they cannot be migrated."""
         table = self._tables.version
         if not self._exists(connection, table.name):
             return STATE_VERSION
@@ -144,9 +144,9 @@ class OwnedState:
         return STATE_VERSION if version is None else int(version)
 
     def _migrate(self) -> None:
-        """Bring the tables to our version, as the lease's holder; what an interrupted migration did is left as it is.
+        """Migrate the tables to our version, as the lease's holder; keep what an interrupted migration has done.
 
-        New columns have defaults, so that a former owner who is not gone yet is stopped by the lease and by nothing else.
+        New columns have defaults: so it is the lease that stops a former owner, and not an error of its statements.
         """
         with self._translated("migrating the state schema"), self._engine.begin() as connection:
             if self._version(connection) == STATE_VERSION:
@@ -160,12 +160,12 @@ class OwnedState:
             connection.execute(update(self._tables.version).values(version=STATE_VERSION))
 
     def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
-        """Add a column to a state table, unless it is there."""
+        """Add a column to a state table unless it exists."""
         definition = CreateColumn(column).compile(self._engine)
         self._alter(connection, table, f"ADD COLUMN {definition}", unless=_SAME_COLUMN)
 
     def _alter(self, connection: Connection, table: str, change: str, *, unless: int) -> None:
-        """Change a state table; the server's error `unless` says that this was done before."""
+        """Change a state table. The server's error number `unless` means that it was done before."""
         try:
             _as_it_is(connection, f"ALTER TABLE {quote(self._schema)}.{quote(table)} {change}")
         except DBAPIError as fault:
@@ -175,10 +175,10 @@ class OwnedState:
     # lease
 
     def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
-        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text.
+        """Try to become the writer for `ttl` seconds. Return "", or the holder who prevents it.
 
-        `dead`: a holder who is known to be gone, so that its lease need not run out (fencing protects in any case). A holder
-        who asks again gets the lease anew, with a higher epoch. A state of an older version is migrated before this returns.
+        `dead` is a holder that is known to be gone, so its lease need not run out (fencing protects in any case). A holder that asks
+        again gets a new lease with a higher epoch. A state of an older version is migrated before this returns.
         """
         free = ("", holder, dead)
         with self._translated("acquiring the lease"):
@@ -188,18 +188,19 @@ class OwnedState:
         return other
 
     def _take_lease(self, holder: str, ttl: float, free: Collection[str]) -> str:
-        """Become the owner; or the holder who prevents it, where it is none of `free` and its lease has not run out."""
+        """Take the lease and return "", or return the holder, not one of `free`, whose unexpired lease prevents it."""
         lease = self._tables.lease
         with self._engine.begin() as connection:
             row = connection.execute(self._lease_now().with_for_update()).one()
             if row.holder not in free and not row.expired:
                 return str(row.holder)
             connection.execute(update(lease).values(holder=holder, epoch=row.epoch + 1, expires_at=_in_seconds(ttl)))
+        # Only after the commit: until then the lease may still be someone else's.
         self.epoch, self._holder = row.epoch + 1, holder
         return ""
 
     def _holder_now(self, free: Collection[str]) -> str:
-        """The holder whose lease runs, without waiting for one who holds its row; empty for none, or one of `free`."""
+        """Return the holder whose lease runs, without waiting for a lock on its row; "" for none, or one of `free`."""
         with self._engine.begin() as connection:
             row = connection.execute(self._lease_now()).one()
         return "" if row.holder in free or row.expired else str(row.holder)
@@ -209,9 +210,9 @@ class OwnedState:
         return select(lease.holder, lease.epoch, (lease.expires_at < func.utc_timestamp(6)).label("expired"))
 
     def _evicting(self, attempt: Callable[[], T], *, unless: Callable[[], T | None]) -> T:
-        """Run `attempt`; where it waited in vain for a lock, end the connections of former owners and run it once more.
+        """Run `attempt`. If it times out on a lock, end the connections of former owners and run it again.
 
-        `unless` gives an answer that does for the attempt's, or raises, and then nobody's connection is ended.
+        First ask `unless`: if it returns a true value, return that instead, and end no connection. The same holds if it raises.
         """
         try:
             return attempt()
@@ -225,7 +226,7 @@ class OwnedState:
         return attempt()
 
     def _evict(self) -> bool:
-        """End the connections of former owners; whether there were any."""
+        """End the connections of former owners; return whether there were any."""
         with self._engine.begin() as connection:
 
             def run(statement: str) -> Any:
@@ -235,7 +236,7 @@ class OwnedState:
             return bool(evict(run, self._schema, self._ours))
 
     def renew(self, ttl: float) -> bool:
-        """Hold the lease for `ttl` seconds from now; False if it is no longer ours."""
+        """Hold the lease for `ttl` seconds from now; return False if it is no longer ours."""
         lease = self._tables.lease
         with self._translated("renewing the lease"), self._engine.begin() as connection:
             result = connection.execute(
@@ -243,10 +244,11 @@ class OwnedState:
                 .where(lease.c.epoch == self.epoch, lease.c.holder == self._holder)
                 .values(expires_at=_in_seconds(ttl))
             )
+            # Our connections count matched rows (FOUND_ROWS), whether or not the time changed.
             return bool(result.rowcount)
 
     def release(self) -> None:
-        """Give the lease back, if it is still ours."""
+        """Give the lease back if it is still ours."""
         lease = self._tables.lease
         with self._translated("releasing the lease"), self._engine.begin() as connection:
             connection.execute(
@@ -258,7 +260,10 @@ class OwnedState:
     def _put_tables(
         self, connection: Connection, tables: Iterable[TableProgress], *, as_they_were: bool = False
     ) -> None:
-        """Store tables; `as_they_were`: some time ago, so that one that stopped since then stays so, and follows nothing."""
+        """Store tables.
+
+        With `as_they_were`, they are as they were some time ago: a table that has stopped since then stays stopped, and follows nothing.
+        """
         stored = list(tables)
         put_places(connection, self._tables, stored)
         if not as_they_were:
@@ -295,13 +300,14 @@ class OwnedState:
 
     @contextmanager
     def _owned(self, doing: str) -> Iterator[Connection]:
-        """A transaction that goes through only while the lease is ours."""
+        """Open a transaction that commits only while the lease is ours."""
         with self._translated(doing), self._engine.begin() as connection:
+            # This locks the lease's row until the commit, so nobody takes the lease in between.
             self._check_owner(connection, doing)
             yield connection
 
     def _check_owner(self, connection: Connection, doing: str, *, lock: bool = True) -> None:
-        """Raise `LeaseLost` unless the lease is ours; locked until the transaction's end, or seen without any wait."""
+        """Raise `LeaseLost` unless the lease is ours. With `lock`, hold its row until the transaction ends; else read it without waiting."""
         found = select(self._tables.lease.c.epoch)
         epoch = connection.execute(found.with_for_update() if lock else found).scalar_one()
         if epoch != self.epoch:
@@ -309,13 +315,13 @@ class OwnedState:
             raise LeaseLost(message)
 
     def _asked(self, sql: str) -> Sequence[Row[Any]]:
-        """The rows of a question that is no part of a transaction."""
+        """Return the rows of a query outside any transaction of the caller."""
         with self._engine.begin() as connection:
             return connection.exec_driver_sql(sql).all()
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
-        """Our errors for the driver's; what the server refuses of the state itself is no row's fault."""
+        """Raise our errors for the driver's. What the server refuses about the state itself is no row's fault."""
         try:
             yield
         except DBAPIError as fault:
@@ -333,15 +339,15 @@ class OwnedState:
 
 
 def _as_it_is(connection: Connection, statement: str) -> None:
-    """Run a statement in which ``%`` means nothing."""
+    """Run a statement in which ``%`` has no meaning."""
     connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
 def _in_seconds(ttl: float) -> object:
-    """A moment by the database's clock; in UTC, since sessions may have different time zones."""
+    """Return the time `ttl` seconds from now by the database's clock, in UTC since sessions may have different time zones."""
     return text(f"TIMESTAMPADD(MICROSECOND, {int(ttl * 1_000_000)}, UTC_TIMESTAMP(6))")
 
 
 def larger(stored: ColumnElement[int], new: ColumnElement[int] | int) -> ColumnElement[int]:
-    """The larger of two numbers. TiDB's GREATEST is wrong beyond 2^63."""
+    """Return the larger of two numbers. TiDB's GREATEST is wrong beyond 2^63."""
     return func.if_(stored < new, new, stored)

@@ -1,4 +1,4 @@
-"""What changed its meaning between two versions of the state, beside tables and columns that are new."""
+"""What changed its meaning between two versions of the state, apart from new tables and columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from storage_consumer.plan.table import DROPPED, EXCLUDED
 
 
 def part_checkpoints(connection: Connection, tables: StateTables) -> None:
-    """Until version 4 the feed's one checkpoint left halted tables out: it is that of the running ones from now on."""
+    """Split the feed's checkpoint in two.
+
+    Until version 4 the feed's one checkpoint left halted tables out. From now on that is the checkpoint of the running tables, and the
+    other one includes all.
+    """
     feed, progress = tables.feed, tables.tables
     running = connection.execute(select(feed.c.checkpoint)).scalar_one()
     own = select(func.min(progress.c.checkpoint)).where(

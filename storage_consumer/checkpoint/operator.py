@@ -1,7 +1,7 @@
-"""StateInspector: the state of a target as an operator sees it, without the lease; the one thing it writes is decisions about DDL.
+"""StateInspector: a target's state as an operator sees it, without the lease. It writes nothing but decisions about DDL.
 
-A decision is a row of its own, which the consumer obeys at its next round or start. It counts only while the journal says that
-the statement is neither done nor skipped: both are looked at under a lock on the journal's row.
+A decision is a row of its own, which the consumer follows at its next round or start. It counts only while the journal says that
+the statement is neither done nor skipped. Both are read under a lock on the journal's row.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _READ_TIMEOUT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalRow:
-    """One statement of the journal, and what was decided about it."""
+    """One statement of the journal, and the decision about it."""
 
     identity: tuple[str, int, int]
     name: TableName
     state: str
     query: str
     statement: str
-    """What ran, or was to run, last."""
+    """What ran last, or was to run."""
     note: str
     answer: str
     seconds: float | None
     started_at: str
-    """By the target's clock, in the zone of this session; empty where it never started."""
+    """By the target's clock, in the time zone of this session; empty if it never started."""
     finished_at: str
     decision: Decision | None
 
@@ -58,13 +58,13 @@ class JournalRow:
 
 
 class StateInspector:
-    """One short connection to the state. Raises `TargetUnavailable` and `ConfigError`."""
+    """One short-lived connection to the state. Raises `TargetUnavailable` and `ConfigError`."""
 
     readable_versions: ClassVar[tuple[int, ...]] = (STATE_VERSION,)
-    """Of the state tables that can be read."""
+    """Versions of the state tables that can be read."""
 
     def __init__(self, downstream: Downstream, password: str) -> None:
-        """Connect; raises `ConfigError` where there is no state of our version."""
+        """Connect; raise `ConfigError` if there is no state of a readable version."""
         self._schema = downstream.state_schema
         self._connection = connect(downstream, password, read_timeout=_READ_TIMEOUT)
         try:
@@ -74,7 +74,7 @@ class StateInspector:
             raise
 
     def _check(self, downstream: Downstream) -> None:
-        """Raise `ConfigError` where there is no state of our version."""
+        """Raise `ConfigError` if there is no state of a readable version."""
         there = self.rows(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name = 'version'",
             (self._schema,),
@@ -99,11 +99,11 @@ class StateInspector:
             self._connection.close()
 
     def table(self, name: str) -> str:
-        """A state table's name in SQL."""
+        """Return a state table's name in SQL."""
         return f"{quote(self._schema)}.{quote(name)}".replace("%", "%%")
 
     def rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         try:
             return self._rows(sql, arguments)
         except pymysql.err.MySQLError as fault:
@@ -115,21 +115,22 @@ class StateInspector:
 
     def _rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:
+            # The driver formats only with arguments; without them a doubled `%` would be sent as it is.
             cursor.execute(sql if arguments else sql.replace("%%", "%"), tuple(arguments) or None)
             return list(cursor.fetchall())
 
     # the journal
 
     def unsettled(self) -> list[JournalRow]:
-        """The statements that are neither done nor skipped, in order."""
+        """Return the statements that are neither done nor skipped, in order."""
         return self._journal("j.state NOT IN (%s, %s)", (DONE, SKIPPED))
 
     def of_version(self, version: int) -> list[JournalRow]:
-        """The statements of one version."""
+        """Return the statements of one version."""
         return self._journal("j.version = %s", (version,))
 
     def of_directories(self, directories: Collection[str]) -> list[JournalRow]:
-        """The statements whose schema files lie in these table directories."""
+        """Return the statements whose schema files are in these table directories."""
         if not directories:
             return []
         return self._journal(f"j.table_dir IN ({', '.join(['%s'] * len(directories))})", tuple(directories))
@@ -146,7 +147,7 @@ class StateInspector:
     # decisions
 
     def decide(self, row: JournalRow, decision: Decision) -> str:
-        """Store a decision; ``stored``, ``same`` where it was stored before, or ``settled`` where it comes too late."""
+        """Store a decision. Return ``stored``, ``same`` if it was stored before, or ``settled`` if it comes too late."""
         of_it = "table_dir = %s AND version = %s AND checksum = %s"
         with self.transaction():
             (state,) = self.rows(
@@ -167,12 +168,13 @@ class StateInspector:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is run within takes effect at its end, or not at all."""
+        """Run a block whose statements take effect together at its end, or not at all."""
         with translating("storing a decision"):
             self._connection.begin()
         try:
             yield
         except BaseException:
+            # Closing is the rollback.
             self.close()
             raise
         with translating("storing a decision"):

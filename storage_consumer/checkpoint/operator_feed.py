@@ -1,4 +1,4 @@
-"""The feed's row of a target's state as an operator sees it: which bucket it belongs to, and what is known of that."""
+"""The feed's row in a target's state, as an operator sees it: the bucket that it belongs to, and what is known of that bucket."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class FeedRow:
     """What is stored of the feed, and who writes."""
 
     upstream: str
-    """The bucket, see `Upstream.identity`."""
+    """The bucket; see `Upstream.identity`."""
     checkpoint: int
     storage_checkpoint: int
     """Highest checkpoint-ts of ``metadata`` that was read."""
     holder: str
-    """Of the lease, whether or not it has run out; empty for nobody."""
+    """The lease's holder, whether or not the lease has run out; empty for nobody."""
     is_held: bool
-    """The lease has not run out."""
+    """Whether the lease has not run out."""
     epoch: int
-    """Of the lease: another one shows that a writer began since."""
+    """The lease's epoch: another value shows that a writer has begun since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class KeptFile:
 class FeedInspector(StateInspector):
     """Reads what is known of the bucket, and binds the state to another place of the same files.
 
-    Also one of an older version: `run` would bring that to ours, but not before it is bound.
+    It also reads a state of an older version. `run` would migrate that, but only once it is bound.
     """
 
     readable_versions = (STATE_VERSION, *MIGRATED)
 
     def feed(self) -> FeedRow:
-        """The feed's row."""
+        """Return the feed's row; raise `ConfigError` if the state is bound to no bucket yet."""
         found = self.rows(
             "SELECT f.upstream, f.checkpoint, f.storage_checkpoint, l.holder, l.expires_at >= UTC_TIMESTAMP(6), l.epoch "
             f"FROM {self.table('feed')} f, {self.table('lease')} l"
@@ -68,7 +68,7 @@ class FeedInspector(StateInspector):
         )
 
     def schema_files(self) -> list[KeptFile]:
-        """All schema files that were read, the newest first."""
+        """Return all schema files that were read, the newest first."""
         if not self._has("schema_history"):
             return []
         rows = self.rows(
@@ -77,7 +77,7 @@ class FeedInspector(StateInspector):
         return [KeptFile(table_dir=row[0], version=row[1], path=row[2], digest=row[3]) for row in rows]
 
     def streams(self) -> dict[str, Finished]:
-        """Stream (see `DataFile.stream`) → how far it is finished; a state of an older version has no digests."""
+        """Return stream (see `DataFile.stream`) → how far it is finished. A state of an older version has no digests."""
         left_out = "left_out" if self._has("file_progress", "left_out") else "0"
         rows = self.rows(f"SELECT stream, done_upto, {left_out} FROM {self.table('file_progress')}")
         kept = self._digests()
@@ -86,7 +86,7 @@ class FeedInspector(StateInspector):
         }
 
     def _digests(self) -> dict[str, dict[int, bytes]]:
-        """Stream → chunk → digests of its files; nothing in a state of an older version."""
+        """Return stream → chunk → digests of its files; empty for a state of an older version."""
         found: dict[str, dict[int, bytes]] = {}
         if self._has("file_digests"):
             for stream, chunk, digests in self.rows(f"SELECT stream, chunk, digests FROM {self.table('file_digests')}"):
@@ -94,7 +94,7 @@ class FeedInspector(StateInspector):
         return found
 
     def _has(self, table: str, column: str = "") -> bool:
-        """Whether a state table, or a column of it, is there."""
+        """Return whether a state table, or one of its columns, exists."""
         where, arguments = "table_schema = %s AND table_name = %s", (self._schema, table)
         if column:
             sql = f"SELECT 1 FROM information_schema.columns WHERE {where} AND column_name = %s"
@@ -102,7 +102,7 @@ class FeedInspector(StateInspector):
         return bool(self.rows(f"SELECT 1 FROM information_schema.tables WHERE {where}", arguments))
 
     def _forget_digests(self, but: Mapping[str, Collection[int]]) -> None:
-        """Keep no digest but those of `but`, and that a file has to be read again: other files have another tag now."""
+        """Forget all digests except those of `but`, and the marks of files to read again: all other files have another tag now."""
         kept = self._digests()
         if not kept:
             return
@@ -116,11 +116,11 @@ class FeedInspector(StateInspector):
     def rebind(
         self, feed: FeedRow, new: str, other: Mapping[str, Collection[int]], is_gone: Callable[[str], bool]
     ) -> None:
-        """Bind the state to another place, or once more to its own, unless a writer holds the lease.
+        """Bind the state to another place, or again to its own, unless a writer holds the lease.
 
-        `feed`: what was read before the places were compared. `other`: stream → numbers of the files that are not what they were.
-        `is_gone`: whether a holder is known not to run any more. A former writer that was only paused can write no more: the
-        lease gets another epoch. Raises `LeaseHeld` and `ConfigError`.
+        `feed` is what was read before the places were compared. `other` maps a stream to the numbers of the files that have changed.
+        `is_gone` tells whether a holder is known not to run any more. The lease gets a new epoch, so a former writer that was only
+        paused can write no more. Raise `LeaseHeld` and `ConfigError`.
         """
         with self.transaction():
             ((holder, valid, epoch),) = self.rows(
@@ -141,5 +141,5 @@ class FeedInspector(StateInspector):
 
 
 def busy(holder: str) -> str:
-    """Why nothing can be bound while a writer runs."""
+    """Return why nothing can be bound while a writer runs."""
     return f"{readable(holder)} is the writer of this target: stop it first (its lease runs out some seconds after it ended)"

@@ -15,7 +15,7 @@ _NAMES = tuple(KEPT.split(", "))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTable:
-    """One table (or database) of which structures are kept."""
+    """One table (or database) whose structures are kept."""
 
     key: str
     name: TableName
@@ -23,12 +23,12 @@ class KeptTable:
     first: int
     last: int
     query: str
-    """The newest statement, empty for a structure without one."""
+    """The newest statement; empty for a structure without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptVersion:
-    """One entry of the history; `definition` is None where it is damaged, and `damage` says so."""
+    """One entry of the history. A damaged one has no `definition`, and `damage` says why."""
 
     table_dir: str
     version: int
@@ -38,15 +38,15 @@ class KeptVersion:
 
     @property
     def identity(self) -> tuple[str, int, int]:
-        """As in the journal."""
+        """The identity, as in the journal."""
         return self.table_dir, self.version, self.checksum
 
 
 class SchemaHistoryReader(StateInspector):
-    """Reads structures; one entry for one question."""
+    """Reads structures; one method per question."""
 
     def tables(self) -> list[KeptTable]:
-        """All tables, by name."""
+        """Return all tables, by name."""
         history = self.table("schema_history")
         rows = self.rows(
             f"SELECT h.table_key, h.schema_name, h.table_name, g.n, g.low, g.high, h.query FROM {history} h JOIN (SELECT "
@@ -62,13 +62,13 @@ class SchemaHistoryReader(StateInspector):
         return list(found.values())
 
     def versions(self, keys: Collection[str]) -> list[KeptVersion]:
-        """All versions of the tables with these keys, in order."""
+        """Return all versions of the tables with these keys, in order."""
         return self._entries(
             f"table_key IN ({', '.join(['%s'] * len(keys))}) ORDER BY version, table_dir, checksum", tuple(keys)
         )
 
     def structure_at(self, key: str, ts: int) -> KeptVersion | None:
-        """The structure of a table that is in force at a version or commit ts (inclusive), None where none is known."""
+        """Return a table's structure that is in force at a version or commit-ts (inclusive), or None if none is known."""
         found = self._entries("table_key = %s AND version <= %s ORDER BY version DESC, digest LIMIT 1", (key, ts))
         return found[0] if found else None
 

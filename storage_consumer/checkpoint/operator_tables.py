@@ -1,6 +1,6 @@
-"""Tables as an operator sees them in the state, and what the operator decides about one.
+"""Tables as an operator sees them in the state, and the operator's decisions about them.
 
-A decision is a row of its own, which the consumer takes into what is stored of the table at its next round or start.
+A decision is a row of its own. The consumer applies it to the stored table at its next round or start.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from storage_consumer.plan.table_decisions import StoredTable, TableDecision, ne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """One table, and what was decided about it last."""
+    """One table, and the last decision about it."""
 
     stored: StoredTable
     decision: TableDecision | None = None
     obeyed: bool = False
-    """A consumer has seen the decision."""
+    """Whether a consumer has seen the decision."""
     refusal: str = ""
     """Why it changed nothing."""
 
 
 class TableInspector(StateInspector):
-    """Tables one by one."""
+    """Reads tables one by one, and stores decisions about them."""
 
     def now_ms(self) -> int:
-        """The target's clock in milliseconds since 1970-01-01 UTC."""
+        """Return the target's clock in milliseconds since 1970-01-01 UTC."""
         ((now,),) = self.rows("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)")
         return int(now)
 
     def tables(self) -> list[TableRow]:
-        """All tables that the state knows, by name."""
+        """Return all tables that the state knows, by name."""
         rows = self.rows(
             "SELECT p.table_key, p.schema_name, p.table_name, p.state, p.checkpoint, p.follows, p.error, "
             f"{', '.join(f'c.{name}' for name in COLUMNS)}, "
@@ -56,14 +56,14 @@ class TableInspector(StateInspector):
         return found
 
     def judged(self, table: StoredTable) -> StoredTable:
-        """The table with what the consumer would look up of its statements before it obeys."""
+        """Return the table with what the consumer would look up about its statements before it follows a decision."""
         tables, key = StateTables(self._schema), table.table_key
         ((settled,),) = self.rows(*as_text(last_settled(tables, key)))
         begun = self.rows(*as_text(begun_statements(tables, given_up=needs_copy(table.state))))
         return replace(table, settled=settled or 0, started=last_that_may_touch(begun, key))
 
     def decide_on(self, row: TableRow, decision: TableDecision) -> str:
-        """Store a decision; ``stored``, or ``same`` where it was stored before and no consumer has seen it."""
+        """Store a decision. Return ``stored``, or ``same`` if it was stored before and no consumer has seen it."""
         before = row.decision
         if (
             before is not None

@@ -1,4 +1,4 @@
-"""Where the rows of routed tables are: the state table ``table_targets``, so that another route is not taken for another table."""
+"""Where the rows of routed tables are: the state table ``table_targets``. It keeps a changed route from passing for another table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 1_000
 def places(
     connection: Connection, tables: StateTables, progress: Sequence[Row[Any]]
 ) -> Mapping[str, tuple[TableName, TableName]]:
-    """Table key → name in the bucket and in the target, of the tables with these rows of ``table_progress`` that are there."""
+    """Return table key → its names in the bucket and in the target, for those rows of ``table_progress`` whose table exists."""
     rows = connection.execute(select(tables.targets)).all()
     stored = {row.table_key: TableName(schema=row.target_schema, table=row.target_table) for row in rows}
     found = {}
@@ -34,7 +34,7 @@ def places(
 
 
 def put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress]) -> None:
-    """Store where these tables are; one without routes needs no row."""
+    """Store where these tables are; a table without routes needs no row."""
     placed = [
         {"table_key": table.table_key, "target_schema": table.target.schema, "target_table": table.target.table}
         for table in progress

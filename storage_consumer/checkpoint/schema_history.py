@@ -14,17 +14,17 @@ from storage_consumer.model import TableDefinition
 from storage_consumer.plan.journal import DONE, SKIPPED
 
 _BATCH = 20
-"""Structures in one statement: their sizes differ much, and a packet has its limit."""
+"""Structures per statement: their sizes differ much, and a packet is limited."""
 
 
 class HistoryState(JournalState):
-    """The schema history of one feed. Each entry stands for itself: no other is needed to read it."""
+    """The schema history of one feed. Each entry is complete: no other is needed to read it."""
 
     _kept: dict[tuple[object, ...], object] | None = None
-    """What is known to be stored: identity → digest. Keys only, never structures."""
+    """What is known to be stored: identity → digest. Keys only, never structures; None until first needed."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
-        """Store what was read, with the table directory of each; what is stored already costs nothing."""
+        """Store the structures that were read, each with its table directory. A structure that is stored already costs nothing."""
         records = [record_of(table_dir, definition) for table_dir, definition in read]
         if not records:
             return
@@ -40,17 +40,18 @@ class HistoryState(JournalState):
                 statement = insert(table)
                 changed = {column.name: statement.inserted[column.name] for column in table.c}
                 connection.execute(statement.on_duplicate_key_update(**changed), some)
+        # Only after the commit: a transaction that failed has stored nothing.
         known.update({tuple(r[name] for name in identity): r["digest"] for r in new})
 
     def known_versions(self) -> frozenset[tuple[str, int]]:
-        """Table directory and version of all schema files that were ever read."""
+        """Return table directory and version of all schema files that were ever read."""
         table = self._tables.structures.c
         with self._owned("reading which versions are known") as connection:
             rows = connection.execute(select(table.table_dir, table.version)).all()
         return frozenset((row.table_dir, row.version) for row in rows)
 
     def unsettled(self) -> list[tuple[str, int]]:
-        """Table directory and version of the statements that are kept and, by the journal, neither done nor skipped."""
+        """Return table directory and version of the kept statements that the journal has as neither done nor skipped."""
         kept, journal = self._tables.structures.c, self._tables.journal.c
         same = and_(*(kept[name] == journal[name] for name in ("table_dir", "version", "checksum")))
         query = (
@@ -62,9 +63,9 @@ class HistoryState(JournalState):
             return sorted({(row.table_dir, row.version) for row in connection.execute(query)})
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
-        """What the schema files of one version directory said, whether or not they still exist.
+        """Return what the schema files of one version directory said, whether or not they still exist.
 
-        Raises `MalformedSchemaFile` where an entry is damaged.
+        Raise `MalformedSchemaFile` if an entry is damaged.
         """
         table = self._tables.structures
         query = select(table).where(table.c.table_dir == table_dir, table.c.version == version)

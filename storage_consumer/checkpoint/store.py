@@ -1,8 +1,8 @@
 """StateStore: lease, progress and DDL journal in the target. Progress never runs ahead of rows.
 
 Every transaction here first locks the lease row and checks that it is still ours. Write transactions of tasks do not touch
-that row: each locks its own *slot*, which carries the epoch and the open window. Opening a window updates all slots, and so
-waits for every transaction that is still running; what comes later from an older window or owner finds the slot changed.
+that row: each locks its own *slot*, which carries the epoch and the open window. Opening a window updates all slots, and so waits
+for every transaction that is still running. A later transaction of an older window or owner finds the slot changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StateStore(OperatedState):
     # reading
 
     def load(self) -> tuple[Restart, int]:
-        """What an earlier run left, and the highest storage checkpoint that it saw."""
+        """Return what an earlier run left, and the highest storage checkpoint that it saw."""
         tables = self._tables
         with self._owned("reading the state") as connection:
             feed = connection.execute(select(tables.feed)).one()
@@ -65,12 +65,12 @@ class StateStore(OperatedState):
     # writing
 
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:
-        """Fence off everything older and return the id of the new window; `partitions` slots are ready afterwards."""
+        """Fence off everything older and return the id of the new window; `partitions` slots are ready then."""
         with self._translated(_OPENING):
             return self._evicting(lambda: self._open_window(partitions, storage_checkpoint), unless=self._see_owner)
 
     def _see_owner(self) -> None:
-        """Raise `LeaseLost` where another owner's tasks are what is waited for."""
+        """Raise `LeaseLost` if the tasks that hold the locks are another owner's."""
         with self._engine.begin() as connection:
             self._check_owner(connection, _OPENING, lock=False)
 
@@ -89,7 +89,9 @@ class StateStore(OperatedState):
             window_id = connection.execute(select(tables.feed.c.window_id)).scalar_one()
             there = connection.execute(select(func.count()).select_from(tables.slots)).scalar_one()
             wanted = partitions + SERIAL_SLOTS
+            # New slots begin as closed; the UPDATE below opens them together with the old ones.
             closed = {"epoch": 0, "window_id": 0, "attempt": "", "finished": False}
+            # Slots below 0 are for tables whose writers queue, those from 0 on for partitions.
             if missing := [{"slot": n - SERIAL_SLOTS, **closed} for n in range(there, wanted)]:
                 connection.execute(insert(tables.slots), missing)
             fresh = {"epoch": self.epoch, "window_id": window_id, "attempt": "", "finished": False}
@@ -105,10 +107,10 @@ class StateStore(OperatedState):
         storage_checkpoint: int,
         lowest: int | None = None,
     ) -> None:
-        """Store what moved: tables, per stream how far it is finished, and the checkpoints of the whole.
+        """Store what moved: tables, how far each stream is finished, and the checkpoints of the whole feed.
 
-        `checkpoint` (``feed.checkpoint_running``) only grows; `lowest` (``feed.checkpoint``) is stored as it is, since a table that
-        the filter takes in again lacks what was written meanwhile.
+        `checkpoint` (``feed.checkpoint_running``) only grows. `lowest` (``feed.checkpoint``) is stored as it is: a table that the filter
+        includes again lacks what was written meanwhile.
         """
         feed = self._tables.feed
         with self._owned("storing the progress") as connection:

@@ -1,4 +1,4 @@
-"""A schema file's content as it is kept in the state: to a row and back. Pure."""
+"""The content of a schema file as the state keeps it: to a row and back. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl
 
 
 def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
-    """The row for what one schema file says; `table_dir`: where it lies."""
+    """Return the row for one schema file's content; `table_dir` is the file's directory."""
     columns = [
         {name: value for name, default in _DEFAULTS.items() if (value := getattr(column, name)) != default}
         for column in definition.columns
@@ -40,7 +40,7 @@ def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
 
 
 def definition_of(record: Mapping[str, Any]) -> TableDefinition:
-    """What a row says; raises `MalformedSchemaFile` where it is not as it was written. Other rows do not matter."""
+    """Return what a row says; other rows do not matter. Raise `MalformedSchemaFile` if it is not as it was written."""
     name = TableName(schema=record["schema_name"], table=record["table_name"])
     if record["digest"] != _digest(record):
         message = (
@@ -64,6 +64,7 @@ def definition_of(record: Mapping[str, Any]) -> TableDefinition:
 
 
 def _digest(record: Mapping[str, Any]) -> str:
-    """Tells two rows apart, and a damaged one from what it was."""
+    """Return a digest that tells two rows apart, and a damaged row from the original."""
     text = json.dumps([record[name] for name in _HASHED], ensure_ascii=False)
+    # A name may hold a lone surrogate, which strict UTF-8 refuses.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

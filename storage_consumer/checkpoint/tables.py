@@ -12,9 +12,9 @@ from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, MEDIUMT
 from storage_consumer.plan.finished_files import CHUNK, WIDTH
 
 STATE_VERSION = 4
-"""Raised whenever a table changes its shape."""
+"""Increased whenever a table changes its shape."""
 MIGRATED = (2, 3)
-"""Older versions that are brought to ours: they lack tables, which are created, and columns of `StateTables.added`."""
+"""Older versions that can be migrated: they lack tables, which are created, and columns of `StateTables.added`."""
 
 _PATH = 512
 _STREAM = 700
@@ -25,7 +25,7 @@ class StateTables:
     """All state tables of one schema."""
 
     def __init__(self, schema: str) -> None:
-        """`schema`: the state schema's name."""
+        """Define the tables in the state schema called `schema`."""
         self.metadata = MetaData(schema=schema)
         self.version = self._table("version", _number("id"), Column("version", INTEGER, nullable=False))
         self.lease = self._table(
@@ -75,14 +75,14 @@ class StateTables:
         )
 
     def added(self) -> Iterator[tuple[Table, Column[Any]]]:
-        """The columns that tables of an older version may lack, each with a default."""
+        """Yield the columns that tables of an older version may lack; each has a default."""
         yield self.feed, self.feed.c.checkpoint_running
         for name in ("structure_after", "seconds", "answer"):
             yield self.journal, self.journal.c[name]
         yield self.files, self.files.c.left_out
 
     def removed(self) -> Iterator[tuple[Table, str]]:
-        """The columns that tables of an older version may have, and that nothing writes any more."""
+        """Yield the columns that tables of an older version may have, and that nothing writes any more."""
         yield self.files, "tag"
 
     def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
@@ -100,7 +100,7 @@ def _text(name: str) -> Column[Any]:
 
 
 def as_text(query: Select[Any]) -> tuple[str, list[Any]]:
-    """A query as the driver takes it, with ``%s`` for each argument; and the arguments."""
+    """Return a query as the driver takes it, with ``%s`` for each argument, and the arguments."""
     made = query.compile(dialect=mysql.dialect(), compile_kwargs={"render_postcompile": True})
     return str(made), [made.params[name] for name in made.positiontup or ()]
 
@@ -110,7 +110,7 @@ def _tso(name: str) -> Column[Any]:
 
 
 def _identity() -> tuple[Column[Any], ...]:
-    """What tells one schema file from all others, over restarts; see `DdlStep.identity`."""
+    """Return the columns that identify a schema file across restarts; see `DdlStep.identity`."""
     return (
         Column("table_dir", String(_PATH), primary_key=True),
         Column("version", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
@@ -119,7 +119,7 @@ def _identity() -> tuple[Column[Any], ...]:
 
 
 def _progress_columns() -> tuple[Column[Any], ...]:
-    """One row per table: how far it is, and what it stands still for."""
+    """Return the columns of one row per table: how far it is, and what stops it."""
     return (
         Column("table_key", String(_PATH), primary_key=True),
         _text("schema_name"),
@@ -132,7 +132,7 @@ def _progress_columns() -> tuple[Column[Any], ...]:
 
 
 def _digest_columns() -> tuple[Column[Any], ...]:
-    """One row for so many consecutive numbers of a stream: a digest of each file that is finished."""
+    """Return the columns of one row per `CHUNK` consecutive numbers of a stream: a digest of each finished file."""
     return (
         Column("stream", String(_STREAM), primary_key=True),
         Column("chunk", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
@@ -141,7 +141,7 @@ def _digest_columns() -> tuple[Column[Any], ...]:
 
 
 def _journal_columns() -> tuple[Column[Any], ...]:
-    """One row per statement: what the file says, what ran, and where it stands."""
+    """Return the columns of one row per statement: what the file says, what ran, and its state."""
     return (
         *_identity(),
         _text("schema_name"),
@@ -160,7 +160,7 @@ def _journal_columns() -> tuple[Column[Any], ...]:
 
 
 def _decision_columns() -> tuple[Column[Any], ...]:
-    """One row per statement that an operator decided on; it counts until the journal says done or skipped."""
+    """Return the columns of one row per statement that an operator decided on; it counts until the journal says done or skipped."""
     return (
         *_identity(),
         Column("verb", String(16), nullable=False),
@@ -171,7 +171,7 @@ def _decision_columns() -> tuple[Column[Any], ...]:
 
 
 def _copy_columns() -> tuple[Column[Any], ...]:
-    """One row per table that lacked files, or of which an operator made a copy: see `Copies`."""
+    """Return the columns of one row per table that lacked files, or that an operator copied; see `Copies`."""
     return (
         Column("table_key", String(_PATH), primary_key=True),
         _tso("copy_from"),
@@ -184,7 +184,7 @@ def _copy_columns() -> tuple[Column[Any], ...]:
 
 
 def _table_decision_columns() -> tuple[Column[Any], ...]:
-    """One row per table that an operator decided about last; without `obeyed_at` no consumer has seen it."""
+    """Return the columns of one row per table with the operator's last decision; without `obeyed_at` no consumer has seen it."""
     return (
         Column("table_key", String(_PATH), primary_key=True),
         Column("verb", String(16), nullable=False),
@@ -199,7 +199,7 @@ def _table_decision_columns() -> tuple[Column[Any], ...]:
 
 
 def _structure_columns() -> tuple[Column[Any] | UniqueConstraint, ...]:
-    """One row per schema file that was read: what it says of its table at its version."""
+    """Return the columns of one row per schema file that was read: what it says of its table at its version."""
     return (
         *_identity(),
         Column("table_key", String(_PATH), nullable=False),

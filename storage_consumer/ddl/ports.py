@@ -1,4 +1,4 @@
-"""What `DdlRunner` asks of the target and of the state."""
+"""What `DdlRunner` needs from the target and from the state."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from storage_consumer.sql.tokens import Token
 
 
 class Structure(Protocol):
-    """What is asked of the target; see `database.TargetDatabase`."""
+    """What the runner asks of the target; see `database.TargetDatabase`."""
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, by folded name."""
+        """Return the tables that exist, by folded name."""
         ...
 
     def database_collation(self, schema: str) -> str | None:
-        """Default collation of a database, None if it does not exist."""
+        """Return the default collation of a database, or None if it does not exist."""
         ...
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
-        """What a table's parts are called."""
+        """Return the names of a table's parts."""
         ...
 
     def statement_zone(self, version: int) -> str:
-        """The time zone of the session in which a statement of this version runs."""
+        """Return the time zone of the session in which a statement of this version runs."""
         ...
 
     def is_running(self, statement: str) -> bool:
-        """Whether the server is executing the statement right now."""
+        """Return whether the server is executing the statement right now."""
         ...
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
-        """Tells two structures of these tables apart."""
+        """Return a digest that differs for two different structures of these tables."""
         ...
 
     def fence_ddl(self) -> bool:
-        """Keep every other owner's connection from beginning a DDL; False while one is running one, which is left alone."""
+        """Stop every other owner's connection from beginning a DDL. Return False while one is running a DDL, which is left alone."""
         ...
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
-        """Who holds locks that a statement on these tables waits for, as far as the server tells."""
+        """Return who holds locks that a statement on these tables waits for, as far as the server tells."""
         ...
 
     def execute_ddl(
@@ -60,14 +60,14 @@ class Structure(Protocol):
 
 
 class Journal(Protocol):
-    """What is asked of the state; see `state.StateStore`."""
+    """What the runner asks of the state; see `store.StateStore`."""
 
     def journal_entry(self, step: DdlStep) -> JournalEntry | None:
-        """What the journal says of a statement."""
+        """Return the journal's entry of a statement."""
         ...
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Note why a statement stops its table; one that was started and is not settled stays so."""
+        """Note why a statement stops its table. A statement that was started, and is not resolved, stays started."""
 
     def journal(
         self,
@@ -78,4 +78,4 @@ class Journal(Protocol):
         note: str = "",
         tables: Iterable[TableProgress] = (),
     ) -> None:
-        """Store where a statement stands."""
+        """Store a statement's state."""

@@ -1,16 +1,16 @@
-"""DdlRunner: one statement, once. The journal says started → done; what was interrupted is settled by looking.
+"""DdlRunner: one statement, once. The journal goes from started to done; an interrupted statement is resolved by looking at the target.
 
-One that others kept from running is planned again: it did nothing.
+A statement that others kept from running is planned again: it did nothing.
 
-A statement that was started and never answered may still run: the server finishes it whether or not anybody listens. So it is
-waited for first. Then the structure of the tables that it names tells what became of it:
+A statement that was started and never answered may still run: the server finishes it whether or not anybody listens. So the runner
+waits for it first. Then the structure of the tables that it names shows what became of it:
 
-* it is what was noted before the statement: the statement did not take effect, and runs again. No row from after it has been
-  written yet, so one that leaves the structure as it is (TRUNCATE) may. Only EXCHANGE PARTITION can neither be seen nor
-  repeated; it stops the table.
-* it is another one: the statement took effect. What SHOW CREATE says afterwards cannot be foretold, since each server words
-  it in its own way, but the columns can: the schema file lists them. Where they are not those, somebody else changed the
-  table, and it stops. Nobody but the holder of the DDL lock runs statements of ours, so nothing else needs to be told apart.
+* The structure is the one noted before the statement: it did not take effect, and runs again. No row from after it has been
+  written yet, so a statement that leaves the structure as it is (TRUNCATE) may run twice. Only EXCHANGE PARTITION can neither be seen
+  nor repeated; it stops the table.
+* The structure is another one: the statement took effect. What SHOW CREATE says afterwards cannot be predicted, since each server
+  words it in its own way, but the columns can: the schema file lists them. If they differ, somebody else changed the
+  table, and it stops. Only the holder of the DDL lock runs our statements, so there is no third case.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _log = Log("ddl")
 
 _DROPS = (DROP_SCHEMA, DROP_TABLE, DROP_VIEW)
 _NOTHING_THERE = frozenset((1008, 1051, 4092))
-"""What a DROP of a database, table or view answers that does not exist; MariaDB has a number of its own for views."""
+"""Answers to a DROP of a database, table or view that does not exist; MariaDB has a number of its own for views."""
 _LOOK = 1.0
 """Seconds between two looks at a statement that still runs."""
 _TOLD_EVERY = 30.0
-"""Seconds between two lines about it."""
+"""Seconds between two log lines about it."""
 _LOCK_TRIES = 3
 """How often a statement asks for locks that others hold before its table waits for the next round."""
 _FIRST_PAUSE = 1.0
 _LOSSES = 3
-"""How often a connection may break under one statement in a row before the round starts over."""
+"""How often in a row a connection may break under one statement before the round starts over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class _Started:
     action: DdlAction
     context: DdlContext
     names: tuple[TableName, ...]
-    """Whose structure shows whether it took effect."""
+    """The tables whose structure shows whether it took effect."""
 
 
 class DdlRunner:
@@ -88,9 +88,9 @@ class DdlRunner:
         clock: Clock | None = None,
         patience: float = 24 * 3600.0,
     ) -> None:
-        """`server_type`: ``mariadb``, ``mysql`` or ``tidb``; `zone`: the feed's, in which statements run.
+        """`server_type` is ``mariadb``, ``mysql`` or ``tidb``; `zone` is the feed's, in which statements run.
 
-        `patience`: seconds for which a statement that lost its connection is waited for while the server still runs it.
+        `patience` is how many seconds to wait for a statement that lost its connection while the server still runs it.
         """
         self._database = database
         self._state = state
@@ -100,10 +100,10 @@ class DdlRunner:
         self._patience = patience
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        """Run `step`, or find out that it took effect; `moved` is stored in the transaction that says so.
+        """Run `step`, or find out that it took effect; the transaction that records this also stores `moved`.
 
-        Returns what was changed or found, or an empty text. Raises `DdlFailed` when the target refuses the statement,
-        `TargetBusy` when others keep it from running, and `TargetUnavailable` when its outcome is not known yet.
+        Return what was changed or found, or "". Raise `DdlFailed` if the target refuses the statement, `TargetBusy` if others keep it
+        from running, and `TargetUnavailable` if its outcome is not known yet.
         """
         entry = self._state.journal_entry(step)
         if entry and entry.state in (DONE, SKIPPED):
@@ -113,7 +113,7 @@ class DdlRunner:
         if decision is not None and decision.verb != "replace":
             state, what = (DONE, "it took effect by hand") if decision.verb == "done" else (SKIPPED, "it is not to run")
             note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
-            if entry is not None and entry.state == STARTED:  # rows of after it must not be written before it ends
+            if entry is not None and entry.state == STARTED:  # later rows must not be written before it ends
                 sent = DdlAction(statement=entry.statement, schema="")
                 started = _Started(step=step, action=sent, context=context, names=(step.name,))
                 self._wait_while_running(started, entry.statement)
@@ -139,7 +139,7 @@ class DdlRunner:
         self._state.refused(step, error)
 
     def fence(self) -> None:
-        """End what a former owner may still be about to run over this runner's lane; what it is running already is left alone."""
+        """Stop a former owner from beginning a statement under this runner's lock; leave alone what it is running already."""
         self._database.fence_ddl()
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class DdlRunner:
         self._database.close()
 
     def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
-        """What to run; a database that the source had before its changefeed is made first."""
+        """Return what to run; create a database first that the source had before its changefeed."""
         if step.skip:
             return DdlAction(statement="", schema="", notes=(step.skip,))
         refuse_what_may_not_run(step, self._flavor)
@@ -169,7 +169,10 @@ class DdlRunner:
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
 
     def _collation(self, step: DdlStep, context: DdlContext, found: Sequence[Token]) -> str | None:
-        """Default collation of the statement's database, None where it does not matter; makes one that the bucket does not."""
+        """Return the default collation of the statement's database, or None if it does not matter.
+
+        Create the database if it does not exist and the bucket has no CREATE DATABASE for it.
+        """
         ours, name = context.database_is_ours, step.name
         if ours and not has_words(found[:2], "CREATE", "TABLE"):
             return None
@@ -184,12 +187,13 @@ class DdlRunner:
         return collation
 
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
-        """Run the statement unless it took effect; what was found, and how it ended.
+        """Run the statement unless it took effect; return what was found, and how it ended.
 
-        Where the connection breaks under it, what became of it is found out at once, on a new connection.
+        If the connection breaks under it, find out immediately, over a new connection, what became of it.
         """
         for _ in range(_LOSSES):
             interrupted = entry is not None and entry.state == STARTED
+            # First wait, then fence, then look: otherwise the structure could still change after the look.
             if interrupted and entry is not None:
                 self._wait_while_running(started, entry.statement or started.action.statement)
             self._fence(started)
@@ -206,15 +210,15 @@ class DdlRunner:
         raise lost
 
     def _wait_while_running(self, started: _Started, statement: str) -> None:
-        """Let the server finish an interrupted statement; raises as `_wait_while`."""
+        """Let the server finish an interrupted statement; raise as `_wait_while` does."""
         self._wait_while(started, statement, lambda: self._database.is_running(statement))
 
     def _fence(self, started: _Started) -> None:
-        """Keep former owners from running anything over this lane; what one of them is running is waited for, not broken off."""
+        """Stop former owners from running anything under this lock. If one is running a statement, wait for it rather than kill it."""
         self._wait_while(started, "a statement of a former owner", lambda: not self._database.fence_ddl())
 
     def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
-        """Wait while something runs; raises `TargetUnavailable` when that takes too long, `Abandoned` when told to end."""
+        """Wait while `is_so`. Raise `TargetUnavailable` if that takes longer than the patience, `Abandoned` if asked to end."""
         step, began, told = started.step, self._clock.monotonic(), -_TOLD_EVERY
         while is_so():
             waited = self._clock.monotonic() - began
@@ -239,10 +243,10 @@ class DdlRunner:
             self._clock.wait(threading.Event(), _LOOK)
 
     def _settled(self, started: _Started, entry: JournalEntry) -> tuple[str, Outcome] | None:
-        """What became of an interrupted statement, None where it is to run."""
+        """Return what became of an interrupted statement, or None if it is to run."""
         step = started.step
         if started.context.decision is not None and entry.statement != started.action.statement:
-            return None  # the operator has given another text since, and so has judged this one
+            return None  # the operator has replaced the text since, and so has judged this one
         now = self._database.fingerprint(started.names)
         if now == entry.structure_before:
             self._refuse_if_unknowable(step)
@@ -259,13 +263,14 @@ class DdlRunner:
         return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
 
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
-        """Send the statement; what is to be noted of the answer."""
+        """Send the statement; return a note about the answer, and how the statement ended."""
         step, action = started.step, started.action
         before = self._database.fingerprint(started.names)
         unmade = self._why_unmade(step, started.context)
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         try:
             answer, seconds = self._sent(started, before, ignorable)
+            # No fingerprint is empty, so "" accepts the answer whatever the structure.
             self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade else before)
         except DdlFailed as fault:
             self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
@@ -275,7 +280,7 @@ class DdlRunner:
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
 
     def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
-        """Why what a DROP takes away need not be there; empty where it should be, and for all other statements."""
+        """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
         if step.definition.ddl_type not in _DROPS:
             return ""
         if not context.table_was_seen:
@@ -284,7 +289,7 @@ class DdlRunner:
         return "what made it was not run" if entry is not None and entry.state == SKIPPED else ""
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
-        """The server's answer and how many seconds it took; asks again where others hold locks."""
+        """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
         step, action, pause = started.step, started.action, _FIRST_PAUSE
         for left in reversed(range(_LOCK_TRIES)):
             self._state.journal(step, STARTED, run=Sent(statement=action.statement, structure_before=before))
@@ -299,11 +304,12 @@ class DdlRunner:
                 break
             self._clock.wait(threading.Event(), pause)
             pause *= 2
+            # The lock for DDL went with the connection that ran the statement.
             self._fence(started)
         raise busy
 
     def _blocked(self, started: _Started, before: str, fault: TargetBusy) -> TargetBusy:
-        """Note and tell that others keep a statement from running, and who."""
+        """Journal and log that others keep a statement from running, and who they are; return the error."""
         step = started.step
         blockers = "; ".join(self._database.blockers(started.names))
         who = blockers or "the target does not tell who: look for long transactions in its process list"
@@ -315,7 +321,7 @@ class DdlRunner:
         return TargetBusy(message)
 
     def _refuse_if_not_ours(self, answer: str, names: Sequence[TableName], before: str) -> None:
-        """Refuse an "already done" to a statement that was interrupted unless the structure has changed since.
+        """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
 
         What was there before is not that statement's work, and the rest of the statement has not been done.
         """
@@ -323,7 +329,7 @@ class DdlRunner:
             raise DdlFailed(answer)
 
     def _refuse_if_unknowable(self, step: DdlStep) -> None:
-        """Stop where neither looking nor repeating is right."""
+        """Stop the table if neither looking nor repeating is right."""
         if has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
             message = (
                 f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not show whether "
@@ -334,12 +340,12 @@ class DdlRunner:
 
 
 def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
-    """What an operator wants to be run in the place of a statement."""
+    """Return what an operator wants to run instead of a statement."""
     note = f"another text ran in its place, decided by {decision.decided_by} at {decision.decided_at} UTC"
     return DdlAction(statement=decision.statement, schema=step.name.schema if step.name.table else "", notes=(note,))
 
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
-    """Whose structure shows whether a statement took effect: what the original names, and what the text that runs names."""
+    """Return the tables whose structure shows whether a statement took effect: those in the original, and those in the text that runs."""
     run = replace(step.definition, query=action.statement)
     return tuple(sorted({*mentioned_names(step.definition), *mentioned_names(run)}))

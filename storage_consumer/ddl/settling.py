@@ -1,4 +1,4 @@
-"""What an interrupted statement must have led to, as far as its schema file tells, and what is said of one that was refused. Pure."""
+"""What an interrupted statement must have led to, as far as its schema file tells, and the error of a refused one. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storage_consumer.plan.table_words import table_flag
 
 _CREATE_TABLE, _CREATE_VIEW = 3, 21
 _HIDDEN = "_V$_"
-"""Begins the names of the columns by which TiDB keeps expression indexes."""
+"""Prefix of the hidden columns in which TiDB keeps expression indexes."""
 
 
 def unlike(definition: TableDefinition, there: TargetTable | None) -> str:
-    """In which way a table is not what a statement leads to; empty where it may be. `there`: None where it does not exist.
+    """Return how a table differs from what a statement leads to, or "" if it may be its result; `there` is None if it does not exist.
 
-    Only the names of the columns are compared: that is what each server shows in the same way. Views, databases and
-    statements about another table than the file's own say nothing.
+    Only the names of the columns are compared: every server shows those in the same way. Views, databases and statements about another
+    table than the file's own tell nothing.
     """
     if is_astray(definition) or not definition.columns or definition.ddl_type in (_CREATE_VIEW, DROP_VIEW):
         return ""
@@ -36,7 +36,7 @@ def unlike(definition: TableDefinition, there: TargetTable | None) -> str:
 
 
 def refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
-    """The error of a statement that the target does not take: its answer, the statement, and the way on."""
+    """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
     remedy = fault.remedy or "Make the target's table fit"
     if step.definition.ddl_type == _CREATE_TABLE and not fault.remedy:
         remedy = (

@@ -12,28 +12,28 @@ from storage_consumer.sql.column_parts import NAMES
 from storage_consumer.sql.tokens import Token, closing, elements, find_words
 
 Edit = tuple[int, int, str]
-"""Start, end, and what stands there instead."""
+"""Start (inclusive), end (exclusive), and the text that replaces what is between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement as tokens, with the comma-separated parts that it has."""
+    """A statement as tokens, with its comma-separated parts."""
 
     found: Sequence[Token]
     collation: str | None
-    """Default collation of its database on the target, None if that is not known or not there."""
+    """Default collation of its database on the target; None if it is unknown or the database does not exist."""
     names: PartNames | None
-    """What its table's parts are called on the target, None if that was not asked for."""
+    """Names of its table's parts on the target; None if they were not asked for."""
     body: tuple[int, int]
-    """Indexes of the parentheses around the columns of a CREATE TABLE, (-1, -1) for any other statement."""
+    """Indexes of the parentheses around the columns of a CREATE TABLE; (-1, -1) for any other statement."""
     parts: tuple[tuple[int, int], ...]
     """Ranges [first, last): the definitions in a CREATE TABLE, the actions of an ALTER TABLE, else the whole statement."""
     text: str = ""
-    """As it is in the schema file, comments included."""
+    """The text in the schema file, comments included."""
     table: str = ""
-    """Whose statement it is."""
+    """Name of the statement's table."""
     columns: tuple[TableColumn, ...] = ()
-    """What the schema file tells of the table after the statement."""
+    """The table's columns after the statement, by the schema file."""
     source_collation: str = "utf8mb4_bin"
     """Default collation of its database at the source."""
     zone: str = "UTC"
@@ -56,13 +56,13 @@ def statement_of(
 
 
 def _ranges(first: int, separators: Sequence[int], end: int) -> Sequence[tuple[int, int]]:
-    """[first, end) cut at the separators, which belong to no part."""
+    """Cut [first, end) at the separators, which belong to no part."""
     starts = [first, *(at + 1 for at in separators)]
     return list(zip(starts, [*separators, end], strict=True))
 
 
 def _first_action(found: Sequence[Token]) -> int:
-    """Index of the first token behind the name in an ALTER TABLE, -1 for any other statement."""
+    """Return the index of the first token after the name in an ALTER TABLE, -1 for any other statement."""
     if len(found) < 3 or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):  # noqa: PLR2004 - with the table's name
         return -1
     return 5 if len(found) > 3 and found[3].text == "." else 3  # noqa: PLR2004 - a database's name and a dot more
@@ -78,7 +78,7 @@ def _create_body(found: Sequence[Token]) -> tuple[int, int]:
 
 
 def index_columns(part: Sequence[Token]) -> list[str]:
-    """The columns that an index definition names right inside its parentheses, in order."""
+    """Return the columns that an index definition names directly inside its parentheses, in order."""
     opening = next((i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol"), -1)
     inside = part[opening].depth + 1 if opening >= 0 else 0
     return [
@@ -89,10 +89,11 @@ def index_columns(part: Sequence[Token]) -> list[str]:
 
 
 def spans(statement: Statement, gone: frozenset[int]) -> list[tuple[int, int]]:
-    """Where the text of these parts stands, each with one of the commas around it."""
+    """Return where the text of these parts is, each with one of the commas around it."""
     found = statement.found
     places: list[tuple[int, int]] = []
     kept_before = False
+    # A part goes with the comma before it, or, as long as none before it stays, with the comma after it.
     for number, (first, last) in enumerate(statement.parts):
         if number not in gone:
             kept_before = True
@@ -106,9 +107,10 @@ def spans(statement: Statement, gone: frozenset[int]) -> list[tuple[int, int]]:
 
 
 def outermost(edits: Sequence[Edit]) -> list[Edit]:
-    """The edits but for those inside of another one."""
+    """Return the edits without those inside another one, sorted by place."""
     kept: list[Edit] = []
     end = -1
+    # At equal starts the longest edit comes first, so it hides the others.
     for edit in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
         if edit[0] >= end:
             kept.append(edit)
@@ -117,7 +119,8 @@ def outermost(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def emptied(statement: Statement, edits: Sequence[Edit]) -> frozenset[int]:
-    """The parts of which these edits, none of which lies inside another, leave nothing."""
+    """Return the parts of which these edits, none inside another, leave nothing."""
+    # Tokens and edits are both sorted, so one pass over the two is enough.
     taken = iter([(start, end) for start, end, text in edits if not text and start < end])
     gone: set[int] = set()
     span = next(taken, None)

@@ -1,4 +1,4 @@
-"""Moments in a DDL that mean what the session's zone makes of them, where the server knows that zone by its offset only."""
+"""Times in a DDL that depend on the session's time zone, where the server knows that zone by its offset only."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def refuse_uncertain_moments(
     zone: str,
     describe: Callable[[Iterable[TableName]], Mapping[TableName, TargetTable]],
 ) -> None:
-    """Raise `NotReplicable` where a statement holds moments of a zone with daylight saving time, which one offset cannot tell.
+    """Raise `NotReplicable` if a statement holds times of a zone with daylight saving time, for which one offset is not enough.
 
-    Defaults of columns are not among them: the schema file has them in UTC (see `literals.timestamps`). `describe`: what the
-    target's tables are like; whether a zone has such time is judged by one recent year.
+    Defaults of columns are not among them: the schema file has them in UTC (see `literals.timestamps`). `describe` returns the
+    target's tables. One recent year decides whether a zone has daylight saving time.
     """
     if zone_caveat(zone) and (what := _moments(found) or _converted(definition, found, describe)):
         raise NotReplicable(
@@ -35,7 +35,7 @@ def refuse_uncertain_moments(
 
 
 def _moments(found: Sequence[Token]) -> str:
-    """The first call of UNIX_TIMESTAMP with a text, as the borders of partitions have it; empty for none."""
+    """Return the first call of UNIX_TIMESTAMP with a text, as in the borders of partitions, or ""."""
     for at in range(len(found) - 2):
         if found[at].upper == "UNIX_TIMESTAMP" and found[at + 1].text == "(" and found[at + 2].kind == "string":
             return f"UNIX_TIMESTAMP({found[at + 2].text})"
@@ -47,7 +47,7 @@ def _converted(
     found: Sequence[Token],
     describe: Callable[[Iterable[TableName]], Mapping[TableName, TargetTable]],
 ) -> str:
-    """The first column that becomes a TIMESTAMP or is one no longer, empty for none: its values are converted."""
+    """Return the first column that becomes a TIMESTAMP or stops being one, or "": its values are converted."""
     if not any(has_words(found, verb) for verb in ("MODIFY", "CHANGE")):
         return ""
     there = describe([definition.name]).get(definition.name.folded())

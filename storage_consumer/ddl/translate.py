@@ -1,6 +1,6 @@
-"""A DDL of the source to the statement to run on this target, or the reason not to run one. Pure.
+"""From a DDL of the source to the statement that runs on this target, or the reason not to run one. Pure.
 
-The original text runs whenever it can. What is put in or taken out, and why, is listed in `DIFFERENCES`.
+The original text runs whenever it can. `DIFFERENCES` lists what is added or left out, and why.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class DdlAction:
     """What to do for one DDL."""
 
     statement: str
-    """To be run; empty where nothing is to be done."""
+    """The statement to run; empty if there is nothing to do."""
     schema: str
-    """Default database for the statement, empty for none."""
+    """Default database for the statement; empty for none."""
     notes: tuple[str, ...] = ()
-    """What was changed in the original text, or why it is not run."""
+    """What was changed in the original text, or why it does not run."""
 
 
 def action_for(
@@ -42,11 +42,12 @@ def action_for(
     zone: str = "UTC",
     source_collation: str = "utf8mb4_bin",
 ) -> DdlAction:
-    """What to do for a statement on a server of this server_type (``mariadb``, ``mysql``, ``tidb``).
+    """Return what to do for a statement on a server of this type (``mariadb``, ``mysql``, ``tidb``).
 
-    `collation`: the default collation of the statement's database on the target, None if it is not known or not there.
-    `names`: what the parts of its table are called on the target, None if that was not asked for. `zone`: time zone of the
-    session that will run it. `source_collation`: the default collation of its database at the source. Raises `NotReplicable` for what such a server can't hold.
+    `collation` is the default collation of the statement's database on the target, None if it is unknown or the database does not
+    exist. `names` are the names of its table's parts on the target, None if they were not asked for. `zone` is the time zone of the
+    session that will run it. `source_collation` is the default collation of its database at the source. Raise `NotReplicable` for what
+    such a server cannot hold.
     """
     stored = _stored(definition)
     query = escaped(stored)
@@ -83,7 +84,10 @@ def safe_action(
     zone: str,
     source_collation: str,
 ) -> DdlAction:
-    """As `action_for`, for a statement that `refuse_what_may_not_run` let pass; raises `StatementRefused` where the text to be sent may not run."""
+    """Return the same as `action_for` for a statement that `refuse_what_may_not_run` let pass.
+
+    Raise `StatementRefused` if the text to send may not run.
+    """
     action = action_for(definition, server_type, collation, names, zone=zone, source_collation=source_collation)
     if action.statement:
         refuse_unsafe(definition, action.statement, server_type)
@@ -91,7 +95,7 @@ def safe_action(
 
 
 def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
-    """Stop before rows become others than the source's."""
+    """Stop before rows become different from the source's."""
     message = (
         f"{definition.name}: the DDL with version {definition.version} ({definition.path}) makes integers of texts with fractions "
         f"or exponents ({columns}), which the source rounds and MariaDB cuts. Round them in the target first, for example by "
@@ -101,7 +105,7 @@ def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
 
 
 def _refuse_partition(definition: TableDefinition) -> None:
-    """Stop before other rows are taken out of a table than at the source."""
+    """Stop before a table loses other rows than at the source."""
     message = (
         f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a partition by KEY, or "
         "by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, so that other rows would go than went at "
@@ -111,7 +115,7 @@ def _refuse_partition(definition: TableDefinition) -> None:
 
 
 def _is_whole(found: Sequence[Token]) -> bool:
-    """Whether quotes and parentheses are closed; a text where they are not is no statement, which is for the server to say."""
+    """Return whether quotes and parentheses are closed. A text where they are not is no statement, which the server will say."""
     open_ones = 0
     for token in found:
         open_ones += (token.text == "(") - (token.text == ")") if token.kind == "symbol" else 0
@@ -121,21 +125,21 @@ def _is_whole(found: Sequence[Token]) -> bool:
 
 
 def _is_bare(found: Sequence[Token]) -> bool:
-    """``ALTER TABLE `t` `` with nothing after the name."""
+    """Return whether the statement is ``ALTER TABLE `t` `` with nothing after the name."""
     if len(found) not in (3, 5) or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):
         return False
     return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
 
 
 def _stored(definition: TableDefinition) -> str:
-    """The text of a statement, without the semicolon that the new architecture may put behind it."""
+    """Return the text of a statement without the semicolon that the new architecture may append."""
     return definition.query.strip().removesuffix(";").strip()
 
 
 def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
-    """Raise, before anything is asked of the server, for a statement that is none of TiCDC's, or that only TiDB can take.
+    """Raise, before asking the server anything, for a statement that TiCDC never writes, or that only TiDB can run.
 
-    `StatementRefused` or `NotReplicable`. A table that is made from its columns has no statement to be looked at.
+    The error is `StatementRefused` or `NotReplicable`. A table that is created from its columns has no statement to check.
     """
     refuse_what_only_tidb_holds(step.definition, server_type)
     if not step.ensure:
@@ -143,9 +147,9 @@ def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
 
 
 def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
-    """Raise `NotReplicable`, before anything is asked of the server, for a name or statement that only TiDB can take.
+    """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
 
-    FLASHBACK CLUSTER is for no server: it would take the whole target back, our own state and other databases with it.
+    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases.
     """
     found = tokens(definition.query)
     if server_type != "tidb":
@@ -174,7 +178,7 @@ _RECOVERED = {
 
 
 def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> None:
-    """Stop before a statement that brings rows back which only TiDB keeps."""
+    """Stop before a statement that brings back rows which only TiDB keeps."""
     if len(found) > 1 and found[0].upper in ("RECOVER", "FLASHBACK") and found[1].upper in _RECOVERED:
         what = f"{found[0].upper} {found[1].upper}"
         message = (
@@ -196,14 +200,14 @@ _TYPES = (
     | frozenset(("VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
     | frozenset(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "DATE", "ENUM", "SET", "JSON", "VECTOR"))
 )
-"""All types that schema files have (format sheet 3.3); whatever else stands there would become part of a statement."""
+"""All types in schema files (format sheet 3.3). Any other text would become part of a statement."""
 
 
 def create_from_columns(definition: TableDefinition, escape: Callable[[str], str]) -> str:
-    """CREATE TABLE from a structure without a statement.
+    """Return CREATE TABLE for a structure without a statement.
 
-    A schema file knows no indexes but the primary key, no defaults that can be trusted, no charset, no comment. Raises
-    `NotReplicable` for a column whose type it does not tell well enough.
+    A schema file has no index but the primary key, no reliable defaults, no charset, and no comment. Raise `NotReplicable` for a
+    column whose type it does not fully describe.
     """
     columns = [
         _column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")
@@ -215,7 +219,7 @@ def create_from_columns(definition: TableDefinition, escape: Callable[[str], str
 
 
 def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[str], str]) -> str:
-    """One column's definition."""
+    """Return one column's definition."""
     if column.type not in _TYPES:
         raise NotReplicable(
             f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, which is none of "

@@ -1,4 +1,4 @@
-"""Rows in portions, and pauses between tries."""
+"""Rows in batches, and pauses between tries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _Item = TypeVar("_Item")
 
 
 def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    """`items` in lists of at most `size`."""
+    """Yield `items` in lists of at most `size`."""
     remaining = iter(items)
     while some := list(islice(remaining, size)):
         yield some
 
 
 def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequence[bytes]]:
-    """`rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` bytes."""
+    """Yield `rows` in order, cut so that no batch has more than `most` rows or, unless it is one row, `most_size` bytes."""
     first = 0
     while first < len(rows):
         some = rows[first : first + most]
@@ -33,5 +33,5 @@ def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequen
 
 
 def pause(tries: int, base: float) -> None:
-    """Wait a little longer after each try, never as long as another task does."""
+    """Sleep longer after each try, at most 5 seconds, with a random share so that tasks do not keep pace."""
     time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets

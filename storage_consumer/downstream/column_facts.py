@@ -1,4 +1,4 @@
-"""What rows of information_schema tell of a column."""
+"""A column, from its row of information_schema."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from storage_consumer.job.target_table import TargetColumn
 
 
 def target_column(facts: Sequence[Any], no_pad: Collection[str]) -> TargetColumn:
-    """Return a column of which information_schema.columns tells these: name, type, nullability, extra, collation, expression.
+    """Return the column with these facts of information_schema.columns: name, type, nullability, extra, collation, expression.
 
-    `no_pad`: collations for which trailing spaces count. MySQL's DEFAULT_GENERATED marks a default expression, no generated column.
+    `no_pad` are the collations for which trailing spaces count. MySQL's DEFAULT_GENERATED marks a default expression, not a generated
+    column.
     """
     name, data_type, nullable, extra, collation, expression = facts
     flags = (extra or "").upper()

@@ -1,8 +1,8 @@
 """One connection to the target, with the session that every statement of ours relies on.
 
-The driver is PyMySQL; it has no bulk statements of MariaDB's, which are added here. LOAD DATA LOCAL is fed from memory: the
-server's request is answered with the buffer that this very statement is sending, whatever file name the server asks for; without
-such a buffer it gets nothing. So a hostile server can read no file.
+The driver is PyMySQL. It lacks MariaDB's bulk statements, which are added here. LOAD DATA LOCAL is fed from memory: the answer to the
+server's request is the buffer that this very statement is sending, whatever file name the server asks for. Without such a buffer
+it gets nothing. So a hostile server can read no file.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ else:
 
 _CHUNK = 1 << 20
 _NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
-"""What the driver raises over packets that are none."""
+"""What the driver raises over packets that are not MySQL's."""
 _BULK_EXECUTE = 0xFA
 _TYPES_FOLLOW = 128
 _BULK = 1 << 2
 _KNOWS_BULK = struct.pack("<I", _BULK)
 _RESERVED = slice(9, 32)
-"""Where a client's first packet is empty, and has at the end what a client of MariaDB can do beyond MySQL's."""
+"""Place in a client's first packet that MySQL leaves empty; its end holds what a MariaDB client can do beyond MySQL's capabilities."""
 _OFFERED = struct.Struct("<27xI")
-"""What stands behind the version in a server's first packet; the last of it is what a MariaDB has beyond MySQL's capabilities."""
+"""What follows the version in a server's first packet; its last field is what a MariaDB has beyond MySQL's capabilities."""
 
 
 class Connection(_Connection):
-    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory and nothing else, and run MariaDB's bulk statements."""
+    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory only, and run MariaDB's bulk statements."""
 
     feed: bytes = b""
     """What the running LOAD DATA LOCAL statement sends."""
     feed_piece: int = _CHUNK
-    """How many bytes of it are sent at a time."""
+    """Most bytes of it per packet."""
     warnings: int = 0
-    """How many warnings the last statement raised."""
+    """Number of warnings that the last statement raised."""
     has_bulk: bool = False
-    """The server, or what stands before it, says that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
+    """Whether the server, or what is before it, reports that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
     _greeting: MysqlPacket | None = None
-    """The server's first packet, from when it was looked at until it is read."""
+    """The server's first packet, after it was looked at and until it is read."""
     _offers_bulk: bool = False
     _logging_in: bool = False
     trust: Trust
-    """Who answers; the password goes by it."""
+    """Who answers; it decides about the password."""
     password: bytes
     salt: bytes
     _auth_plugin_name: str
     _unverified: ClassVar[ssl.SSLContext | None] = None
 
     def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
-        """As PyMySQL does, but once for all connections for which nobody asked for TLS.
+        """Build a context as PyMySQL does, but only one for all connections without explicit TLS options.
 
-        It takes TLS where the server offers it, verifies nothing then, and yet reads all certificates of the machine each time,
-        20 ms long.
+        PyMySQL uses TLS if the server offers it, verifies nothing then, and yet reads all certificates of the machine each time, which takes
+        20 ms.
         """
         if sslp:
             made: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # not in the stubs
@@ -84,7 +84,7 @@ class Connection(_Connection):
         return Connection._unverified
 
     def connect_over(self, opened: socket.socket, trust: Trust) -> None:
-        """Log in over a socket that is connected."""
+        """Log in over a connected socket."""
         self.trust = trust
         if self.unix_socket:
             self._secure = True
@@ -92,29 +92,30 @@ class Connection(_Connection):
 
     @property
     def encrypts(self) -> bool:
-        """Whether TLS is in use, or will be before anything is sent; known from the server's first packet on."""
+        """Whether TLS is in use, or will be before anything is sent; known once the server's first packet is read."""
         return bool(self.ssl and self.server_capabilities & CLIENT.SSL)  # type: ignore[attr-defined] # not in the stubs
 
     @property
     def verifies(self) -> bool:
-        """Whether the server's certificate was verified, or will be likewise."""
+        """Whether the server's certificate was verified, or will be before anything is sent."""
         return self.encrypts and self.ctx.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined] # likewise
 
     def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, handler: Any = None) -> Any:
-        """As PyMySQL does, but the password itself goes only to those who may have it."""
+        """Log in as PyMySQL does, but reveal the password only to those who may have it."""
         self.trust.check(plugin_name, self)
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
 
     def _get_server_information(self) -> None:
-        """As PyMySQL does, but also looks at what has no place among MySQL's capabilities."""
+        """Read the greeting as PyMySQL does, and also what is not among MySQL's capabilities."""
         self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
+        # After a byte for the protocol's version, the server's version ends at a NUL.
         _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
         self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
         super()._get_server_information()  # type: ignore[misc] # not in the stubs
         self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
-        """As PyMySQL does, beginning with a packet that was looked at."""
+        """Read a packet as PyMySQL does, beginning with the one that was looked at."""
         looked_at, self._greeting = self._greeting, None
         if looked_at is not None:
             return looked_at
@@ -122,7 +123,7 @@ class Connection(_Connection):
         return packet
 
     def _request_authentication(self) -> None:
-        """As PyMySQL does. A MariaDB that leaves out the first capability tells, and is told, what MySQL does not have."""
+        """Log in as PyMySQL does. A MariaDB that leaves out the first capability exchanges further ones that MySQL does not have."""
         newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
         self.has_bulk = newer and self._offers_bulk
         if self.has_bulk:
@@ -134,13 +135,13 @@ class Connection(_Connection):
             self._logging_in = False
 
     def write_packet(self, payload: bytes) -> None:
-        """As PyMySQL does, but for what the first packets say of bulk statements."""
+        """Write a packet as PyMySQL does, and report bulk statements in the first ones."""
         if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
             payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
         super().write_packet(payload)
 
     def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
-        """Run one statement for all rows of `values`, see `bulk`; (affected rows, warnings). Only where `has_bulk`."""
+        """Run one statement for all rows of `values`, see `apply.bulk`; return (affected rows, warnings). Only for `has_bulk`."""
         statement = self._prepare(sql)
         try:
             head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
@@ -152,17 +153,17 @@ class Connection(_Connection):
         return affected, self.warnings
 
     def _prepare(self, sql: str) -> bytes:
-        """Prepare a statement; the number that the server gave it, as it is sent."""
+        """Prepare a statement; return the id that the server gave it, as it is sent."""
         self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
         answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
         for count in struct.unpack_from("<HH", answer, 5):
-            # one packet for each parameter or column, and one behind the last
+            # one packet per parameter or column, and one after the last
             for _ in range(count + 1 if count else 0):
                 self._read_packet()
         return answer[1:5]
 
     def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
-        """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; (affected rows, warnings)."""
+        """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; return (affected rows, warnings)."""
         self.feed, self.feed_piece = rows, min(most, _CHUNK)
         try:
             affected = self.query(sql)
@@ -172,7 +173,7 @@ class Connection(_Connection):
 
     @contextmanager
     def undecoded(self) -> Iterator[Connection]:
-        """This connection, giving text as bytes inside the block."""
+        """Yield this connection, returning text as bytes inside the block."""
         self.use_unicode = False
         try:
             yield self
@@ -180,7 +181,7 @@ class Connection(_Connection):
             self.use_unicode = True
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
-        """As PyMySQL does, with a result that knows how to feed; ours never reads unbuffered."""
+        """Read a result as PyMySQL does, with one that can feed; ours never reads unbuffered."""
         self._result = None
         result = _FedResult(self)
         result.read()
@@ -195,7 +196,7 @@ class _FedResult(MySQLResult):
     """Answers the server's request for a local file from the connection's buffer."""
 
     def __init__(self, connection: Connection) -> None:
-        """`connection`: the one whose answer this is."""
+        """Read the answer of `connection`."""
         super().__init__(connection)
         self._feeder = connection
 
@@ -204,6 +205,7 @@ class _FedResult(MySQLResult):
         feed = memoryview(connection.feed)
         for start in range(0, len(feed), connection.feed_piece):
             connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
+        # An empty packet ends the file.
         connection.write_packet(b"")
         answer: MysqlPacket = connection._read_packet()  # noqa: SLF001 - the base class of this connection
         if not answer.is_ok_packet():
@@ -223,10 +225,10 @@ def connect(
     read_timeout: int | None = None,
     prepare: Prepare | None = None,
 ) -> Connection:
-    """Open a connection, set its session, and `prepare` it: all of that within the time of `--connect-timeout`.
+    """Open a connection, set its session, and `prepare` it, all within the time of `--connect-timeout`.
 
-    `read_timeout` in seconds, of later statements; None waits as long as one takes. Raises `ConfigError` for a refused login,
-    `TargetUnavailable` when the server does not answer.
+    `read_timeout` is in seconds, for later statements; None waits as long as one takes. Raise `ConfigError` for a refused login, and
+    `TargetUnavailable` if the server does not answer.
     """
     deadline = Deadline(downstream.connect_timeout)
     made = _made(downstream, password, read_timeout)
@@ -258,11 +260,13 @@ def _made(downstream: Downstream, password: str, read_timeout: int | None) -> Co
         unix_socket=downstream.unix_socket or None,
         **tls.driver_options(downstream),
         user=downstream.user,
-        password=password.encode(),  # as the server stores it; of a text PyMySQL would make latin1
+        password=password.encode(),  # as the server stores it; PyMySQL would encode a text as latin1
         charset="utf8mb4",
         collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
         autocommit=True,
+        # `_FedResult` answers the server, and never with a file
         local_infile=True,
+        # an UPDATE that changes nothing still shows that its row is there
         client_flag=CLIENT.FOUND_ROWS,
         auth_plugin_map=WAYS,
         read_timeout=read_timeout,
@@ -298,7 +302,7 @@ def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -
 
 
 def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
-    """Set what our statements rely on; a transaction that the server's `init_connect` left open ends."""
+    """Set what our statements rely on, after ending a transaction that the server's `init_connect` left open."""
     connection.query("ROLLBACK AND NO CHAIN NO RELEASE")
     version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
 
@@ -311,7 +315,7 @@ def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -
 
 
 def escape(text: str) -> str:
-    """The content of a string literal, by the driver's own rules; our sessions never set NO_BACKSLASH_ESCAPES."""
+    """Escape the content of a string literal, by the driver's own rules; our sessions never set NO_BACKSLASH_ESCAPES."""
     return str(escape_string(text))
 
 

@@ -36,7 +36,7 @@ from storage_consumer.sql.tokens import Token, qualified, quote
 _COUNTER = re.compile(
     rb"(?m)^(\) ENGINE=\w+[^'\n]*?) (?:AUTO_INCREMENT=\d+|/\*T!\[auto_rand_base\] AUTO_RANDOM_BASE=\d+ \*/)"
 )
-"""Rows and restarts of the server change it too, so it says nothing of a statement."""
+"""Counters of a table. Rows and restarts of the server change them too, so they say nothing about a statement."""
 _UNKNOWN_TABLE = frozenset((1146, 1049, 1051, 1300))
 _UNKNOWN_DATABASE = 1049
 _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
@@ -45,20 +45,20 @@ _CHUNK = 500
 _IDLE = 60.0
 """Seconds."""
 _WARNINGS = 5
-"""So many are kept of those that one statement raises."""
+"""Most warnings kept of those that one statement raises."""
 
 
 class TargetDatabase:
     """One connection of the driver to the target, opened at first use and again after a loss."""
 
     def __init__(self, downstream: Downstream, password: str, lane: int = 0) -> None:
-        """Nothing is connected yet. `lane`: whose lock it takes to run DDL; see `storage_consumer.driver.ddl_workers`."""
+        """Take the settings; nothing connects yet. `lane` is the DDL worker whose lock it takes; see `storage_consumer.driver.ddl_workers`."""
         self._downstream = downstream
         self._password = password
         self._lane = f":{lane}" if lane else ""
         self._connection: Connection | None = None
         self._fenced: Connection | None = None
-        """The one that took the lock for DDL, for the next statement."""
+        """The connection that took the lock for DDL, for the next statement."""
         self._used = 0.0
         self._no_pad: frozenset[str] | None = None
         self._knows_zone: bool | None = None
@@ -71,7 +71,7 @@ class TargetDatabase:
         self._connection = None
 
     def _for_ddl(self) -> Connection:
-        """The connection for one statement; never one in the place of that which took the lock for it."""
+        """Return the connection for one statement; never another one than that which took the lock for it."""
         fenced, self._fenced = self._fenced, None
         connection = self._live()
         if fenced is not None and connection is not fenced:
@@ -80,7 +80,7 @@ class TargetDatabase:
         return connection
 
     def _live(self) -> Connection:
-        """The connection; one that was idle for long may have been ended by the server, and is made anew then."""
+        """Return the connection. Replace one that was idle for long if the server has ended it."""
         if time.monotonic() - self._used > _IDLE and self._connection is not None:
             try:
                 self._connection.ping(reconnect=False)
@@ -92,7 +92,7 @@ class TargetDatabase:
         return self._connection
 
     def _rows(self, sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         try:
             with translating("reading the target's structure"), self._live().cursor() as cursor:
                 cursor.execute(sql, tuple(arguments))
@@ -105,12 +105,12 @@ class TargetDatabase:
             raise
 
     def check(self) -> None:
-        """Connect once. Raises `ConfigError` for a refused login, `TargetUnavailable` when nobody answers."""
+        """Connect once. Raise `ConfigError` for a refused login, `TargetUnavailable` if nobody answers."""
         self._live()
         self.close()
 
     def server_info(self) -> ServerInfo:
-        """What the server is. Raises `ConfigError` or `TargetUnavailable`."""
+        """Return what the server is. Raise `ConfigError` or `TargetUnavailable`."""
         version, packet, local = self._rows("SELECT VERSION(), @@max_allowed_packet, @@local_infile")[0]
         text = str(version)
         return ServerInfo(
@@ -120,29 +120,29 @@ class TargetDatabase:
     # structure
 
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-        """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
+        """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist."""
         return existing(self._rows, wanted)
 
     def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:
-        """Which keys were noted of these tables."""
+        """Return the keys that were noted of these tables."""
         return key_drift.noted(self._rows, self._downstream.state_schema, names)
 
     def forget(self, names: Iterable[TableName]) -> None:
-        """Take the notes of these tables' keys away; see `key_drift`."""
+        """Delete the notes of these tables' keys; see `key_drift`."""
         key_drift.forget(self._rows, self._downstream.state_schema, names)
 
     def remember(self, names: Iterable[TableName]) -> None:
-        """Note which keys these tables have."""
+        """Note the keys that these tables have."""
         tables = self._described([name for name in names if name.table])
         seen = [table for table in tables.values() if not table.unseen]
         key_drift.remember(self._rows, self._downstream.state_schema, seen)
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, by folded name, also where the target spells a name in another case."""
+        """Return the tables that exist, by folded name, even if the target spells a name in another case."""
         return key_drift.compared(self._rows, self._downstream.state_schema, self._described(wanted))
 
     def _described(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """As `describe`, without a look at what was noted."""
+        """Return the same as `describe`, without comparing noted keys."""
         names = sorted(set(wanted))
         found = self._describe_all([name for name in names if not (is_far(name.schema) or is_far(name.table))])
         if missing := [name for name in names if name.folded() not in found]:
@@ -153,18 +153,18 @@ class TargetDatabase:
         return found
 
     def _unseen(self, name: TableName) -> TargetTable:
-        """A table whose columns the server does not show for want of a right."""
+        """Return a table whose columns the server does not show because a privilege is missing."""
         return TargetTable(name=name, columns=(), unique_keys=(), unseen=all_rights(self._rows, name.schema))
 
     def _describe_all(self, names: list[TableName]) -> dict[TableName, TargetTable]:
-        """As `describe`, with names as the target spells them."""
+        """Return the same as `describe`, for names in the target's spelling."""
         found: dict[TableName, TargetTable] = {}
         for first in range(0, len(names), _CHUNK):
             found |= self._describe(names[first : first + _CHUNK])
         return found
 
     def _describe(self, wanted: list[TableName]) -> dict[TableName, TargetTable]:
-        """As `describe`, for as many tables as fit one query."""
+        """Return the same as `describe`, for as many tables as fit one query."""
         pairs = ", ".join(["(%s, %s)"] * len(wanted))
         names = [part for name in wanted for part in (name.schema, name.table)]
         where = f"(table_schema, table_name) IN ({pairs})"
@@ -193,7 +193,7 @@ class TargetDatabase:
         }
 
     def _no_pad_collations(self) -> frozenset[str]:
-        """Collations for which trailing spaces count."""
+        """Return the collations for which trailing spaces count."""
         if self._no_pad is None:
             names = self._rows("SELECT collation_name FROM information_schema.collations")
             no_pad = {str(name) for (name,) in names if "nopad" in str(name) or "_0900_" in str(name)}
@@ -201,7 +201,7 @@ class TargetDatabase:
         return self._no_pad
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
-        """A hash of the structure of tables (empty table name: of a database), or of their absence."""
+        """Return a hash of the structure of tables (empty table name: of a database), or of their absence."""
         digest = hashlib.sha256()
         for name in sorted(set(names)):
             structure = self._structure(name)
@@ -211,7 +211,7 @@ class TargetDatabase:
         return digest.hexdigest()
 
     def _structure(self, name: TableName) -> bytes:
-        """What SHOW CREATE says, nothing where there is none. Defaults of binary columns are in it as they are: no text."""
+        """Return what SHOW CREATE says, or nothing. It holds defaults of binary columns as they are, so it is no text."""
         sql = f"SHOW CREATE TABLE {qualified(name)}" if name.table else f"SHOW CREATE DATABASE {qualified(name)[:-3]}"
         try:
             with self._live().undecoded() as connection, connection.cursor() as cursor:
@@ -228,23 +228,23 @@ class TargetDatabase:
         return _COUNTER.sub(rb"\1", row[1]) if row else b""
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
-        """What a table's parts are called, as far as it matters for a statement; nothing if there is no such table."""
+        """Return the names of a table's parts, as far as they matter for a statement; empty if there is no such table."""
         return part_names(self._rows, self.existing([name]).get(name.folded(), name), found)
 
     # DDL
 
     def database_collation(self, schema: str) -> str | None:
-        """Default collation of a database, None if it does not exist."""
+        """Return the default collation of a database, or None if it does not exist."""
         found = self._databases()
         return found.get(closest(schema, found) or schema)
 
     def _databases(self) -> dict[str, str]:
-        """Name → default collation of every database."""
+        """Return name → default collation of every database."""
         sql = "SELECT schema_name, default_collation_name FROM information_schema.schemata"
         return {text_of(name): text_of(collation) for name, collation in self._rows(sql)}
 
     def is_running(self, statement: str) -> bool:
-        """Whether the server is executing the statement right now, for a connection or, on TiDB, after it is gone."""
+        """Return whether the server is executing the statement right now, for a connection or, on TiDB, after that is gone."""
         rows = self._rows(
             "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info IS NOT NULL"
         )
@@ -276,7 +276,7 @@ class TargetDatabase:
             connection.query(f"USE {quote(closest(schema, self._databases()) or schema)}")
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
-        """Who holds locks that a statement on these tables waits for, as far as the server tells."""
+        """Return who holds locks that a statement on these tables waits for, as far as the server tells."""
         return blockers(self._rows, names)
 
     def execute_ddl(
@@ -284,11 +284,12 @@ class TargetDatabase:
     ) -> DdlAnswer:
         """Run one statement with `schema` as default database (empty: none) and the clock at the time of `version`.
 
-        Returns the server's answer, which may be an error whose number is in `ignorable`. Raises `DdlFailed` with the server's
-        answer, and `TargetUnavailable` when nobody knows whether it took effect, or the server takes no writes for now.
+        Return the server's answer, which may be an error whose number is in `ignorable`. Raise `DdlFailed` with the server's answer,
+        `TargetBusy` if others hold a lock, and `TargetUnavailable` if nobody knows whether it took effect, or the server takes no writes
+        for now.
 
         The connection ends with the statement, so that nothing that it did to its session (variables, default database, temporary
-        tables, locks) outlives it. The lock for DDL goes with it: whoever runs another one calls `fence_ddl` first.
+        tables, locks) outlives it. The lock for DDL goes with it: `fence_ddl` comes before the next one.
         """
         zone = self.statement_zone(version)
         connection = self._for_ddl()
@@ -315,7 +316,7 @@ class TargetDatabase:
         return DdlAnswer(affected=affected, warnings=warnings)
 
     def _warnings(self, connection: Connection) -> tuple[str, ...]:
-        """The first warnings about the last statement."""
+        """Return the first warnings about the last statement."""
         if not connection.warnings:
             return ()
         with suppress(pymysql.err.MySQLError), connection.cursor() as cursor:  # it ran, whatever comes of this
@@ -325,10 +326,10 @@ class TargetDatabase:
         return ()
 
     def statement_zone(self, version: int) -> str:
-        """The session's time zone for a statement of this version: the feed's, by its name if the server knows that.
+        """Return the session's time zone for a statement of this version: the feed's, by its name if the server knows that.
 
-        Else it is the offset that was in force at that moment, which is another one than that of a moment from the other half
-        of a year with daylight saving time. Asked of the server once, so that texts are written for the zone that they run in.
+        Otherwise it is the offset in force at that version, which differs from the one half a year later in a zone with daylight saving
+        time. The server is asked only once, so that texts are written for the zone that they run in.
         """
         zone = self._downstream.time_zone
         if self._knows_zone is None:

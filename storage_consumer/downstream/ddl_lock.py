@@ -1,8 +1,8 @@
 """The fence around DDL: a lock that lives as long as the connection that holds it.
 
-A paused former owner still has that connection, and could wake with its statement: so it is ended before the lock is ours. One
-that is executing a statement is another matter: the journal has that statement as started, it is waited for and settled by
-whoever comes after, and breaking it off would only make it begin anew. Whatever its owner sends afterwards needs a lease.
+A paused former owner still has that connection, and could wake up with its statement. So its connection is ended before the lock is
+ours. A connection that is executing a statement is another matter: the journal has that statement as started, the next owner waits
+for it and resolves it, and killing it would only make it start again. Whatever its owner sends afterwards needs a lease.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Rows = Callable[..., list[tuple[Any, ...]]]
 """Runs a query with its arguments."""
 _TRIES = 10
 _HARMLESS = ("SELECT", "SHOW", "SET", "USE", "KILL", "COMMIT", "ROLLBACK", "BEGIN")
-"""What an owner's connection runs besides DDL; a DDL may be about to follow it."""
+"""What an owner's connection runs besides DDL; a DDL may follow."""
 
 
 def fenced(rows: Rows, name: str, *, tidb: bool) -> bool:
-    """Take the lock `name`; False while its holder is executing a DDL, which is left alone.
+    """Take the lock `name`; return False while its holder is executing a DDL, which is left alone.
 
-    Raises `TargetUnavailable` where the holder could not be ended.
+    Raise `TargetUnavailable` if the holder could not be ended.
     """
     if tidb:
         with suppress(TableError, TransientError):  # before TiDB 7.4 there is no such name
@@ -42,18 +42,18 @@ def fenced(rows: Rows, name: str, *, tidb: bool) -> bool:
 
 
 def _is_executing(statement: str) -> bool:
-    """Whether a connection executes something that only an owner's DDL can be."""
+    """Return whether a connection executes a statement that only an owner's DDL can be."""
     return bool(statement.strip()) and statement.split(maxsplit=1)[0].upper() not in _HARMLESS
 
 
 def _holder(rows: Rows, lock: str) -> list[tuple[int, str]]:
-    """The connection that holds a lock, and what it executes."""
+    """Return the connection that holds a lock and what it executes; empty if nobody holds it."""
     holder = rows("SELECT IS_USED_LOCK(%s)", (lock,))[0][0]
     return [] if holder is None else _with_statements(rows, "id = %s", (int(holder),)) or [(int(holder), "")]
 
 
 def _namesakes(rows: Rows, alias: str) -> list[tuple[int, str]]:
-    """Every other connection to any server of the cluster with this alias; TiDB does not tell who holds a lock."""
+    """Return every other connection with this alias to any server of the cluster; TiDB does not tell who holds a lock."""
     found: dict[int, str] = {}
     for listing in ("processlist", "cluster_processlist"):
         with suppress(TableError, TransientError):

@@ -1,4 +1,4 @@
-"""The names that a table's parts have on the target: a statement of the source may mean one that is called otherwise there."""
+"""The names of a table's parts on the target, where a part that a statement of the source means may have another name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage_consumer.sql.column_parts import column_at
 from storage_consumer.sql.tokens import Token, has_words, quote
 
 Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
-"""Runs a query with arguments; all its rows."""
+"""Runs a query with arguments and returns all its rows."""
 
 _COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
 _COLLATION = "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
@@ -27,14 +27,14 @@ _METHOD = (
     "WHERE table_schema = %s AND table_name = %s"
 )
 _OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
-"""By which MySQL and MariaDB put rows into other partitions than TiDB does."""
+"""Methods by which MySQL and MariaDB put rows into other partitions than TiDB does."""
 
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "INTEGER", "BOOL", "BOOLEAN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartNames:
-    """Names inside one table, all folded; none where there is no such table."""
+    """Names inside one table, all folded; empty if there is no such table."""
 
     columns: frozenset[str] = frozenset()
     generated: frozenset[str] = frozenset()
@@ -42,17 +42,17 @@ class PartNames:
     indexes: frozenset[str] = frozenset()
     foreign_keys: frozenset[str] = frozenset()
     other_foreign_keys: frozenset[str] = frozenset()
-    """Those of the other tables of its database, where MySQL and MariaDB want each name once."""
+    """Those of the other tables in its database: MySQL and MariaDB want each name once."""
     fractions: frozenset[str] = frozenset()
-    """Text columns that the statement makes integers, and that hold numbers with a fraction or an exponent."""
+    """Text columns that the statement turns into integers, and that hold numbers with a fraction or an exponent."""
     collation: str = ""
-    """Default collation of the table; empty where it does not matter."""
+    """Default collation of the table; empty if it does not matter."""
     scattered: bool = False
-    """Its partitions hold other rows than those of the same names at the source, and the statement is about such a one."""
+    """Whether its partitions hold other rows than those of the same names at the source, and the statement is about one of them."""
 
 
 def matters_for(found: Sequence[Token]) -> bool:
-    """Whether it depends on names inside the table what a statement becomes. A new table has none, but for foreign keys."""
+    """Return whether what a statement becomes depends on names inside the table. A new table has none, except foreign keys."""
     if has_words(found, "FOREIGN"):
         return True
     if has_words(found[:2], "CREATE", "TABLE"):
@@ -69,7 +69,7 @@ def matters_for(found: Sequence[Token]) -> bool:
 
 
 def changes_defaults(found: Sequence[Token]) -> bool:
-    """Whether an ALTER TABLE may both add columns and change the table's charset or collation."""
+    """Return whether an ALTER TABLE may both add columns and change the table's charset or collation."""
     options = [
         at for at, token in enumerate(found) if not token.depth and token.upper in ("COLLATE", "CHARACTER", "CHARSET")
     ]
@@ -77,13 +77,13 @@ def changes_defaults(found: Sequence[Token]) -> bool:
 
 
 def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
-    """Whether a statement empties or exchanges partitions that it names, so that it matters which rows are in them."""
+    """Return whether a statement empties or exchanges partitions that it names, so that it matters which rows are in them."""
     empties = has_words(found, "TRUNCATE", "PARTITION") and not has_words(found, "TRUNCATE", "PARTITION", "ALL")
     return empties or has_words(found, "EXCHANGE", "PARTITION")
 
 
 def to_integers(found: Sequence[Token]) -> list[str]:
-    """The columns that an ALTER TABLE makes integers by MODIFY or CHANGE, by the names that they had."""
+    """Return the columns that an ALTER TABLE turns into integers by MODIFY or CHANGE, by their former names."""
     columns = []
     for at, token in enumerate(found):
         if token.upper in ("MODIFY", "CHANGE") and token.depth == 0:
@@ -99,7 +99,7 @@ def to_integers(found: Sequence[Token]) -> list[str]:
 
 
 def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNames:
-    """Ask the target; `name` as it spells it. Of a statement `found` it is asked what matters for that alone."""
+    """Ask the target for the names inside a table. `name` is in its spelling; only what matters for the statement `found` is asked."""
     place = (name.schema, name.table)
     asked = query(_FOREIGN_KEYS, (name.schema,)) if has_words(found, "FOREIGN") else []
     foreign = [(_folded(table), _folded(key)) for table, key in asked]
@@ -118,7 +118,7 @@ def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNam
 
 
 def _is_scattered(query: Query, name: TableName) -> bool:
-    """Whether a table has rows that are in another partition than at the source: by KEY all, by HASH those of NULL."""
+    """Return whether a table has rows in another partition than at the source: all by KEY, those of NULL by HASH."""
     for method, expression in query(_METHOD, (name.schema, name.table)):
         by = _folded(method or "").upper()
         of_null = f"SELECT 1 FROM {_in_query(name)} WHERE ({_text(expression).replace('%', '%%')}) IS NULL LIMIT %s"
@@ -128,15 +128,16 @@ def _is_scattered(query: Query, name: TableName) -> bool:
 
 
 def _in_query(name: TableName) -> str:
-    """A table's name in a query with arguments."""
+    """Return a table's name for a query with arguments."""
     return f"{quote(name.schema)}.{quote(name.table)}".replace("%", "%%")
 
 
 def _has_fractions(query: Query, name: TableName, column: str) -> bool:
-    """Whether a text column holds a number with a fraction, or one with an exponent."""
+    """Return whether a text column holds a number with a fraction or an exponent."""
     if not query(f"{_COLUMNS} AND column_name = %s AND collation_name IS NOT NULL", (name.schema, name.table, column)):
         return False
     found = f"SELECT 1 FROM {_in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
+    # Zeros after the point are no fraction.
     number = r"^[[:space:]]*[-+]?([0-9]*[.][0-9]*[1-9]|([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][-+]?[0-9])"
     return bool(query(found, (number,)))
 

@@ -9,7 +9,7 @@ from typing import Any
 from storage_consumer.model import TableName, folded_name
 
 Query = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
-"""Runs a query with arguments; all its rows."""
+"""Runs a query with arguments and returns all its rows."""
 
 _DATABASES = "SELECT schema_name FROM information_schema.schemata"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
@@ -19,14 +19,14 @@ _FAR = re.compile("[\U00010000-\U0010ffff]")
 
 
 def is_far(text: str) -> bool:
-    """Whether a name has a character beyond U+FFFF: TiDB alone can have such names, and others fail to even compare them."""
+    """Return whether a name has a character beyond U+FFFF: only TiDB can have such names, and others fail even to compare them."""
     return _FAR.search(text) is not None
 
 
 def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-    """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist.
+    """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist.
 
-    A name that exists as it is wanted goes before one that differs in case.
+    A name that exists exactly as wanted is preferred to one that differs in case.
     """
     by_schema: dict[str, list[str]] = {}
     for name in sorted(set(wanted)):
@@ -46,10 +46,10 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
 
 
 def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]:
-    """Table → its own spelling. The server finds exact names at once, while a search without case goes through all.
+    """Return table → its own spelling. The server finds exact names immediately, while a search without case scans all.
 
-    That search is left to the server, which is several times as fast as to fetch every name of a large database. Its rules for
-    case may not be the source's beyond ASCII, so that all names of other signs come along.
+    The server does that scan, which is several times as fast as fetching every name of a large database. Beyond ASCII its rules for
+    case may differ from the source's, so all names with other characters are fetched too.
     """
     exact: set[str] = set()
     near = [table for table in tables if not is_far(table)]
@@ -70,7 +70,7 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
 
 
 def closest(name: str, there: Iterable[str]) -> str | None:
-    """The name itself if it is there, else the first that differs only in case, None if there is none."""
+    """Return the name itself if it is there, else the first that differs only in case, or None."""
     candidates = sorted(one for one in there if folded_name(one) == folded_name(name))
     return name if name in candidates else next(iter(candidates), None)
 

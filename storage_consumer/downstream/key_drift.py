@@ -1,8 +1,8 @@
-"""What a table's keys were when the last statement of ours left it, so that a change by somebody else is found.
+"""What a table's keys were when our last statement left it, so that a change by somebody else is found.
 
-Rows are written by REPLACE, which is right only under the source's unique keys: one more, or another collation in one, and
-rows push others out. A schema file names the primary key alone. So after each statement what the target then has is noted,
-and rows are written only to a table that has no more than that.
+Rows are written by REPLACE, which is right only under the source's unique keys: with one more key, or another collation in a key,
+rows push others out. A schema file names the primary key alone. So after each statement the target's keys are noted, and rows are
+written only to a table that has no more keys than that.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from storage_consumer.ports import Ddl, DdlContext, TableProgress
 from storage_consumer.sql.tokens import quote
 
 Query = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs a statement with arguments; all its rows."""
+"""Runs a statement with arguments and returns all its rows."""
 _DROPS = (DROP_SCHEMA, DROP_TABLE, DROP_VIEW)
 TABLE = "table_keys"
-"""The state schema's table of them."""
+"""The state schema's table of noted keys."""
 
 
 class Standing(Protocol):
     """Where the notes are; see `TargetDatabase`."""
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, each with what somebody else added to its keys."""
+        """Return the tables that exist, each with what somebody else added to its keys."""
         ...
 
     def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
-        """The keys that were noted, by folded name, of those tables that have a note."""
+        """Return the noted keys of those tables that have a note, by folded name."""
         ...
 
     def forget(self, names: Iterable[TableName]) -> None:
-        """Take the notes of these tables away: a statement is about to change them."""
+        """Delete the notes of these tables: a statement is about to change them."""
 
     def remember(self, names: Iterable[TableName]) -> None:
-        """Note what these tables have now."""
+        """Note the keys that these tables have now."""
 
 
 class KeyDriftGuard:
-    """Runs statements, and notes the keys of the tables that they leave behind; a table that somebody changed gets none.
+    """Runs statements, and notes the keys that they leave. A table that somebody else changed gets no note.
 
-    Where a process ends in between there is no note, and nothing to compare with until the next statement.
+    If the process ends between the statement and the note, there is nothing to compare with until the next statement.
     """
 
     def __init__(self, ddl: Ddl, standing: Standing) -> None:
-        """`ddl` runs the statements."""
+        """Run statements by `ddl`, and keep the notes in `standing`."""
         self._ddl = ddl
         self._standing = standing
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        """See `ports.Ddl`."""
+        """Run a step; see `ports.Ddl`."""
         names = sorted(mentioned_names(step.definition))
         if step.definition.ddl_type not in _DROPS and context.decision is None and not step.skip:
             self._refuse_changes(step, names)
@@ -68,7 +68,7 @@ class KeyDriftGuard:
 
     def _refuse_changes(self, step: DdlStep, names: Sequence[TableName]) -> None:
         try:
-            noted = self._standing.noted(names)  # a new table has none, and to look for it takes a while
+            noted = self._standing.noted(names)  # a new table has none, and searching for it takes a while
             for table in self._standing.describe(name for name in names if name.folded() in noted).values():
                 refuse_changes(table.name, table)
         except TableError as fault:
@@ -76,20 +76,20 @@ class KeyDriftGuard:
             raise
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """See `ports.Ddl`."""
+        """Note a refusal; see `ports.Ddl`."""
         self._ddl.refused(step, error)
 
     def fence(self) -> None:
-        """See `ports.Ddl`."""
+        """Fence off former owners; see `ports.Ddl`."""
         self._ddl.fence()
 
     def close(self) -> None:
-        """See `ports.Ddl`."""
+        """Close the connection; see `ports.Ddl`."""
         self._ddl.close()
 
 
 def keys_of(table: TargetTable) -> list[str]:
-    """The unique keys and their collations, one text each."""
+    """Return the unique keys and their collations, one text each, sorted."""
     lines = []
     named = {column.casefold() for key in table.unique_keys for column in key.columns}
     for key in table.unique_keys:
@@ -105,7 +105,7 @@ def keys_of(table: TargetTable) -> list[str]:
 
 
 def key_drift(noted: Iterable[str], table: TargetTable) -> str:
-    """What the table has and had not, empty if there is nothing; a collation counts only in a key that it had."""
+    """Return what the table has beyond the noted keys, or "". A collation counts only in a key that was noted."""
     known = set(noted)
     new_keys = [line for line in keys_of(table) if line.startswith("unique") and line not in known]
     before = {line.partition(" of ")[2].casefold(): line for line in known if line.startswith("collation")}
@@ -118,7 +118,7 @@ def key_drift(noted: Iterable[str], table: TargetTable) -> str:
 
 
 def noted(query: Query, schema: str, names: Iterable[TableName]) -> dict[TableName, list[str]]:
-    """What `remember` noted of tables, by folded name; `schema` is that of the state, if it is there."""
+    """Return what `remember` noted of tables, by folded name; empty if the state's `schema` does not exist."""
     keys = {key_of(name): name.folded() for name in names}
     there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
     if not keys or not query(there, (schema, TABLE)):
@@ -131,7 +131,7 @@ def noted(query: Query, schema: str, names: Iterable[TableName]) -> dict[TableNa
 
 
 def compared(query: Query, schema: str, tables: Mapping[TableName, TargetTable]) -> dict[TableName, TargetTable]:
-    """The tables, by folded name, each with what it has more than is noted."""
+    """Return the tables, by folded name, each with what it has beyond its note."""
     known = noted(query, schema, tables)
     return {
         name: replace(table, key_drift=key_drift(known[name], table)) if name in known else table
@@ -140,13 +140,13 @@ def compared(query: Query, schema: str, tables: Mapping[TableName, TargetTable])
 
 
 def forget(query: Query, schema: str, names: Iterable[TableName]) -> None:
-    """Take notes away."""
+    """Delete the notes of these tables."""
     for name in names:
         query(f"DELETE FROM {quote(schema)}.{quote(TABLE)} WHERE table_key = %s", [key_of(name)])
 
 
 def remember(query: Query, schema: str, tables: Iterable[TargetTable]) -> None:
-    """Note what tables have."""
+    """Note the keys of these tables."""
     for table in tables:
         query(
             f"REPLACE INTO {quote(schema)}.{quote(TABLE)} (table_key, unique_keys) VALUES (%s, %s)",

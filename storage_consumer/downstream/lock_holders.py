@@ -26,14 +26,14 @@ _MARIADB = (
     "JOIN information_schema.processlist p ON p.id = l.thread_id "
     "WHERE p.id <> CONNECTION_ID() AND (l.table_schema, l.table_name) IN ({})"
 )
-"""With its plugin for that; many servers do not load it."""
+"""With its plug-in for that, which many servers do not load."""
 _TIDB = (
     f"SELECT {_WHO}, CONCAT('a transaction since ', x.start_time) FROM information_schema.tidb_trx x "
     "JOIN information_schema.processlist p ON p.id = x.session_id "
     "JOIN information_schema.tables t ON FIND_IN_SET(t.tidb_table_id, x.related_table_ids) "
     "WHERE p.id <> CONNECTION_ID() AND (t.table_schema, t.table_name) IN ({})"
 )
-"""Open transactions that have used a table, of the TiDB server that answers: asking all of a cluster can take a minute."""
+"""Open transactions that have used a table, of the TiDB server that answers: asking a whole cluster can take a minute."""
 _ON_TABLES = (_MYSQL, _MARIADB, _TIDB)
 """Queries for the holders of locks on given tables; a server that does not know one refuses it."""
 _OPEN = (
@@ -41,13 +41,13 @@ _OPEN = (
     "JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id "
     "WHERE p.id <> CONNECTION_ID() ORDER BY x.trx_started"
 )
-"""Open transactions, the oldest first: where the server does not tell of locks, one of them holds them."""
+"""Open transactions, oldest first: where the server does not tell of locks, one of them holds them."""
 
 
 def blockers(rows: Rows, names: Iterable[TableName]) -> tuple[str, ...]:
-    """One line for each connection that may hold a lock on these tables; none where the server tells nothing.
+    """Return one line per connection that may hold a lock on these tables; nothing if the server tells nothing.
 
-    They are the holders where it tells them, else all with an open transaction, the oldest first.
+    These are the holders if the server names them, else all connections with an open transaction, oldest first.
     """
     wanted = sorted({(name.schema, name.table) for name in names if name.table})
     if not wanted:
@@ -63,7 +63,7 @@ def blockers(rows: Rows, names: Iterable[TableName]) -> tuple[str, ...]:
 
 
 def _lines(found: list[tuple[Any, ...]]) -> tuple[str, ...]:
-    """As text, each connection once."""
+    """Return the rows as text, each connection once."""
     by_connection = {row[0]: row for row in found}
     lines = [_line(*row) for row in by_connection.values()]
     more = len(lines) - _SHOWN

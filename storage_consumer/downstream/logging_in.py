@@ -1,8 +1,8 @@
-"""Which servers may have the password, and in which ways of logging in they would get it.
+"""Which servers may have the password, and which login methods would give it to them.
 
-A way that answers a challenge (mysql_native_password, client_ed25519, the short way of caching_sha2_password) does not tell the
-password, whoever asks; one who listens can try guesses on the answer, no more. The other ways do: some send it as it is, or under
-a key that the server itself sends, as caching_sha2_password does whenever the server does not remember the account, or claims so.
+A method that answers a challenge (mysql_native_password, client_ed25519, the fast path of caching_sha2_password) does not reveal the
+password, whoever asks; an eavesdropper can test guesses on the answer, no more. The other methods do reveal it. Some send it as it is,
+some under a key that the server itself sends, as caching_sha2_password does if the server does not remember the account, or claims so.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
 
 _CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
-"""Ways to log in that send the password as it is, over TLS or not."""
+"""Login methods that send the password as it is, with or without TLS."""
 _BROKEN = b"mysql_old_password"
-"""A challenge whose answer tells the password."""
+"""A challenge whose answer reveals the password."""
 _TELLING = _CLEAR_TEXT | {b"sha256_password", _BROKEN}
-"""Ways that tell the password in any case; sha256_password sends it as it is over TLS, else under the server's own key."""
+"""Methods that always reveal the password; sha256_password sends it as it is over TLS, else under the server's own key."""
 _CACHING = b"caching_sha2_password"
 _SHORT_WAY_DONE = b"\x01\x03"
-"""What the server says where the answer to its challenge was enough; anything else asks for the password."""
+"""The server's word that the answer to its challenge was enough; anything else asks for the password."""
 
 
 class Client(Protocol):
@@ -43,35 +43,35 @@ class Client(Protocol):
 
     @property
     def encrypts(self) -> bool:
-        """Whether nobody on the way can read along."""
+        """Whether nobody can eavesdrop on the connection."""
         ...
 
 
 class Trust:
-    """What is known about the one who answers."""
+    """What is known about the server that answers."""
 
     def __init__(self, downstream: Downstream, opened: socket.socket) -> None:
-        """`opened`: a socket that is connected to it."""
+        """Take the settings and `opened`, a socket that is connected to the server."""
         self._socket = bool(downstream.unix_socket)
         self._local = self._socket or _is_loopback(opened)
         self._allowed = downstream.allow_unverified_server
         self._address = downstream.address
 
     def check(self, way: bytes, connection: Client) -> None:
-        """Raise `ConfigError` where this way to log in tells the password, to one who must not have it."""
+        """Raise `ConfigError` if this method reveals the password to a server that must not have it."""
         if way in _TELLING:
             self.refuse(way, connection)
 
     def begins(self, way: str, connection: Client) -> str:
-        """Return the way to begin with where the server proposes `way`: one whose first packet does not tell the password.
+        """Return the method to begin with if the server proposes `way`: one whose first packet does not reveal the password.
 
-        The server says so if it insists on its own.
+        A server that insists on its own method asks for it then.
         """
         plain = way.encode() in _TELLING and connection.password and not self._may_have(way.encode(), connection)
         return _CACHING.decode() if plain else way
 
     def refuse(self, way: bytes, connection: Client) -> None:
-        """Raise `ConfigError` unless the password may be told in this way."""
+        """Raise `ConfigError` unless this method may reveal the password."""
         if not connection.password or self._may_have(way, connection):
             return
         if way == _BROKEN:
@@ -97,7 +97,7 @@ class Trust:
 
 
 def _is_loopback(opened: socket.socket) -> bool:
-    """Whether the other end is this very machine; a name such as localhost proves nothing."""
+    """Return whether the other end is this very machine; a name such as localhost proves nothing."""
     try:
         address = ipaddress.ip_address(str(opened.getpeername()[0]).partition("%")[0])
     except (OSError, ValueError):
@@ -107,18 +107,19 @@ def _is_loopback(opened: socket.socket) -> bool:
 
 
 class CachingSha2:
-    """caching_sha2_password: the short way for every server, the full one only for those that may have the password."""
+    """caching_sha2_password: the fast path for every server, the full exchange only for those that may have the password."""
 
     def __init__(self, connection: Any) -> None:
-        """As the driver makes it, for one `Connection`."""
+        """Take the `Connection` that logs in, as the driver passes it."""
         self._connection = connection
 
     def authenticate(self, packet: MysqlPacket) -> Any:
-        """Answer what the server asks; return its next packet."""
+        """Answer the server's questions; return its next packet."""
         connection = self._connection
         if not connection.password:
             return _auth.caching_sha2_password_auth(connection, packet)
         if packet.is_auth_switch_request():
+            # The new challenge ends with a NUL that is not part of it.
             connection.salt = packet.read_all().removesuffix(b"\0")  # type: ignore[no-untyped-call] # of the driver
             answer = _auth.scramble_caching_sha2(connection.password, connection.salt)
             connection.write_packet(answer)
@@ -132,4 +133,4 @@ class CachingSha2:
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {_CACHING.decode(): CachingSha2}
-"""For the driver."""
+"""Login methods, as the driver takes them."""

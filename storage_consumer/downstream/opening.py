@@ -1,7 +1,7 @@
-"""Opening a socket to the target, and the time that all of connecting may take.
+"""Opening a socket to the target, and a limit to the time that all of connecting may take.
 
-The driver waits for each single answer, so that a server which sends a byte now and then, or nothing, would hold the program for
-good. Here a watch ends the socket when the time is over, at whatever point the driver is; it then meets a broken connection.
+The driver waits for each single answer, so a server that sends a byte now and then, or nothing, would hold the program forever.
+A watch shuts the socket down when the time is over, wherever the driver is; the driver then sees a broken connection.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ _LOOK = 0.2
 _LAST = 2.0
 """Seconds that connecting may still take then: enough for a target that answers."""
 _SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Milliseconds that sent data may stay unanswered; seconds without a word, and between questions whether anyone is there, and how many."""
+"""In this order: milliseconds that sent data may stay unanswered, seconds of silence before the first probe, seconds between probes, and
+the number of probes.
+"""
 _ends: list[threading.Event] = []
 
 
 def hurry(end: threading.Event) -> None:
-    """Let no attempt to connect take long once `end` is set; until `no_hurry`."""
+    """Let no attempt to connect take long once `end` is set; in force until `no_hurry`."""
     if end not in _ends:
         _ends.append(end)
 
@@ -43,21 +45,21 @@ class Deadline:
     """The time that is left for one connection."""
 
     def __init__(self, seconds: float) -> None:
-        """From now on."""
+        """Start the clock."""
         self.seconds = seconds
         self.passed = False
-        """Whether something was broken off because the time was over."""
+        """Whether something was cut off because the time was over."""
         self._until = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Return the seconds that are left; it gets short when the program is to end."""
+        """Return the seconds that are left; few are left once the program is to end."""
         now = time.monotonic()
         if any(end.is_set() for end in tuple(_ends)):
             self._until = min(self._until, now + _LAST)
         return self._until - now
 
     def wait(self, event: threading.Event) -> bool:
-        """Wait for an event; return False when the time was over before."""
+        """Wait for an event; return False if the time was over first."""
         while not event.wait(max(0.0, min(_LOOK, self.left()))):
             if self.left() <= 0:
                 self.passed = True
@@ -66,13 +68,14 @@ class Deadline:
 
     @contextmanager
     def over(self, opened: socket.socket) -> Iterator[None]:
-        """End the connection of this socket if the block is not left in time."""
+        """End this socket's connection unless the block is left in time."""
         left = threading.Event()
-        same = opened.dup()  # TLS takes the driver's own one away
+        same = opened.dup()  # TLS detaches the driver's own one
 
         def watch() -> None:
             if not self.wait(left):
                 with suppress(OSError):
+                    # A shutdown ends the connection for every descriptor; a close would only drop this one.
                     same.shutdown(socket.SHUT_RDWR)
 
         watching = threading.Thread(target=watch, name="connecting", daemon=True)
@@ -86,11 +89,12 @@ class Deadline:
 
 
 def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
-    """Return a socket that is connected to the target. Raises `TargetUnavailable`, and `ConfigError` for a name that can be none."""
+    """Return a socket connected to the target. Raise `TargetUnavailable`, or `ConfigError` for an impossible host name."""
     if downstream.unix_socket:
         return _connected(socket.AF_UNIX, downstream.unix_socket, downstream, deadline)
     fault: TargetUnavailable | None = None
     addresses = _addresses(downstream, deadline)
+    # Each address gets an equal share of the time that is left when its turn comes.
     for tried, (family, address) in enumerate(addresses):
         try:  # a later address gets its turn though an earlier one stays silent
             found = _connected(family, address, downstream, Deadline(deadline.left() / (len(addresses) - tried)))
@@ -103,7 +107,7 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
 
 
 def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, object]]:
-    """Return the addresses of the target's host; the system gives no way to end the question, so it is left alone when time is over."""
+    """Return the addresses of the target's host. The system cannot cancel the query, so it is left behind when the time is over."""
     with suppress(OSError, ValueError):  # an address needs no question, and so no thread
         return _asked(downstream, socket.AI_NUMERICHOST)
     found: list[tuple[int, object]] = []
@@ -130,7 +134,7 @@ def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, ob
 
 
 def _asked(downstream: Downstream, flags: int = 0) -> list[tuple[int, object]]:
-    """Return what the system says of the target's host."""
+    """Return the system's answer for the target's host."""
     asked = socket.getaddrinfo(downstream.host, downstream.port, type=socket.SOCK_STREAM, flags=flags)
     return [(int(family), address) for family, _, _, _, address in asked]
 
@@ -158,7 +162,7 @@ def _connected(family: int, address: object, downstream: Downstream, deadline: D
 
 
 def _see_connected(made: socket.socket, number: int, deadline: Deadline) -> None:
-    """Wait until the other side took the connection. Raises `OSError` where it does not."""
+    """Wait until the other side accepts the connection; raise `OSError` if it does not."""
     if number in (errno.EINPROGRESS, errno.EAGAIN):
         _wait_until_writable(made, deadline)
         number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -175,9 +179,9 @@ def _wait_until_writable(made: socket.socket, deadline: Deadline) -> None:
 
 
 def _notice_silence(found: socket.socket) -> None:
-    """Have a connection break where the other machine says nothing at all any more, instead of waiting for a quarter of an hour.
+    """Make the connection break if the other machine falls silent, instead of after a quarter of an hour.
 
-    A server that is busy with a long statement still answers for its connections, so these limits are none for statements.
+    A server that is busy with a long statement still answers probes, so these are no limits for statements.
     """
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,4 +1,4 @@
-"""What the target's user may not do, and the GRANT that allows it. Pure, but for one question to the server."""
+"""Missing privileges of the target's user, and the GRANT that adds them. Pure, except for a query to the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Query = Callable[[str], Sequence[Sequence[Any]]]
 
 
 def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement: str = "") -> str:
-    """What to type for the right that is missing. `query` asks the server who we are; `schemas`: what the statement is about."""
+    """Return the GRANT for a missing privilege. `query` asks the server who we are; `schemas` are those of the statement."""
     text, user = described(fault), _account(query)
     server = _SERVER.search(text)
     if server:
@@ -37,17 +37,17 @@ def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement
 
 
 def state_remedy(fault: BaseException, query: Query, schema: str) -> str:
-    """What to type where the right is missing on the state's own schema."""
+    """Return the GRANT for a privilege that is missing on the state's own schema."""
     return f"{described(fault)}. The state needs all rights on its schema: GRANT ALL ON {_database(query, schema)}.* TO {_account(query)}"
 
 
 def all_rights(query: Query, schema: str) -> str:
-    """What to type for all that rows and statements of a database need."""
+    """Return the GRANT for all that rows and statements of a database need."""
     return f"A right is missing: GRANT {ROW_RIGHTS} ON {_database(query, schema)}.* TO {_account(query)}"
 
 
 def _rights(text: str, statement: str) -> str:
-    """The rights that the server names, or else that the statement needs; all where neither tells."""
+    """Return the privileges that the server names, else those that the statement needs, else all."""
     found = _COMMAND.search(text) or _CHECK.search(text) or _OF_A_DATABASE.match(statement)
     named = [part.strip().upper() for part in found[1].split(",")] if found else []
     known = ["SELECT" if right in ("SHOW", "ANY") else right for right in named]
@@ -59,7 +59,10 @@ def _schemas_in(statement: str) -> list[str]:
 
 
 def _database(query: Query, schema: str) -> str:
-    r"""The database as GRANT takes it: there ``_`` and ``%`` stand for any characters, but for a MySQL with partial_revokes."""
+    r"""Return the database as GRANT takes it.
+
+    There ``_`` and ``%`` stand for any characters, except on a MySQL with partial_revokes.
+    """
     literal = False
     with suppress(Exception):  # whatever comes of it, the right is what matters
         literal = [str(row[1]).upper() for row in query("SHOW VARIABLES LIKE 'partial_revokes'")] == ["ON"]
@@ -67,7 +70,7 @@ def _database(query: Query, schema: str) -> str:
 
 
 def _account(query: Query) -> str:
-    """The account that the server took us for, as GRANT takes it: a message may name the host that we come from instead."""
+    """Return the account that the server took us for, as GRANT takes it. A message may name the host that we come from instead."""
     with suppress(Exception):  # whatever comes of it, the right is what matters
         user, _, host = str(query("SELECT CURRENT_USER()")[0][0]).rpartition("@")
         return "@".join("'" + part.replace("'", "''") + "'" for part in (user, host))

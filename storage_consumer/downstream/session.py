@@ -1,4 +1,4 @@
-"""Setting a session, in one statement once it is known which variables a server has and which of them this user may set."""
+"""Setting a session: in one statement, once it is known which variables the server has and this user may set."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from storage_consumer.downstream.session_settings import Kind, Setting, assigned
 ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """sql_mode for rows: a value that does not fit is an error; zero and invalid dates are values that the source may hold."""
 LOOSE_ROW_MODE = ROW_MODE.removeprefix("STRICT_ALL_TABLES,")
-"""The same, where a value that does not fit is changed; only for rows that were seen to fit otherwise."""
+"""The same, but a value that does not fit is changed; only for rows that were seen to fit otherwise."""
 DDL_MODE = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-"""sql_mode for DDL: not strict, since the source took the statement; TiCDC's own MySQL sink does so too."""
+"""sql_mode for DDL: not strict, since the source took the statement. TiCDC's own MySQL sink does the same."""
 MARIADB_DDL_MODE = DDL_MODE + ",TIME_ROUND_FRACTIONAL"
-"""The same for MariaDB, which otherwise cuts fractions of a second that the source rounds when a column gets fewer digits."""
+"""The same for MariaDB, which otherwise truncates fractions of a second that the source rounds when a column gets fewer digits."""
 _NOT_SETTABLE = frozenset((1193, 1227, 1228, 1229, 1231, 1232, 1235, 1238, 1621, 8047))
-"""Variables that this version lacks or sets in another way, values that it does not have, and a right that we lack."""
+"""Errors for variables that this version lacks or sets in another way, values that it does not have, and a missing privilege."""
 
 Query = Callable[[str], Any]
 """Runs a statement, and raises the driver's errors."""
 _known: dict[tuple[object, ...], tuple[Setting, ...]] = {}
-"""Server and user → what can be set there, as found out by the first connection of this process."""
+"""Server and user → what can be set there, found out by the first connection of this process."""
 
 
 def kind_of(version: str) -> Kind:
-    """Return which server gives itself this version."""
+    """Return the kind of server that reports this version."""
     text = version.lower()
     return "tidb" if "tidb" in text else "mariadb" if "mariadb" in text else "mysql"
 
 
 def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str, downstream: Downstream, *, ddl: bool) -> None:  # fmt: skip
-    """Set everything that the meaning of our statements depends on. Raises the driver's errors."""
+    """Set everything that the meaning of our statements depends on. Raise the driver's errors."""
     kind = kind_of(version)
     key = (downstream.address, downstream.user, version, ddl)
     own = _own(kind, downstream, ddl=ddl)
@@ -45,6 +45,7 @@ def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str
         try:
             query(assigned((*own, *known)))
         except pymysql.err.MySQLError as fault:
+            # The server or its privileges have changed since they were found out: do that again below.
             if number_of(fault) not in _NOT_SETTABLE:
                 raise
         else:
@@ -56,7 +57,7 @@ def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str
 
 
 def _own(kind: Kind, downstream: Downstream, *, ddl: bool) -> tuple[Setting, ...]:
-    """Return what every server knows and any user may set; no connection does without."""
+    """Return what every server knows and any user may set; no connection goes without."""
     mode = (MARIADB_DDL_MODE if kind == "mariadb" else DDL_MODE) if ddl else ROW_MODE
     waits = {"lock_wait_timeout": str(max(1, downstream.ddl_lock_wait))} if ddl else {}
     values = {
@@ -70,7 +71,7 @@ def _own(kind: Kind, downstream: Downstream, *, ddl: bool) -> tuple[Setting, ...
 
 
 def _find_out(query: Query, rows: Callable[[str], Sequence[Any]], wanted: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Set what this server has and this user may set; return which that is."""
+    """Set what this server has and this user may set; return that."""
     listed = ", ".join(f"'{setting.name}'" for setting in wanted)
     names = {_text(name).lower() for name, *_ in rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})")}
     there = [setting for setting in wanted if setting.name in names]
@@ -80,7 +81,7 @@ def _find_out(query: Query, rows: Callable[[str], Sequence[Any]], wanted: Sequen
 
 
 def _set(query: Query, settings: list[Setting]) -> list[Setting]:
-    """Set these in one statement, or one by one where the server refuses that; return those that were taken."""
+    """Set these in one statement, or one by one if the server refuses that; return those that were accepted."""
     if not settings:
         return []
     try:

@@ -1,10 +1,10 @@
-"""The session that our statements rely on: every setting of the servers that could change what one of them does or tells.
+"""The session that our statements rely on: every server variable that could change what a statement does or returns.
 
-A new connection inherits what an administrator made the default for all connections. Whatever of that could cut a result short,
-refuse or weaken a statement, or change what a text means, is set here for our own connections; nobody else's change. What is not
-in the list is inherited: what only affects speed, memory, logs, physical layout or the binary log is the administrator's choice.
+A new connection inherits what an administrator made the default for all connections. What could cut a result short, refuse or weaken
+a statement, or change what a text means, is set here, for our own connections only. The rest is inherited: what only affects speed,
+memory, logs, physical layout or the binary log is the administrator's choice.
 
-`DEFAULT` is no value for most: it stands for the administrator's, not for the server's own.
+For most variables `DEFAULT` is no value to set: it means the administrator's default, not the server's own.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Setting:
 
     name: str
     value: str
-    """As SQL."""
+    """The value as SQL."""
     why: str
     servers: tuple[Kind, ...] = KINDS
-    """Those that are asked for it; a version that does not know it goes without."""
+    """Servers that get it; a version that does not know it goes without."""
     not_for_ddl: bool = False
-    """Connections that run DDL have a value of their own."""
+    """Whether connections that run DDL have a value of their own."""
     needs_right: bool = False
-    """Some server lets only privileged users set it; without the right it is inherited."""
+    """Whether some server lets only privileged users set it; without the privilege it is inherited."""
     first: bool = False
-    """Without it not even the question which variables there are is answered."""
+    """Whether even the query for the server's variables may fail without it."""
 
 
 def _of(*names: str, value: str, why: str, servers: tuple[Kind, ...] = KINDS) -> tuple[Setting, ...]:
@@ -43,7 +43,7 @@ def _of(*names: str, value: str, why: str, servers: tuple[Kind, ...] = KINDS) ->
 
 _RESULTS = (
     Setting(name="sql_select_limit", value=_UNLIMITED, why="cuts every result, of the state and of information_schema too"),
-    # the limit before the switch: to set the former switches the latter off
+    # the limit before the switch: setting the limit turns the switch off
     Setting(name="max_join_size", value=_UNLIMITED, why="refuses joins and reads that it takes for large", first=True),
     Setting(name="sql_big_selects", value="1", why="off: the same", first=True),
     Setting(name="sql_safe_updates", value="0", why="refuses UPDATE and DELETE without a key: the lease, keyless rows"),
@@ -187,11 +187,11 @@ INHERITED = {
         "innodb_snapshot_isolation|tidb_(skip_isolation|nontransactional|multi_statement|txn_entry|sysdate).*"
     ),
 }
-"""Why the rest is inherited → their names, as a pattern; `SETTINGS` goes before it."""
+"""Why the rest is inherited → a pattern of the variables' names; `SETTINGS` takes precedence."""
 
 
 def settings_for(kind: Kind, *, ddl: bool, names: Collection[str] | None = None) -> tuple[Setting, ...]:
-    """Return those for a connection to such a server; `names`: variables that it has, None where nobody has asked."""
+    """Return the settings for a connection to such a server. `names` are the variables that it has, None if nobody has asked."""
     return tuple(
         setting
         for setting in SETTINGS

@@ -1,8 +1,8 @@
-"""Ending the connections of those who were here before.
+"""Ending the connections of former owners.
 
 A process that is paused, or cut off from the network, may have stopped in the middle of a transaction. The server keeps that
-open, with its locks on the state, until the connection ends, which can take hours. What it would still write is refused by the
-fence in any case: so nobody has to wait for it.
+open, with its locks on the state, until the connection ends, which can take hours. The fence refuses whatever it would still write,
+so nobody has to wait for it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Run = Callable[[str], Any]
 
 
 def mark(query: Callable[[str], Any], state_schema: str) -> None:
-    """Make a connection known as ours: its default database is the state schema, which other users of the target have no use for.
+    """Mark a connection as ours: its default database becomes the state schema, which other users of the target have no use for.
 
-    Connections for DDL stay without that mark: `ddl_lock` decides about them, and whether their statement is waited for.
+    Connections for DDL do not get that mark: `ddl_lock` decides about them, and whether to wait for their statement.
 
-    Raises the server's error where that schema is not there yet.
+    Raise the server's error if that schema does not exist yet.
     """
     name = state_schema.replace("`", "``")
     query(f"USE `{name}`")
 
 
 def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]:
-    """End all connections of this user that `mark` made known, but for `ours` and those that are only asking; their ids.
+    """End all connections of this user that `mark` marked, except `ours` and those that run a SELECT; return their ids.
 
-    `run` goes through a connection that is marked too. One that runs a SELECT waits for a lock as we do, and holds none that we
-    want. A user may end connections of its own name without any privilege.
+    `run` goes through a marked connection too. A connection that runs a SELECT waits for a lock as we do, and holds none that we want.
+    Any user may end connections of the same user name without a privilege.
     """
     found = _marked(run, ours)
     for connection in found:
@@ -47,10 +47,11 @@ def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]
 
 
 def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
-    """The other connections with our default database, of the server that answers, else of any other of its cluster.
+    """Return the other connections with our default database, of the server that answers, else of any other in its cluster.
 
-    The server says how it spells that database: where another one's name differs by case alone, that is another state.
+    The server's own spelling of that database is compared: a name that differs only by case is another state.
     """
+    # The driver formats the text, which halves the doubled `%`.
     for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
         with suppress(StorageConsumerError):
             rows = run(

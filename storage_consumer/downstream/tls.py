@@ -1,7 +1,7 @@
-"""TLS to the target: what the driver is told for each ``ssl-mode``, and what a failed handshake means.
+"""TLS to the target: the driver's options for each ``ssl-mode``, and what a failed handshake means.
 
-Whoever asks for TLS gets a server that was verified, or an error: nothing falls back to a plain connection, and what is not
-verified was said so by name.
+Whoever asks for TLS gets a verified server or an error. Nothing falls back to a plain connection, and a server goes
+unverified only where that was asked for by name.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import ConfigError
 
 _NO_TLS = 2026
-"""The driver's number for a server that offers no TLS where it was asked for."""
+"""The driver's number for a server that offers no TLS although it was asked for."""
 _CERTIFICATE = re.compile(r"(?s)-----BEGIN (?:X509 )?CERTIFICATE-----.+?-----END (?:X509 )?CERTIFICATE-----")
 _OTHER_NAME = frozenset((62, 64))
-"""OpenSSL's verdicts that the certificate is good, but of another host name or address."""
+"""OpenSSL's verdicts on a valid certificate of another host name or address."""
 _OF_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
-"""Part of the alerts by which a server refuses the certificate of its client."""
+"""Parts of the alerts by which a server refuses its client's certificate."""
 
 
 def driver_options(downstream: Downstream) -> dict[str, Any]:
-    """What PyMySQL has to know; raises `ConfigError` for a certificate or key that cannot be used.
+    """Return the options for PyMySQL; raise `ConfigError` for a certificate or key that cannot be used.
 
-    The files are read anew for each connection, so that renewed ones count without a restart.
+    The files are read again for each connection, so that renewed ones count without a restart.
     """
     mode = downstream.tls
     if mode == "disabled":
@@ -41,7 +41,7 @@ def driver_options(downstream: Downstream) -> dict[str, Any]:
 
 @cache
 def _of_this_machine(mode: str) -> ssl.SSLContext:
-    """With the certificates that this machine trusts, which take 20 ms to read; for all connections."""
+    """Return one context for all connections, with the certificates that this machine trusts: reading these takes 20 ms."""
     return _verifying(ssl.create_default_context(), mode)
 
 
@@ -65,7 +65,7 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
 
 
 def certificates(file: str) -> str:
-    """The certificates in a CA file, in PEM form; nothing of no file. Raises `ConfigError` where it holds none or can't be read."""
+    """Return the certificates of a CA file in PEM form, "" for no file; raise `ConfigError` if it has none or cannot be read."""
     try:
         found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
     except OSError as error:
@@ -76,14 +76,14 @@ def certificates(file: str) -> str:
 
 
 def _no_passphrase() -> NoReturn:
-    """Raise instead of asking at a terminal that may not be there."""
+    """Raise instead of asking at a terminal that may not exist."""
     raise ConfigError(
         "--ssl-key: the key is protected by a passphrase, and nobody is there to give it; decrypt the file"
     )
 
 
 def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:
-    """The context with what `mode` verifies. MySQL's own certificates lack what Python's strict reading wants."""
+    """Return the context, set to verify what `mode` asks for. MySQL's own certificates fail Python's strict check."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = mode == "verify-identity"
     context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
@@ -91,7 +91,7 @@ def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:
 
 
 def refusal(fault: BaseException, downstream: Downstream) -> ConfigError | None:
-    """What a failed handshake means, None where TLS is not the reason or the next try may succeed."""
+    """Return what a failed handshake means, or None if TLS is not the reason or the next try may succeed."""
     where = f"cannot connect to the target {downstream.address} with TLS"
     if fault.args[:1] == (_NO_TLS,):
         return ConfigError(
@@ -106,7 +106,7 @@ def refusal(fault: BaseException, downstream: Downstream) -> ConfigError | None:
 
 
 def unverified(downstream: Downstream) -> str:
-    """What `--allow-unverified-server` gives up, for the log; empty without it."""
+    """Return what `--allow-unverified-server` gives up, for the log, or "" without that option."""
     if not downstream.allow_unverified_server:
         return ""
     return (
@@ -116,7 +116,7 @@ def unverified(downstream: Downstream) -> str:
 
 
 def _causes(fault: BaseException | None) -> Iterator[BaseException]:
-    """The fault and what the driver met before it raised that."""
+    """Yield the fault and those that the driver met before it."""
     while fault is not None:
         yield fault
         fault = getattr(fault, "original_exception", None) or fault.__context__

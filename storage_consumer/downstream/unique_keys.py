@@ -1,4 +1,4 @@
-"""The unique keys of tables, as information_schema tells them."""
+"""The unique keys of tables, from information_schema."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from storage_consumer.job.target_table import UniqueKey
 
 Query = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs a statement with arguments; all its rows."""
+"""Runs a statement with arguments and returns all its rows."""
 
 
 def unique_keys(query: Query, where: str, names: list[str]) -> dict[tuple[str, str], list[UniqueKey]]:
-    """Unique indexes per table, the primary key first, those over expressions left out."""
+    """Return the unique indexes of each table, the primary key first, without those over expressions."""
     parts: dict[tuple[str, str], dict[str, list[tuple[str | None, int | None]]]] = defaultdict(
         lambda: defaultdict(list)
     )

@@ -1,7 +1,7 @@
-"""A statement in the form that the other rules know: what TiDB lets stand in several places is put where all servers want it. Pure.
+"""A statement in the form that the other rules expect: what TiDB allows in several places goes where all servers want it. Pure.
 
 TiDB's grammar is wider than MySQL's: the options of a column come in any order, ADD COLUMN takes a list with indexes in it, and its
-parser writes IF EXISTS into comments of its own. Nothing is changed here that all servers read alike.
+parser writes IF EXISTS into comments of its own. What all servers read alike stays as it is.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from storage_consumer.sql.column_parts import column_at, column_parts, is_text, 
 from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, replace_spans, tokens
 
 _CONDITION = re.compile(r"/\*T! {0,3}(IF (?:NOT )?EXISTS) {0,3}\*/")
-"""How TiDB's parser writes it; of bounded length, so that the search is linear."""
+"""The comment as TiDB's parser writes it; of bounded length, so that the search is linear."""
 
 
 def arranged(query: str) -> tuple[str, list[str]]:
-    """The statement in that form, and the names of the differences that were arranged."""
+    """Return the statement in that form, and the names of the differences that this resolved."""
     notes: list[str] = []
     for name, rule in (("IF EXISTS", unfolded), ("list of columns", _lists), ("order of options", _orders)):
         text = rule(query)
@@ -28,7 +28,7 @@ def arranged(query: str) -> tuple[str, list[str]]:
 
 
 def unfolded(query: str) -> str:
-    """IF EXISTS and IF NOT EXISTS out of TiDB's comments, unless they stand in a string."""
+    """Take IF EXISTS and IF NOT EXISTS out of TiDB's comments, except in strings."""
     if "/*T!" not in query:
         return query
     found = tokens(query)
@@ -44,7 +44,7 @@ def unfolded(query: str) -> str:
 
 
 def _lists(query: str) -> str:
-    """ADD COLUMN (a, b, INDEX (a)) as one action each, where there is more in it than columns."""
+    """Turn ADD COLUMN (a, b, INDEX (a)) into one action each, if the list has more than columns."""
     found = tokens(query)
     if not has_words(found[:2], "ALTER", "TABLE"):
         return query
@@ -68,7 +68,7 @@ def _lists(query: str) -> str:
 
 
 def _list_at(found: Sequence[Token], first: int, last: int) -> int:
-    """Where the parenthesis of ADD [COLUMN] [IF NOT EXISTS] (…) opens, -1 for any other action."""
+    """Return the index of the parenthesis that opens in ADD [COLUMN] [IF NOT EXISTS] (…), -1 for any other action."""
     at = first + 1 + has_words(found[first + 1 : first + 2], "COLUMN")
     at += 3 if has_words(found[at : at + 3], "IF", "NOT", "EXISTS") else 0
     is_list = has_words(found[first : first + 1], "ADD") and at < last and found[at].text == "("
@@ -76,7 +76,7 @@ def _list_at(found: Sequence[Token], first: int, last: int) -> int:
 
 
 def _orders(query: str) -> str:
-    """GENERATED ALWAYS AS right behind the type and its collation."""
+    """Put GENERATED ALWAYS AS directly after the type and its collation."""
     found = tokens(query)
     if find_words(found, "GENERATED", "ALWAYS") < 0 or not has_words(found[:2], "TABLE"):
         return query
@@ -87,9 +87,10 @@ def _orders(query: str) -> str:
 
 
 def _ordered(query: str, column: Sequence[Token]) -> Iterator[Edit]:
-    """Move what stands between type and expression behind it, and a collation before it."""
+    """Yield edits that move what is between type and expression after the expression, and a collation before it."""
     depth = column[0].depth
     at = next((i for i, token in enumerate(column) if token.upper == "GENERATED" and token.depth == depth), -1)
+    # GENERATED, ALWAYS, AS, and the parenthesis
     opening = at + 3
     if at < 0 or opening >= len(column) or (end := closing(column, opening)) < 0:
         return
@@ -101,6 +102,7 @@ def _ordered(query: str, column: Sequence[Token]) -> Iterator[Edit]:
     ]
     if not before and not collations:
         return
+    # In order already: the type, COLLATE with its name, the expression.
     if behind + 2 == at and collations == [behind] and is_text(column):
         return
     taken = [(column[i].start, column[i + 1].end) for i in collations]

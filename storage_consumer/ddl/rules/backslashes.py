@@ -10,15 +10,15 @@ from storage_consumer.sql.tokens import Token, has_words, pieces
 _MEMBERS = ("ENUM", "SET")
 _INDEXES = (*INDEX_WORDS, "UNIQUE", "PRIMARY", "FULLTEXT", "CONSTRAINT")
 _VIEWS = frozenset(("VIEW", "OR", "ALGORITHM", "DEFINER", "SQL"))
-"""What follows CREATE where a view is made: its SELECT has no comments, but columns that may be called so."""
+"""What follows CREATE for a view: its SELECT has no comments, but may have columns of that name."""
 _LONGEST = 8
-"""Tokens with which a part of a statement says what it is: ALTER TABLE, a name with its database, ADD, and the kind of index."""
+"""Tokens that are enough to say what a part of a statement is: ALTER TABLE, a name with its database, ADD, and the kind of index."""
 
 
 def escaped(query: str) -> str:
-    """The statement with each backslash escaped that TiCDC wrote as it is.
+    """Return the statement with an escape before each backslash that TiCDC wrote as it is.
 
-    It escapes them in defaults, expressions, partitions' values and columns' comments, but neither in the comments of tables,
+    TiCDC escapes them in defaults, expressions, partitions' values and columns' comments, but neither in the comments of tables,
     partitions and indexes nor in the members of ENUM and SET. Its keywords are upper case: text that begins otherwise is not
     its own and stays as it is.
     """
@@ -27,6 +27,7 @@ def escaped(query: str) -> str:
     before = _Before()
     raw_at = -1
 
+    # `pieces` asks when a string begins: where it ends depends on whether a backslash before a quote escapes that.
     def is_raw(at: int) -> bool:
         nonlocal raw_at
         raw_at = at if before.makes_raw() else raw_at
@@ -43,16 +44,16 @@ def escaped(query: str) -> str:
 
 @dataclass(slots=True)
 class _Before:
-    """What the tokens up to a place say about a string there; each token is looked at once."""
+    """What the tokens up to a place say about a string there; each token is looked at only once."""
 
     found: list[Token] = field(default_factory=list)
     openings: list[int] = field(default_factory=list)
-    """Index of each parenthesis that is open."""
+    """Indexes of the open parentheses."""
     firsts: list[int] = field(default_factory=lambda: [0])
-    """For each open parenthesis, and for none: index of the first token of the part that is not over."""
+    """Index of the current part's first token, for each open parenthesis and, before these, for none."""
 
     def add(self, kind: str, text: str, start: int, end: int) -> None:
-        """Take one more token."""
+        """Add one token."""
         if kind == "symbol" and text == ")" and self.openings:
             self.openings.pop()
             self.firsts.pop()
@@ -64,7 +65,7 @@ class _Before:
             self.firsts[-1] = len(self.found)
 
     def makes_raw(self) -> bool:
-        """Whether the backslashes of a string that comes next stand for themselves."""
+        """Return whether backslashes in a string that comes next stand for themselves."""
         found = self.found
         if len(found) < 2 or not found[0].text.isupper():  # noqa: PLR2004 - a word and what follows it
             return False
@@ -75,7 +76,7 @@ class _Before:
         return (found[-2].upper, found[-1].text) == ("COMMENT", "=") or self._is_member()
 
     def _is_member(self) -> bool:
-        """Whether the string is a member of an ENUM or SET."""
+        """Return whether the string is a member of an ENUM or SET."""
         if self.found[-1].text not in ("(", ",") or not self.openings:
             return False
         opening = self.openings[-1]
@@ -86,7 +87,7 @@ class _Before:
         )
 
     def _defines_index(self) -> bool:
-        """Whether the part of the statement that the string is in defines an index."""
+        """Return whether the statement's part around the string defines an index."""
         part = self.found[self.firsts[-1] : self.firsts[-1] + _LONGEST]
         part = part[: len(self.found) - 1 - self.firsts[-1]]
         if has_words(part[:2], "ALTER", "TABLE"):

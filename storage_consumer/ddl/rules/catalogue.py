@@ -1,7 +1,7 @@
-"""What a statement of TiDB needs to run on MySQL or MariaDB: what is put in or taken out, as edits of its text. Pure.
+"""What a statement of TiDB needs to run on MySQL or MariaDB: additions and omissions, as edits of its text. Pure.
 
-`DIFFERENCES` lists each, with the reason. What changes nothing about rows is taken out where a server does not know it; what
-would change them stays, so that the server refuses it and the table stops.
+`DIFFERENCES` lists each with its reason. What changes nothing about rows is left out where a server does not know it. What would
+change rows stays, so that the server refuses it and the table stops.
 """
 
 from __future__ import annotations
@@ -68,8 +68,11 @@ DIFFERENCES = {
     "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT), also where the list has other values, which would be in it anyway.",
     "JSON NOT NULL": "ADD COLUMN gives rows that are there JSON's null; on MariaDB an empty text, no JSON: the default is written in.",
 }
-"""Name → what is done and why. Backslashes, timestamps, new tables and their defaults, defaults of sequences and by chance are for all targets, the rest for MySQL
-and MariaDB, or one of them where the text says so."""
+"""Name → what is done and why.
+
+Backslashes, timestamps, new tables and their defaults, and defaults of sequences and by chance are for all targets. The rest is for
+MySQL and MariaDB, or for one of them where the text says so.
+"""
 
 Rule = Callable[[Statement], list[Edit]]
 
@@ -127,7 +130,7 @@ _MARIADB: dict[str, Rule] = {
 
 
 def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[str]]:
-    """The edits for a server of this server_type, and the names of the differences; where no part is left, no text is."""
+    """Return the edits for a server of this type, and the names of the differences; if no part is left, the edit removes all text."""
     rules = dict(_EVERYWHERE)
     if server_type != "tidb":
         rules |= _OUTSIDE_TIDB
@@ -145,6 +148,7 @@ def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[
         everything = (0, max(statement.found[-1].end, len(statement.text)), "")
         return [everything], reasons or notes
     notes += [reason for reason in reasons if reason not in notes]
+    # An edit inside a part that goes is pointless, and would overlap with the part's own edit.
     for span in spans(statement, gone):
         edits = [edit for edit in edits if not span[0] <= edit[0] < span[1]]
         edits.append((*span, ""))

@@ -1,4 +1,4 @@
-"""Clauses inside a DDL that MySQL or MariaDB need otherwise than TiDB: each rule gives edits of the statement's text. Pure."""
+"""Clauses of a DDL that MySQL or MariaDB need in another form than TiDB. Each rule returns edits of the statement's text. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MARIADB_COLLATIONS = {"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8
 
 
 def _says_charset(found: Sequence[Token], start: int, end: int, depth: int) -> bool:
-    """Whether tokens [start, end) at this depth name a charset or a collation."""
+    """Return whether tokens [start, end) at this depth name a charset or a collation."""
     part = [t for t in found[start:end] if t.depth == depth]
     return any(t.upper in ("COLLATE", "CHARSET") for t in part) or find_words(part, "CHARACTER", "SET") >= 0
 
 
 def database_defaults(statement: Statement) -> list[Edit]:
-    """utf8mb4_bin for a new database that says nothing."""
+    """Write utf8mb4_bin into a CREATE DATABASE that names no charset and no collation."""
     found = statement.found
     if find_words(found[:2], "CREATE", "DATABASE") != 0 and find_words(found[:2], "CREATE", "SCHEMA") != 0:
         return []
@@ -41,7 +41,7 @@ def database_defaults(statement: Statement) -> list[Edit]:
 
 
 def table_defaults(statement: Statement) -> list[Edit]:
-    """The source's defaults for a new table that says nothing, where the target's database has others."""
+    """Write the source's defaults into a CREATE TABLE that names none, if the target's database has others."""
     found, (_, end) = statement.found, statement.body
     wanted = statement.source_collation
     if end < 0 or statement.collation in (None, wanted) or _says_charset(found, end, len(found), 0):
@@ -50,7 +50,7 @@ def table_defaults(statement: Statement) -> list[Edit]:
 
 
 def source_collation(statements: Iterable[str], server_type: str) -> str:
-    """Default collation at the source of the database that these statements made and changed, by the target's name for it."""
+    """Return the source's default collation of the database that these statements created and changed, by the target's name for it."""
     collation = "utf8mb4_bin"
     for found in map(tokens, statements):
         named = _named_collation(found)
@@ -60,7 +60,7 @@ def source_collation(statements: Iterable[str], server_type: str) -> str:
 
 
 def _named_collation(found: Sequence[Token]) -> str:
-    """The collation that a database's statement names, or that of the charset that it names; empty if it names none."""
+    """Return the collation that a database's statement names, or the default one of the charset that it names, or ""."""
     named = of_charset = ""
     for at, token in enumerate(found[:-1]):
         value = _value_after(found, at)
@@ -72,12 +72,12 @@ def _named_collation(found: Sequence[Token]) -> str:
 
 
 def _announces_charset(found: Sequence[Token], at: int) -> bool:
-    """Whether the charset's name follows: behind CHARSET, and behind CHARACTER SET."""
+    """Return whether a charset's name follows: after CHARSET, and after CHARACTER SET."""
     return found[at].upper == "CHARSET" or has_words(found[max(at - 1, 0) : at + 1], "CHARACTER", "SET")
 
 
 def _value_after(found: Sequence[Token], at: int) -> Token | None:
-    """What follows a word, an equals sign in between or not."""
+    """Return the token after a word, with or without an equals sign between them."""
     at += 1
     at += at < len(found) and found[at].text == "="
     return found[at] if at < len(found) else None
@@ -88,18 +88,20 @@ def _unquoted(value: Token) -> str:
 
 
 def charsets(statement: Statement) -> list[Edit]:
-    """The source's default collation after each charset that stands without one."""
+    """Write the source's default collation after each charset that has no collation."""
     edits: list[Edit] = []
     found = [] if has_words(statement.found, "VIEW") or _collated_elsewhere(statement) else statement.found
     for index, token in enumerate(found):
         charset = _value_after(found, index) if _announces_charset(found, index) else None
         collation = SOURCE_COLLATIONS.get(_unquoted(charset)) if charset is not None else None
+        # A COLLATE may be on either side of the charset.
         if (
             charset is not None
             and collation
             and not _is_cast(found[:index], token.depth)
             and not (_collated(found[index + 1 :], token.depth) or _collated(found[index::-1], token.depth))
         ):
+            # `CHARACTER SET x BINARY` means the collation x_bin, which takes the place of BINARY.
             following = find_words(found[: index + 4], "BINARY", start=index + 1)
             behind = found[following] if following > 0 else charset
             by_bytes = f"{_unquoted(charset)}_bin" if following > 0 and _unquoted(charset) != "binary" else collation
@@ -108,14 +110,14 @@ def charsets(statement: Statement) -> list[Edit]:
 
 
 def _collated_elsewhere(statement: Statement) -> bool:
-    """Whether ALTER TABLE has its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``."""
+    """Return whether ALTER TABLE has its table's charset and collation in two parts: ``CHARACTER SET = x, COLLATE = y``."""
     starts = [statement.found[first : first + 2] for first, _ in statement.parts]
     begins = [start[start[0].upper == "DEFAULT" :] for start in starts if start]
     return len(begins) > 1 and any(has_words(begin[:1], "COLLATE") for begin in begins)
 
 
 def new_columns(statement: Statement) -> list[Edit]:
-    """The table's collation for columns that ALTER TABLE adds while it changes that: TiDB gives them the former one."""
+    """Write the former collation of the table into columns that ALTER TABLE adds while it changes that collation, as TiDB has it."""
     former = (statement.names or PartNames()).collation
     found = statement.found
     starts = [found[first : first + 3] for first, last in statement.parts if first < last]
@@ -136,7 +138,7 @@ def new_columns(statement: Statement) -> list[Edit]:
 
 
 def _is_cast(found: Sequence[Token], depth: int) -> bool:
-    """Whether the clause that these tokens begin is the type of a CAST, which may name a charset but no collation."""
+    """Return whether the clause that follows these tokens is the type of a CAST, which may name a charset but no collation."""
     for token in reversed(found):
         if token.depth < depth or (token.depth == depth and token.text == ","):
             return False
@@ -146,7 +148,7 @@ def _is_cast(found: Sequence[Token], depth: int) -> bool:
 
 
 def _collated(found: Sequence[Token], depth: int) -> bool:
-    """Whether a COLLATE stands in the rest of the clause: up to the next comma or parenthesis at its depth."""
+    """Return whether the rest of the clause has a COLLATE, up to the next comma or parenthesis at its depth."""
     for token in found:
         if token.depth < depth or (token.depth == depth and token.kind == "symbol" and token.text in ",)"):
             return False
@@ -169,7 +171,7 @@ def index_options(statement: Statement) -> list[Edit]:
 
 
 def checks(statement: Statement) -> list[Edit]:
-    """Take CHECK constraints off columns: with their name, and with ENFORCED behind them."""
+    """Take CHECK constraints off columns, with their name and a following [NOT] ENFORCED."""
     found = statement.found
     edits: list[Edit] = []
     for at, token in enumerate(found[:-1]):
@@ -188,7 +190,7 @@ def checks(statement: Statement) -> list[Edit]:
 
 
 def vectors(statement: Statement) -> list[Edit]:
-    """LONGTEXT for VECTOR as a column's type: right behind the column's name."""
+    """Write LONGTEXT for VECTOR as a column's type, directly after the column's name."""
     found = statement.found
     edits: list[Edit] = []
     for at in range(1, len(found)):
@@ -199,7 +201,7 @@ def vectors(statement: Statement) -> list[Edit]:
 
 
 def sequences(statement: Statement) -> list[Edit]:
-    """Take DEFAULT NEXTVAL(...) and DEFAULT NEXT VALUE FOR ... away, in parentheses or not."""
+    """Take away DEFAULT NEXTVAL(...) and DEFAULT NEXT VALUE FOR ..., with or without parentheses."""
     found = statement.found
     edits: list[Edit] = []
     for at in range(len(found) - 2):
@@ -231,7 +233,7 @@ def generated_not_null(statement: Statement) -> list[Edit]:
 
 
 def invisible(statement: Statement) -> list[Edit]:
-    """IGNORED for INVISIBLE: behind an index's name in ALTER INDEX, or behind its columns."""
+    """Write IGNORED for INVISIBLE, after an index's name in ALTER INDEX or after its columns."""
     found = statement.found
     words = {"INVISIBLE": "IGNORED", "VISIBLE": "NOT IGNORED"}
     return [
@@ -242,7 +244,7 @@ def invisible(statement: Statement) -> list[Edit]:
 
 
 def collations(statement: Statement) -> list[Edit]:
-    """MariaDB's collations for those that it does not know."""
+    """Write MariaDB's own collations for those that it does not know."""
     return [
         (token.start, token.end, MARIADB_COLLATIONS[token.name.strip("'\"").casefold()])
         for before, token in pairwise(statement.found)
@@ -251,7 +253,7 @@ def collations(statement: Statement) -> list[Edit]:
 
 
 def default_partition(statement: Statement) -> list[Edit]:
-    """DEFAULT for VALUES IN (DEFAULT), and for a list with DEFAULT in it, whose other values it has anyway."""
+    """Write DEFAULT for VALUES IN (DEFAULT), and for a list with DEFAULT in it, whose other values it includes anyway."""
     found = statement.found
     edits: list[Edit] = []
     at = find_words(found, "VALUES", "IN", "(")

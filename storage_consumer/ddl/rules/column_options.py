@@ -1,4 +1,4 @@
-"""Options of columns that TiDB takes and forgets, or takes where other servers do not: each rule gives edits of the text. Pure."""
+"""Options of columns that TiDB accepts and forgets, or accepts where other servers do not. Each rule returns edits of the text. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def storage(statement: Statement) -> list[Edit]:
 
 
 def references(statement: Statement) -> list[Edit]:
-    """Take REFERENCES off columns: TiDB makes no foreign key of it, newer servers do."""
+    """Take REFERENCES off columns: TiDB creates no foreign key for it, newer servers do."""
     return [
         (column[at].start, column[_reference_end(column, at)].end, "")
         for column in _columns(statement)
@@ -34,7 +34,7 @@ def references(statement: Statement) -> list[Edit]:
 
 
 def _reference_end(column: Sequence[Token], at: int) -> int:
-    """Index of the last token of REFERENCES and all that belongs to it."""
+    """Return the index of the last token of a REFERENCES clause."""
     last = at + 1
     if has_words(column[last + 1 : last + 2], "."):
         last += 2
@@ -51,7 +51,7 @@ def _reference_end(column: Sequence[Token], at: int) -> int:
 
 
 def counters(statement: Statement) -> list[Edit]:
-    """Take AUTO_INCREMENT off a column of a new table that no index begins with: MySQL and MariaDB want one."""
+    """Take AUTO_INCREMENT off a new table's column that no index begins with: MySQL and MariaDB require such an index."""
     if statement.body[1] < 0:
         return []
     indexed = {
@@ -75,13 +75,13 @@ def _is_index(part: Sequence[Token]) -> bool:
 
 
 def _columns(statement: Statement) -> Iterator[Sequence[Token]]:
-    """The tokens of each column that is defined, from the name on."""
+    """Yield the tokens of each column that is defined, from its name on."""
     for _, _, column in column_parts(statement.found, statement.parts):
         yield column
 
 
 def _options(column: Sequence[Token]) -> Iterator[int]:
-    """Where bare words stand outside parentheses behind the type's name: there an option may begin."""
+    """Yield the indexes of bare words outside parentheses after the type's name: an option may begin there."""
     for at in range(2, len(column)):
         if column[at].kind == "word" and column[at].depth == column[0].depth:
             yield at

@@ -1,4 +1,4 @@
-"""Defaults and expressions that a server reads otherwise than TiDB, or not at all: each rule gives edits of the text. Pure."""
+"""Defaults and expressions that a server reads differently from TiDB, or not at all. Each rule returns edits of the text. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEA
 _BASES = {"X": 16, "B": 2}
 _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 _DIGITS = {"X": re.compile(r"[0-9A-Fa-f]{1,16}"), "B": re.compile(r"[01]{1,64}")}
-"""At most 64 bits: what has more is no default of these types."""
+"""At most 64 bits: a longer value is no default of these types."""
 _RANDOM_BYTES = "UNHEX(REPLACE(UUID(), '-', ''))"
 _ENGLISH = ", 'en_US'"
 
 
 def values(statement: Statement) -> list[Edit]:
-    """Write a default as a value of its column: a number of an ENUM or SET as members, hexadecimals of a number in decimals."""
+    """Write a default as a value of its column: a number of an ENUM or SET as members, hexadecimals of an integer as decimals."""
     edits: list[Edit] = []
     for _, _, column in column_parts(statement.found, statement.parts):
         kind = column[1].upper if len(column) > 1 else ""
@@ -34,20 +34,20 @@ def values(statement: Statement) -> list[Edit]:
 
 
 def _listed(column: Sequence[Token]) -> list[str]:
-    """The members of an ENUM or SET as they stand between quotes."""
+    """Return the members of an ENUM or SET as they are between their quotes."""
     return [token.text[1:-1] for token in column[3 : closing(column, 2)] if token.kind == "string"]
 
 
 def _edit(kind: str, members: Sequence[str], found: Sequence[Token]) -> Iterator[Edit]:
-    """The edit of a default with which `found` begins, of a column of this type."""
+    """Yield the edit of the default at the beginning of `found`, for a column of this type."""
     if (text := _value_of(kind, members, found)) is not None:
         yield found[0].start, found[found[0].upper in _BASES].end, text
 
 
 def _set_default(statement: Statement, part: Sequence[Token]) -> Iterator[Edit]:
-    """The same for ALTER COLUMN … SET DEFAULT, whose column the schema file tells."""
+    """Yield the same edit for ALTER COLUMN … SET DEFAULT, whose column is in the schema file."""
     at = find_words(part, "SET", "DEFAULT") + 2
-    if at <= 2 or part[0].upper != "ALTER" or at >= len(part) or (name := column_at(part)) < 0:  # noqa: PLR2004 - found behind a column's name
+    if at <= 2 or part[0].upper != "ALTER" or at >= len(part) or (name := column_at(part)) < 0:  # noqa: PLR2004 - found after a column's name
         return
     told = next((one for one in statement.columns if one.name.casefold() == part[name].name.casefold()), None)
     members = [member.replace("'", "''").replace("\\", "\\\\") for member in told.elements] if told else []
@@ -56,14 +56,14 @@ def _set_default(statement: Statement, part: Sequence[Token]) -> Iterator[Edit]:
 
 
 def _defaults(column: Sequence[Token]) -> Iterator[int]:
-    """Where the values behind DEFAULT stand."""
+    """Yield the indexes of the values after DEFAULT."""
     for at in range(2, len(column) - 1):
         if column[at].upper == "DEFAULT" and column[at].depth == column[0].depth:
             yield at + 1
 
 
 def _value_of(kind: str, members: Sequence[str], found: Sequence[Token]) -> str | None:
-    """What is to stand in the place of a default, None where it can stay."""
+    """Return what replaces a default, or None if it can stay."""
     text = found[0].text
     is_whole = len(found) < 2 or found[1].text != "." or found[1].start > found[0].end  # noqa: PLR2004 - a token and the next
     number = int(text) if _NUMBER.fullmatch(text) and is_whole else None
@@ -78,7 +78,7 @@ def _value_of(kind: str, members: Sequence[str], found: Sequence[Token]) -> str 
 
 
 def _members(kind: str, number: int, members: Sequence[str]) -> str | None:
-    """The members that a number means, as a literal; None if it means none."""
+    """Return the members that a number means, as a literal; None if it means none."""
     if kind == "ENUM":
         return f"'{members[number - 1]}'" if 0 < number <= len(members) else None
     chosen = [member for bit, member in enumerate(members) if number >> bit & 1]
@@ -93,19 +93,19 @@ def texts(statement: Statement) -> list[Edit]:
 
 
 def _in_parentheses(found: Sequence[Token]) -> Iterator[Edit]:
-    """The edit of a text with which `found` begins, with or without an introducer."""
+    """Yield the edit of the text at the beginning of `found`, with or without an introducer."""
     string = int(found[0].upper.startswith("_"))
     if string < len(found) and found[string].kind == "string":
         yield found[0].start, found[string].end, f"({found[string].text})"
 
 
 def is_long(kind: str) -> bool:
-    """Whether a column of this type is a TEXT or a BLOB, or becomes one."""
+    """Return whether a column of this type is a TEXT or a BLOB, or becomes one."""
     return kind.endswith(("TEXT", "BLOB")) or kind in ("JSON", "VECTOR")
 
 
 def vectors(statement: Statement) -> list[Edit]:
-    """The text of a vector for VEC_FROM_TEXT of it."""
+    """Write the text of a vector instead of VEC_FROM_TEXT of it."""
     found = statement.found
     return [
         (found[at].start, found[at + 1].end, "(") for at in _calls(found, "VEC_FROM_TEXT") if found[at - 1].text == "("
@@ -113,7 +113,7 @@ def vectors(statement: Statement) -> list[Edit]:
 
 
 def random_bytes(statement: Statement) -> list[Edit]:
-    """Random bytes as MariaDB makes them, for UUID_TO_BIN of a random UUID."""
+    """Write MariaDB's way to make random bytes instead of UUID_TO_BIN of a random UUID."""
     found = statement.found
     return [
         (found[at].start, found[closing(found, at + 1)].end, _RANDOM_BYTES)
@@ -123,7 +123,7 @@ def random_bytes(statement: Statement) -> list[Edit]:
 
 
 def dates(statement: Statement) -> list[Edit]:
-    """DATE_FORMAT in English, as TiDB has it, in a generated column: MariaDB keeps none that depends on a session's language."""
+    """Write English into DATE_FORMAT of a generated column, as TiDB has it: MariaDB keeps none that depends on a session's language."""
     found = statement.found
     edits: list[Edit] = []
     if find_words(found, "GENERATED", "ALWAYS") < 0:
@@ -136,7 +136,7 @@ def dates(statement: Statement) -> list[Edit]:
 
 
 def _calls(found: Sequence[Token], name: str) -> Iterator[int]:
-    """Where a function is called."""
+    """Yield the indexes where a function is called."""
     for at in range(1, len(found) - 2):
         if found[at].upper == name and found[at + 1].text == "(" and closing(found, at + 1) > 0:
             yield at

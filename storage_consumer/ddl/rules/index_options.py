@@ -1,7 +1,7 @@
-"""Indexes as MySQL and MariaDB take them: each rule gives edits of the statement's text. Pure.
+"""Indexes as MySQL and MariaDB take them. Each rule returns edits of the statement's text. Pure.
 
-An index that such a server has not stays where it can be made without what the server lacks: so its name is there for what is
-done with it later. It is unique only where it is so at the source: a key that keeps more rows apart would take rows away.
+Where a server lacks a kind of index, a simpler one is created if possible, so that its name exists for later statements. It is
+unique only if the source enforces the same uniqueness: a stricter key would remove rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STAND_IN = "primary_key"
 """Name of the unique key in the place of a primary key that MariaDB does not take."""
 _VALUED = frozenset(("SECONDARY_ENGINE_ATTRIBUTE",))
 _OF_STATEMENT = frozenset(("ALGORITHM", "LOCK"))
-"""Options of CREATE INDEX that are none of the index's."""
+"""Options of CREATE INDEX that do not belong to the index."""
 
 
 def partial(statement: Statement) -> list[Edit]:
@@ -27,7 +27,7 @@ def partial(statement: Statement) -> list[Edit]:
 
 
 def unique_partial(statement: Statement) -> list[Edit]:
-    """Make an ordinary index of a unique one with WHERE: other rows may have equal values."""
+    """Turn a unique index with WHERE into an ordinary one: rows outside its condition may have equal values."""
     edits: list[Edit] = []
     for part in _indexes(statement):
         if _is_unique(part) and (condition := list(_condition(part))):
@@ -39,7 +39,7 @@ def unique_partial(statement: Statement) -> list[Edit]:
 
 
 def _condition(part: Sequence[Token]) -> Iterator[Edit]:
-    """Where the condition of an index is."""
+    """Yield the edit that removes an index's condition."""
     if (at := _behind_columns(part, "WHERE")) > 0:
         last = at
         while last + 1 < len(part) and not _ends_index(part, last + 1):
@@ -72,9 +72,9 @@ def options(statement: Statement) -> list[Edit]:
 
 
 def columns_alone(statement: Statement) -> list[Edit]:
-    """Take the expressions out of an index that is called after the column in front of them: its name is then taken here too.
+    """Take the expressions out of an index that is named after the column before them, so that its name is taken here too.
 
-    Else an index that comes later would get that name here and another one at the source, and the wrong one would be dropped.
+    Otherwise a later index would get that name here and another one at the source, and the wrong index would be dropped.
     """
     edits: list[Edit] = []
     for first, last in statement.parts:
@@ -90,18 +90,18 @@ def columns_alone(statement: Statement) -> list[Edit]:
 
 
 def is_called_after_column(statement: Statement, part: Sequence[Token]) -> bool:
-    """Whether ALTER TABLE adds an index over expressions that has no name and begins with a column."""
+    """Return whether ALTER TABLE adds an index over expressions that has no name and begins with a column."""
     at = opening_without_name(part)
     return statement.body[1] < 0 and at >= 0 and over_expression(part) and part[at + 1].text != "("
 
 
 def over_expression(part: Sequence[Token]) -> bool:
-    """Whether an index definition has an expression among its columns: a parenthesis right inside its parentheses."""
+    """Return whether an index definition has an expression among its columns: a parenthesis directly inside its parentheses."""
     return any(a.text in ("(", ",") and a.kind == b.kind == "symbol" and b.text == "(" for a, b in pairwise(part))
 
 
 def opening_without_name(part: Sequence[Token]) -> int:
-    """Where the columns of an index without a name begin, -1 if the part is none."""
+    """Return the index of the parenthesis where the columns of an unnamed index begin, -1 if the part is not such an index."""
     at = 1 if part and part[0].upper == "ADD" else 0
     words = [token.upper for token in part[at : at + 3]] + [""] * 3
     at += words[0] == "UNIQUE"
@@ -114,7 +114,7 @@ def opening_without_name(part: Sequence[Token]) -> int:
 
 
 def generated_primary_key(statement: Statement) -> list[Edit]:
-    """Make a unique key, with a name of its own, of a primary key on generated columns."""
+    """Turn a primary key on generated columns into a unique key with a name of its own."""
     generated = set((statement.names or PartNames()).generated)
     edits: list[Edit] = []
     for _, name, column in column_parts(statement.found, statement.parts):
@@ -136,7 +136,7 @@ def generated_primary_key(statement: Statement) -> list[Edit]:
 
 
 def _added(statement: Statement) -> str:
-    """What stands before a definition in this kind of statement."""
+    """Return what precedes a definition in this kind of statement."""
     return "" if statement.body[1] >= 0 else "ADD "
 
 
@@ -157,7 +157,7 @@ def dropped_primary_key(statement: Statement) -> list[Edit]:
 
 
 def _indexes(statement: Statement) -> Iterator[Sequence[Token]]:
-    """The tokens of each index that is defined."""
+    """Yield the tokens of each index that is defined."""
     for first, last in statement.parts:
         part = statement.found[first:last]
         if defines_index(part) and _columns_end(part) > 0:
@@ -165,7 +165,7 @@ def _indexes(statement: Statement) -> Iterator[Sequence[Token]]:
 
 
 def defines_index(part: Sequence[Token]) -> bool:
-    """Whether a part of a statement, or CREATE INDEX as a whole, defines an index."""
+    """Return whether a part of a statement, or CREATE INDEX as a whole, defines an index."""
     words = [token.upper for token in part[:3]] + [""] * 3
     at = 1 if words[0] in ("ADD", "CREATE") else 0
     if words[0] == "CREATE":
@@ -178,11 +178,11 @@ def _is_unique(part: Sequence[Token]) -> bool:
 
 
 def _columns_end(part: Sequence[Token]) -> int:
-    """Index of the parenthesis that closes the columns of an index, -1 if there is none."""
+    """Return the index of the parenthesis that closes the columns of an index, -1 if there is none."""
     opening = next((i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol"), -1)
     return closing(part, opening) if opening > 0 else -1
 
 
 def _behind_columns(part: Sequence[Token], word: str) -> int:
-    """Index of a bare word behind the columns of an index, outside parentheses; -1 if it is not there."""
+    """Return the index of a bare word after the columns of an index, outside parentheses; -1 if there is none."""
     return find_words(part, word, depth=part[0].depth, start=_columns_end(part) + 1)

@@ -1,6 +1,6 @@
-"""String literals of a DDL that would not mean on the target what they meant at the source. Pure.
+"""String literals of a DDL that would mean something else on the target than at the source. Pure.
 
-TiCDC does not store what was typed: it parses the statement and writes it anew. Three things about strings get lost there: the
+TiCDC does not store what was typed: it parses the statement and writes it again. Three facts about strings get lost there: the
 escape before a backslash in some places, the collation that a string had, and the time zone of the session.
 """
 
@@ -22,7 +22,7 @@ from storage_consumer.sql.tokens import Token, closing, has_words
 def introducers(statement: Statement) -> list[Edit]:
     """Take ``_UTF8MB4`` off the strings of expressions: it brings the target's default collation, the session's is the source's.
 
-    A default, a partition's value or a comment that is a string and nothing else has no collation of its own; it stays.
+    A default, a partition's value or a comment that is only a string has no collation of its own; it stays.
     """
     found = statement.found
     places = [(0, len(found))] if has_words(found, "VIEW") else list(_expressions(found))
@@ -35,7 +35,7 @@ def introducers(statement: Statement) -> list[Edit]:
 
 
 def _expressions(found: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Ranges of the expressions in a statement: of generated columns, of defaults in parentheses, of indexes."""
+    """Yield the ranges [first, last) of a statement's expressions: of generated columns, of defaults in parentheses, of indexes."""
     end = 0
     for at in range(1, len(found)):
         before = found[at - 1]
@@ -51,7 +51,10 @@ def _expressions(found: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def timestamps(statement: Statement) -> list[Edit]:
-    """Defaults of TIMESTAMP columns in the zone of our session: the text has that of an unknown session, the schema file UTC."""
+    """Write defaults of TIMESTAMP columns in our session's time zone: the text is in an unknown session's, the schema file in UTC.
+
+    Raise `NotReplicable` for a default in the hour that occurs twice when daylight saving time ends.
+    """
     known: Mapping[str, TableColumn] = {column.name.casefold(): column for column in statement.columns}
     edits: list[Edit] = []
     for _, name, part in column_parts(statement.found, statement.parts):
@@ -74,7 +77,7 @@ def timestamps(statement: Statement) -> list[Edit]:
 
 
 def _default(part: Sequence[Token]) -> Token | None:
-    """The moment behind DEFAULT, a string or a number, with or without an introducer before it."""
+    """Return the time after DEFAULT, a string or a number, with or without an introducer before it; None if there is none."""
     for at, token in enumerate(part):
         if token.upper == "DEFAULT":
             following = [t for t in part[at + 1 : at + 3] if not t.upper.startswith("_") and t.upper != "TIMESTAMP"]

@@ -1,4 +1,4 @@
-"""What TiDB says in its own way, or names in its own way: each rule gives edits of the statement's text. Pure."""
+"""What TiDB words or names in its own way. Each rule returns edits of the statement's text. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def validation(statement: Statement) -> list[Edit]:
 
 
 def index_names(statement: Statement) -> list[Edit]:
-    """TiDB's name for an index over an expression that has none: MySQL would call it otherwise."""
+    """Write TiDB's name for an unnamed index over an expression: MySQL would choose another one."""
     there = statement.names or PartNames()
     taken = set(there.indexes) | {token.name.casefold() for token in _explicit_names(statement)}
     edits: list[Edit] = []
@@ -37,6 +37,7 @@ def index_names(statement: Statement) -> list[Edit]:
         if (at := opening_without_name(part)) < 0 or not over_expression(part):
             continue
         in_front = index_columns(part[at:])
+        # TiDB calls it `expression_index` in CREATE TABLE. ALTER TABLE names it after a column that comes first.
         base = "expression_index" if statement.body[1] >= 0 or part[at + 1].text == "(" else in_front[0]
         name, number = base, 1
         while name.casefold() in taken:
@@ -48,7 +49,7 @@ def index_names(statement: Statement) -> list[Edit]:
 
 
 def _explicit_names(statement: Statement) -> Iterator[Token]:
-    """The names of the indexes that a statement defines."""
+    """Yield the names of the indexes that a statement defines."""
     for first, last in statement.parts:
         part = statement.found[first:last]
         for at, (before, token) in enumerate(pairwise(part), 1):
@@ -58,7 +59,7 @@ def _explicit_names(statement: Statement) -> Iterator[Token]:
 
 
 def foreign_key_names(statement: Statement) -> list[Edit]:
-    """Give each foreign key a name that no other table's has, from which TiDB's own can be told again."""
+    """Give each foreign key a name that no other table's key has, and that still contains TiDB's name for it."""
     there, found = statement.names or PartNames(), statement.found
     edits: list[Edit] = []
     numbers = [int(key.rpartition("_")[2]) for key in there.foreign_keys if key.rpartition("_")[2].isdecimal()]
@@ -82,24 +83,24 @@ def foreign_key_names(statement: Statement) -> list[Edit]:
 
 
 def _dropped(part: Sequence[Token], statement: Statement) -> list[Edit]:
-    """The target's name in DROP FOREIGN KEY."""
+    """Write the target's name into DROP FOREIGN KEY."""
     named = foreign_key_dropped(part)
     own = "" if named is None else name_there(named.name, statement)
     return [(named.start, named.end, quote(own))] if named and own and own != named.name.casefold() else []
 
 
 def foreign_key_dropped(part: Sequence[Token]) -> Token | None:
-    """The name in DROP FOREIGN KEY, None for any other part."""
+    """Return the name in DROP FOREIGN KEY, None for any other part."""
     if [token.upper for token in part[:3]] != ["DROP", "FOREIGN", "KEY"]:
         return None
     return part[-1]
 
 
 def name_there(name: str, statement: Statement) -> str:
-    """A foreign key's folded name on the target, empty if it has none.
+    """Return a foreign key's folded name on the target, or "" if it does not exist.
 
-    The name in front is that of the table when the key was made. Where several keys may be meant it stays the name that is
-    asked for, which the target does not know: better refused than another one dropped.
+    Its prefix is the table's name at the time the key was created. If several keys may be meant, return the name as it was given. The
+    target does not know that one, and a refusal is better than dropping the wrong key.
     """
     keys, own = (statement.names or PartNames()).foreign_keys, name.casefold()
     exact = next((key for key in (own, _with_table(statement, name).casefold()) if key in keys), "")
@@ -115,7 +116,7 @@ def _with_table(statement: Statement, name: str) -> str:
 
 
 def conditions(statement: Statement) -> list[Edit]:
-    """Take IF EXISTS and IF NOT EXISTS off parts of ALTER TABLE, and off indexes: the source knew that it holds."""
+    """Take IF EXISTS and IF NOT EXISTS off parts of ALTER TABLE and off indexes: the source knew that the condition holds."""
     found = statement.found
     of_index = found[0].upper in ("CREATE", "DROP") and any(has_words(found[:3], word) for word in INDEX_WORDS)
     if not of_index and find_words(found[:2], "ALTER", "TABLE") != 0:
@@ -130,7 +131,7 @@ def conditions(statement: Statement) -> list[Edit]:
 
 
 def table_is_new(statement: Statement) -> list[Edit]:
-    """Take IF NOT EXISTS off CREATE TABLE: the source made the table, and one that is there is another."""
+    """Take IF NOT EXISTS off CREATE TABLE: the source created the table, so one that exists here is another."""
     found = statement.found
     if find_words(found[:5], "CREATE", "TABLE", "IF", "NOT", "EXISTS") != 0 or len(found) < 6:  # noqa: PLR2004 - and a name
         return []
@@ -138,7 +139,7 @@ def table_is_new(statement: Statement) -> list[Edit]:
 
 
 def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
-    """Whether a part of ALTER TABLE asks for IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
+    """Return whether a part of ALTER TABLE has IF [NOT] EXISTS, and the target shows that the source had nothing to do."""
     at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))  # not the function IF()
     if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
         return False
@@ -184,7 +185,7 @@ def _drops_of_spread(statement: Statement, listed: Sequence[Token]) -> list[Edit
 
 
 def is_global(statement: Statement, first: int, last: int) -> bool:
-    """Whether the part [first, last) defines an index over all partitions; TiDB says so in a comment of its own."""
+    """Return whether the part [first, last) defines an index over all partitions; TiDB marks it by a comment of its own."""
     found = statement.found
     end = found[last].start if last < len(found) else len(statement.text)
     return makes_global_index(statement.text[found[first].start : end])
@@ -207,7 +208,7 @@ def linear(statement: Statement) -> list[Edit]:
 
 
 def json_not_null(statement: Statement) -> list[Edit]:
-    """Give a JSON column that ALTER TABLE adds as NOT NULL the default of TiDB and MySQL, which the rows that are there get."""
+    """Give a JSON column that ALTER TABLE adds as NOT NULL the default of TiDB and MySQL, which existing rows get."""
     return [
         (column[1].end, column[1].end, " DEFAULT 'null'")
         for _, _, column in _added(statement)
@@ -217,17 +218,17 @@ def json_not_null(statement: Statement) -> list[Edit]:
 
 
 def _added(statement: Statement) -> Iterator[tuple[str, str, Sequence[Token]]]:
-    """The columns that ALTER TABLE adds, as `column_parts` gives them."""
+    """Yield the columns that ALTER TABLE adds, as `column_parts` gives them."""
     if statement.body[1] < 0:
         added = [part for part in statement.parts if has_words(statement.found[part[0] : part[0] + 1], "ADD")]
         yield from column_parts(statement.found, added)
 
 
-# what can only be told
+# what can only be reported
 
 
 def random_default(statement: Statement) -> str:
-    """The column that ALTER TABLE adds with a default which fills the rows that are there by chance; empty if none."""
+    """Return the column that ALTER TABLE adds with a random default, which fills existing rows; "" if none."""
     for _, name, column in _added(statement):
         if has_words(column, "DEFAULT") and any(token.upper in _RANDOM for token in column):
             return name

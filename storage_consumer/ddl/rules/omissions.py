@@ -1,4 +1,4 @@
-"""Which parts of a DDL, or which DDL as a whole, a server of MySQL's or MariaDB's kind has no use for. Pure."""
+"""Parts of a DDL, or whole statements, that MySQL or MariaDB have no use for. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _UNKNOWN = {"mariadb": UNKNOWN_TO_MARIADB, "mysql": UNKNOWN_TO_MYSQL}
 
 
 def parts_left_out(statement: Statement, server_type: str) -> tuple[frozenset[int], list[str]]:
-    """Which parts go, and why."""
+    """Return the indexes of the parts to leave out, and the names of the differences that call for it."""
     gone: dict[int, str] = {}
     everything = frozenset(range(len(statement.parts)))
     if server_type != "tidb" and _is_about_own_object(statement.found):
@@ -60,7 +60,7 @@ def parts_left_out(statement: Statement, server_type: str) -> tuple[frozenset[in
 
 
 def _is_about_own_object(found: Sequence[Token]) -> bool:
-    """Whether a statement makes, changes or drops something that only TiDB has beside its tables."""
+    """Return whether a statement creates, changes or drops an object besides tables that only TiDB has."""
     if not found or found[0].upper not in ("CREATE", "ALTER", "DROP"):
         return False
     if find_words(found[1:4], "GLOBAL", "TEMPORARY", "TABLE") == 0:
@@ -69,16 +69,16 @@ def _is_about_own_object(found: Sequence[Token]) -> bool:
 
 
 def _is_bare_database(found: Sequence[Token], server_type: str) -> bool:
-    """Whether ALTER DATABASE says nothing to this server: replicas of TiFlash are each cluster's own affair."""
+    """Return whether ALTER DATABASE says nothing to this server; TiFlash replicas are each cluster's own affair."""
     if not is_about_database(found) or found[0].upper != "ALTER":
         return False
     at = find_words(found, "SET", "TIFLASH")
     only_encryption = server_type != "tidb" and len(found) > 3 and found[3].upper == "ENCRYPTION" and len(found) <= 6  # noqa: PLR2004 - and its value
-    return 0 < at <= 3 or only_encryption  # noqa: PLR2004 - right behind the name
+    return 0 < at <= 3 or only_encryption  # noqa: PLR2004 - directly after the name
 
 
 def _reason_to_leave_out(statement: Statement, number: int, server_type: str) -> str:
-    """Which difference takes this part out, empty if none does."""
+    """Return which difference takes this part out, or ""."""
     first, last = statement.parts[number]
     part = statement.found[first:last]
     if find_words(part[:2], "SET", "TIFLASH") == 0:
@@ -119,24 +119,24 @@ def _reason_to_leave_out(statement: Statement, number: int, server_type: str) ->
 
 
 def _sets_sequence(part: Sequence[Token]) -> bool:
-    """Whether a part is ALTER COLUMN … SET DEFAULT with a value of a sequence."""
+    """Return whether a part is ALTER COLUMN … SET DEFAULT with a value of a sequence."""
     at = find_words(part, "SET", "DEFAULT", "(") + 3
-    is_default = at > 3 and part[0].upper == "ALTER"  # noqa: PLR2004 - found behind a column's name
+    is_default = at > 3 and part[0].upper == "ALTER"  # noqa: PLR2004 - found after a column's name
     return is_default and (
         has_words(part[at : at + 1], "NEXTVAL") or has_words(part[at : at + 3], "NEXT", "VALUE", "FOR")
     )
 
 
 def _sets_text(part: Sequence[Token], columns: Sequence[TableColumn]) -> bool:
-    """Whether a part is ALTER COLUMN … SET DEFAULT of a TEXT or BLOB; rows come with their values."""
-    if find_words(part, "SET", "DEFAULT") < 2 or part[0].upper != "ALTER" or (at := column_at(part)) < 0:  # noqa: PLR2004 - behind a column's name
+    """Return whether a part is ALTER COLUMN … SET DEFAULT of a TEXT or BLOB; rows come with their values."""
+    if find_words(part, "SET", "DEFAULT") < 2 or part[0].upper != "ALTER" or (at := column_at(part)) < 0:  # noqa: PLR2004 - after a column's name
         return False
     name = part[at].name.casefold()
     return any(column.name.casefold() == name and is_long(column.type) for column in columns)
 
 
 def _is_missing_index(part: Sequence[Token], names: PartNames | None) -> bool:
-    """Whether a part drops, renames or alters an index that the target does not have."""
+    """Return whether a part drops, renames or alters an index that the target does not have."""
     if names is None or len(part) < 3 or part[0].upper not in ("DROP", "RENAME", "ALTER"):  # noqa: PLR2004 - verb, INDEX, name
         return False
     at = 4 if part[2].upper == "IF" else 2

@@ -1,4 +1,4 @@
-"""Options of tables, partitions and databases that say nothing to the target: each rule gives edits of the text. Pure."""
+"""Options of tables, partitions and databases that mean nothing to the target. Each rule returns edits of the text. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STORED_BY_TIDB_ONLY = frozenset(
         ),
     )
 )
-"""Options that TiDB heeds alone, or takes and forgets while another server would act on them or refuse them."""
+"""Options that only TiDB obeys, or that it accepts and forgets while another server would act on them or refuse them."""
 UNKNOWN_TO_MARIADB = frozenset(("COMPRESSION", "AUTOEXTEND_SIZE"))
 UNKNOWN_TO_MYSQL = frozenset(
     (
@@ -52,24 +52,24 @@ _OF_PARTITIONS = frozenset(
 
 
 def table_options(statement: Statement) -> list[Edit]:
-    """Take options off that only TiDB heeds, and folders that it does not."""
+    """Take off options that only TiDB obeys, and folders that it ignores."""
     found = [*_options(statement, STORED_BY_TIDB_ONLY), *_directories(statement), *_row_formats(statement)]
     found += [*_storages(statement), *_partition_options(statement, _OF_PARTITIONS)]
     return [(first.start, last.end, "") for first, last in found]
 
 
 def mariadb_options(statement: Statement) -> list[Edit]:
-    """Take options off that MariaDB does not know."""
+    """Take off options that MariaDB does not know."""
     return [(first.start, last.end, "") for first, last in _options(statement, UNKNOWN_TO_MARIADB)]
 
 
 def mysql_options(statement: Statement) -> list[Edit]:
-    """Take options off that MySQL does not know."""
+    """Take off options that MySQL does not know."""
     return [(first.start, last.end, "") for first, last in _options(statement, UNKNOWN_TO_MYSQL)]
 
 
 def engine(statement: Statement) -> list[Edit]:
-    """InnoDB for any other engine of a table; none for partitions, which MariaDB wants to be told all alike."""
+    """Write InnoDB for any other engine of a table. Take engines off partitions: MariaDB wants all of them alike."""
     if not has_words(statement.found[:4], "TABLE"):
         return []
     found = statement.found
@@ -84,7 +84,7 @@ def engine(statement: Statement) -> list[Edit]:
 
 
 def system_time(statement: Statement) -> list[Edit]:
-    """Take PARTITION BY SYSTEM_TIME off a new table: TiDB makes a table without partitions of it."""
+    """Take PARTITION BY SYSTEM_TIME off a new table: TiDB creates a table without partitions for it."""
     at = find_words(statement.found, "PARTITION", "BY", "SYSTEM_TIME")
     return [(statement.found[at].start, statement.found[-1].end, "")] if at > 0 and statement.body[1] > 0 else []
 
@@ -101,7 +101,7 @@ def database_options(statement: Statement) -> list[Edit]:
         return []
     edits: list[Edit] = []
     for at, token in enumerate(found[:-1]):
-        if token.upper == "ENCRYPTION" and at > 2:  # noqa: PLR2004 - behind the database's name
+        if token.upper == "ENCRYPTION" and at > 2:  # noqa: PLR2004 - after the database's name
             edits.append((token.start, found[_value(found, at)].end, ""))
     at = find_words(found, "SET", "TIFLASH", "REPLICA")
     if at > 0:
@@ -115,7 +115,7 @@ def database_options(statement: Statement) -> list[Edit]:
 
 
 def is_about_database(found: Sequence[Token]) -> bool:
-    """Whether a statement makes or changes a database."""
+    """Return whether a statement creates or changes a database."""
     return any(
         find_words(found[:2], verb, word) == 0 for verb in ("CREATE", "ALTER") for word in ("DATABASE", "SCHEMA")
     )
@@ -125,7 +125,7 @@ def is_about_database(found: Sequence[Token]) -> bool:
 
 
 def _options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Token, Token]]:
-    """First and last token of each option ``WORD [=] value`` of a table."""
+    """Yield first and last token of each option ``WORD [=] value`` of a table."""
     found = statement.found
     if not has_words(found[:4], "TABLE"):
         return
@@ -136,13 +136,14 @@ def _options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Toke
 
 
 def _value(found: Sequence[Token], at: int) -> int:
-    """Index of the last token of the value that stands behind the option at `at`."""
+    """Return the index of the last token of the value that follows the option at `at`."""
     value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
     if found[value].text == "(":
         depth = found[value].depth
         return next(
             (i for i in range(value + 1, len(found)) if found[i].text == ")" and found[i].depth == depth), value
         )
+    # A value such as `0.5` is several tokens with no space between them.
     while (
         value + 1 < len(found)
         and found[value + 1].start == found[value].end
@@ -153,21 +154,21 @@ def _value(found: Sequence[Token], at: int) -> int:
 
 
 def _row_formats(statement: Statement) -> Iterator[tuple[Token, Token]]:
-    """ROW_FORMAT of an engine that TiDB knows by name alone."""
+    """Yield the same for ROW_FORMAT of an engine that TiDB knows by name alone."""
     for first, last in _options(statement, frozenset(("ROW_FORMAT",))):
         if last.upper.startswith("TOKUDB_"):
             yield first, last
 
 
 def _storages(statement: Statement) -> Iterator[tuple[Token, Token]]:
-    """STORAGE DISK and STORAGE MEMORY of a table."""
+    """Yield the same for STORAGE DISK and STORAGE MEMORY of a table."""
     for first, last in _options(statement, frozenset(("STORAGE",))):
         if last.upper in ("DISK", "MEMORY"):
             yield first, last
 
 
 def _partition_options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Token, Token]]:
-    """The same for an option ``WORD = value`` in the definition of a partition."""
+    """Yield the same for an option ``WORD = value`` in the definition of a partition."""
     found = statement.found
     start = max(statement.body[1], 2)
     behind = find_words(found, "PARTITION", start=start)
@@ -182,7 +183,7 @@ def _partition_options(statement: Statement, words: frozenset[str]) -> Iterator[
 
 
 def _directories(statement: Statement) -> Iterator[tuple[Token, Token]]:
-    """The same for DATA DIRECTORY and INDEX DIRECTORY, of a table or a partition."""
+    """Yield the same for DATA DIRECTORY and INDEX DIRECTORY of a table or a partition."""
     found = statement.found
     for at, (before, token) in enumerate(pairwise(found[:-1]), 1):
         value = min(at + 1 + (found[at + 1].text == "="), len(found) - 1)
