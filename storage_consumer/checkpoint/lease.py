@@ -287,13 +287,16 @@ class OwnedState:
         def kept(name: str) -> ColumnElement[Any]:
             return func.if_(stopped, old[name], new[name]) if as_they_were else new[name]
 
+        # A server assigns in this order, and what comes later sees it: `state` decides about the others, so it is last.
         statement = statement.on_duplicate_key_update(
-            schema_name=new.schema_name,
-            table_name=new.table_name,
-            checkpoint=larger(old.checkpoint, new.checkpoint),
-            error=kept("error"),
-            follows=kept("follows"),
-            state=kept("state"),
+            [
+                ("schema_name", new.schema_name),
+                ("table_name", new.table_name),
+                ("checkpoint", larger(old.checkpoint, new.checkpoint)),
+                ("error", kept("error")),
+                ("follows", kept("follows")),
+                ("state", kept("state")),
+            ]
         )
         for some in batched(rows, CHUNK):
             connection.execute(statement, some)
