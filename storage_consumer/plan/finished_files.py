@@ -48,7 +48,7 @@ _ABSENT, ANEW = 0, 1
 
 def digest_of(stored: StoredObject) -> int:
     """Return size and tag as 64 bits, equal in every process, never 0 or 1; the low bits are the size's, to be compared alone."""
-    # blake2b instead of hash(): Python seeds the latter anew in each process, and digests outlive it.
+    # Not hash(): it differs between processes, and digests are stored.
     tag = int.from_bytes(
         blake2b(stored.tag.encode("utf-8", "surrogatepass"), digest_size=WIDTH - _SIZE_BYTES).digest(), "little"
     )

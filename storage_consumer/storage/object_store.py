@@ -216,7 +216,7 @@ class ReadInParts(Bucket):
         A read with a tag belongs to one split, and its task may want only one piece: so it requests single pieces.
         """
         length = size if tag else _PART
-        # The first part is requested without the tag: only an answer tells a replaced object from one that is absent.
+        # Requested without the tag: an object replaced since the listing counts as absent, not as changed during the read.
         part = self._part(path, start, length, "")
         if tag not in {"", part.tag}:
             raise self._unlisted(path)

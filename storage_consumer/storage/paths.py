@@ -259,7 +259,7 @@ def _fit(
     version = _number(rest[0], _MAX_UINT64)
     if version is None:
         return None
-    # A version of the older layout: the settings of then may have been others.
+    # A version of the older layout: the changefeed may have had other settings.
     if None in tables.get(table_dir, {}).get(version, ()):
         date_separator = partition_separator = None
     for partition, date in _middles(rest[1:], date_separator):
