@@ -190,6 +190,7 @@ class DdlScheduler:
             decision=decision,
             should_continue=self.parts.lanes.should_continue,
         )
+        # Computed here, since the tables belong to the round's thread; the lane only stores it.
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
         if self.rows_may_be_late:
             self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write after a DDL

@@ -118,6 +118,7 @@ class DdlWorkers:
             note = self._runners[job.lane].run(job.step, context, moved)
         except Exception as fault:  # noqa: BLE001 - the thread that collects it judges it
             self._end(Outcome(step=job.step, fault=fault))
+        # The round has to hear of the end even if this thread dies of it.
         except BaseException as end:
             self._end(Outcome(step=job.step, fault=end))
             raise

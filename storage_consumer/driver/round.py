@@ -307,6 +307,7 @@ class Round:
             self.skipped["row: beyond the storage checkpoint"] += file.later
         errors = [told(r, step, reports) for r in reports if r.error]
         if errors:
+            # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
                 seen = (errors[0], *sorted(file.stored.tag for file in step.files))
                 if self.parts.manager.wait(step.table_key, seen, self.parts.clock.monotonic()):

@@ -100,6 +100,7 @@ class ConsumerService:
         told = False
         while not stop.requested.is_set():
             other = self._state.acquire(me, ttl)
+            # A process that is gone cannot renew, so there is no need to wait for its lease to expire.
             if other and process_is_gone(other):
                 other = self._state.acquire(me, ttl, dead=other)
             if not other:
@@ -220,9 +221,8 @@ class ConsumerService:
             except ConfigError as fault:
                 if not self._steps:
                     raise
-                raise StorageConsumerError(
-                    str(fault)
-                ) from fault  # it was right before: credentials that were revoked, say
+                # It was right before: credentials may have been revoked since.
+                raise StorageConsumerError(str(fault)) from fault
             except TransientError as fault:
                 self._drop()
                 now = self._clock.monotonic()
@@ -261,6 +261,7 @@ class Renewal:
                 if not self._renewed():
                     self.lost.set()
                     return
+        # Nobody renews without this thread, so the round must not continue.
         except BaseException:
             self.lost.set()
             raise

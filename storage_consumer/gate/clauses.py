@@ -130,6 +130,7 @@ class Cursor:
         """Raise `Refusal` for a token in [first, last) that the vocabulary does not allow."""
         for at in range(first, last):
             token = self.found[at]
+            # MariaDB reads `name = value` as an option of some engine.
             if token.kind in ("quoted", "string") and not vocabulary.assigns and token.depth == vocabulary.ground:
                 fits = not self._precedes(at, "=") and not (token.kind == "quoted" and self._is_called(at))
             # A quoted name before a parenthesis would call a stored function, unless a list belongs there.

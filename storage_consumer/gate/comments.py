@@ -54,6 +54,7 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
         if token.start in outside:
             continue
         around = [one.upper for one in (*opened[at - 1 : at], token, *opened[at + 1 : at + 2])]
+        # Near the head, after a word that precedes names, or before a dot, a token may be part of a table's name.
         early = at < _HEAD or around[0] in _BEFORE_NAMES | _EXISTENCE or around[-1] == "."
         if (early and token.upper not in _EXISTENCE) or (token.upper in _BEFORE_NAMES and not _is_decimal(opened, at)):
             raise Refusal(f"a comment of TiDB in it could name a table: {token.text[:60]}")

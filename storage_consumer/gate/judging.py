@@ -129,6 +129,7 @@ def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool)
     if aside and any(head == tuple(token.upper for token in found[1 : 1 + len(head)]) for head in _ASIDE):
         return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
     cursor = Cursor(found, {folded_name(column.name) for column in definition.columns})
+    # Two words before one: CREATE alone is an index or a view.
     heads = (tuple(token.upper for token in found[:length]) for length in (2, 1))
     judge = next((_KINDS[head] for head in heads if head in _KINDS), None)
     if judge is None:

@@ -48,6 +48,7 @@ def _opened(sql: str) -> str:
         refuse_unknown_features(found["features"])
         if _NESTED.search(content):
             raise Refusal("it has a comment inside a comment")
+        # The content has to be complete: no string or parenthesis may span the border of the comment.
         _checked(content)
         first, last = found.span("content")
         # Spaces replace the marks, so that tokens of both readings can be compared by their place.

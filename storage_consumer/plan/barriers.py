@@ -114,6 +114,7 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
     ordered: list[DdlStep] = []
     while waiting:
         sources = {pair[0] for step in waiting if (pair := pairs[step.identity])}
+        # A rename that changes only the case has one folded name for both, and waits for nobody.
         free = [
             s for s in waiting if (pair := pairs[s.identity]) is None or pair[1] not in sources or pair[0] == pair[1]
         ]

@@ -275,6 +275,7 @@ class Catalog:
             self._move(key, new)
             self._owners[key] = new_key
         if not old.versions:
+            # Stored as dropped and caught up, so that the stand-in holds up nothing after a restart.
             del self.tables[old_key]
             old.state, old.error, old.dropped, old.late = RUNNING, "", True, False
             old.advance(self.stored_checkpoint)

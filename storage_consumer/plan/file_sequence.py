@@ -86,6 +86,7 @@ class FileStream:
         self.same_size.discard(file.number)
         if self.left_out != EVERYTHING:
             self._digests[file.number] = digest_of(file.stored)
+        # TiCDC writes no more here: only the mark of a file to read again is left to drop.
         elif self._digests[file.number]:
             self._digests.forget(file.number)
         if file.number > self.done_upto:
@@ -121,6 +122,7 @@ class FileStream:
         self._lost = {number for number in self._lost if number > upto}
         listed = sorted(span for span in self.known if span[0] <= upto)
         first = self.done_upto + 1
+        # The holes before, between and after what is listed, up to `upto`.
         for begin, end in [*listed, (upto + 1, upto + 1)]:
             if first < begin:
                 _put_in(self._done, first, begin - 1)

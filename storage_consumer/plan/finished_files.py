@@ -129,6 +129,7 @@ class Digests:
     def __setitem__(self, number: int, digest: int) -> None:
         """Record the digest of a file."""
         chunk, place = divmod(number, CHUNK)
+        # A chunk grows as needed; a place that was never set is zero, which is `_ABSENT`.
         content = self._chunks.get(chunk, b"").ljust((place + 1) * WIDTH, b"\0")
         start = place * WIDTH
         self._chunks[chunk] = content[:start] + digest.to_bytes(WIDTH, "little") + content[start + WIDTH :]

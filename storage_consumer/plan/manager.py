@@ -126,6 +126,7 @@ class ConsumerManager:
         if ensure and (table.excluded or not table.needs_table_before(definition, self.lifetimes.ends_of(table))):
             return
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=ensure)
+        # The copy may hold its effects: `covered` decides once all definitions are in.
         if step.version <= table.copied_at and step.identity not in self._ran:
             self._copied += [] if ensure else [step]
         elif ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):

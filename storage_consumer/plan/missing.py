@@ -94,6 +94,7 @@ def covered_renames(
             for key in (lacks if keys[0] == keys[1] else ())
             if key not in tables or tables[key].is_passing_at(version, ends_of(tables[key]))
         }
+        # A cycle needs only one name in between.
         covered += group if lacks == passing and len(passing) <= 1 else []
     return covered
 
@@ -122,7 +123,7 @@ def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | N
 
 
 def leave_behind(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableConsumer | None:
-    """Return the table whose name a covered statement took away: it no longer exists, and its rows are in the copy."""
+    """Advance and return the table whose name a covered statement took away, if any: its rows are in the copy."""
     pair = renamed(step.definition)
     old = tables.get(key_of(pair[0])) if pair is not None and pair[0] != pair[1] else None
     if old is None or old.checkpoint > step.version or old.copied_at >= step.version:

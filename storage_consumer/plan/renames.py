@@ -140,6 +140,7 @@ def lost_rename(
     """
     moves = dict(pairs)
     made = set(moves.values())
+    # Sorted, so that every run infers the same rename.
     for missing in sorted(moves):
         if missing in existing or missing in made:
             continue

@@ -425,6 +425,7 @@ class TableConsumer:
     def _what_is_missing(self, storage_checkpoint: int) -> str:
         """Return which file or schema file is missing, or an empty text."""
         missed = self._not_there(self.absent)
+        # What has come since is no longer missed.
         self.absent = {stream: upto for stream, _, upto in missed}
         for stream, reached, _ in missed or self._not_there(self.listed):
             return f"file number {reached + 1} in {stream.partition('|')[0]}"

@@ -106,6 +106,7 @@ class TableVersionConsumer:
     def gaps(self) -> Iterator[tuple[str, int, int]]:
         """Yield for each sequence with a missing number: its stream with the highest number, the missing one, and the highest."""
         self.open_streams()
+        # Only sequences with something open can lack a number.
         for key in dict.fromkeys(map(_sequence, self._open)):
             if number := _missing(self._sequences[key]):
                 highest = {name: _highest(s) for name, s in self.streams.items() if _sequence(name) == key}

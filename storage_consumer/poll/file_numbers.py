@@ -50,6 +50,7 @@ class Stream:
 
     def sweep(self, generation: int) -> list[int]:
         """Forget the files that the full listing `generation` did not show, and return their numbers."""
+        # Without a file in this listing, the marks are still those of an older one.
         everything = generation != self._generation
         gone = [number for number, tag in enumerate(self._tags) if tag and (everything or not self._seen[number])]
         gone += [number for number, (_, shown) in self._apart.items() if shown != generation]
@@ -140,6 +141,7 @@ class Directory:
         width = _LEAST_WIDTH if fixed_width else _FULL_WIDTH
         widths = Counter(dispatcher for dispatcher, _ in self.streams)
         for (dispatcher, known), stream in self.streams.items():
+            # Beyond the second bound numbers have no leading zero.
             number = min(stream.run() - _RELISTED, 10 ** (width - 1) - 1)
             if known == width and widths[dispatcher] == 1 and number > 0:
                 yield format_data_name(DataName(dispatcher=dispatcher, number=number, width=width, extension=extension))

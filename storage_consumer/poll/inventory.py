@@ -99,6 +99,7 @@ class Inventory:
         vanished = self._sweep(look) if full else ()
         if full:
             self._ignored = look.ignored
+        # Files that were too many to hold are still unknown, so no directory can be judged complete.
         if not look.overflown:
             self._close(checkpoint)
             moved |= self._reopen(look)
@@ -235,6 +236,7 @@ class Inventory:
         """Forget directories that belong to another table, now that its schema file was found; return whether there are any."""
         new, self._new_tables = self._new_tables, set()
         moved = False
+        # A new table directory may explain a path better than a shorter one did: the longest wins.
         for folder, directory in list(self._directories.items()) if new else ():
             placed = directory.placed
             if placed.known and not any(folder.startswith(f"{table_dir}/") for table_dir in new):
@@ -314,6 +316,7 @@ class Inventory:
         for folder, files in reopened.items():
             look.finished -= files
             if directory := self._directories.get(folder):
+                # Forgotten, so that the next listing finds the files again.
                 directory.streams.clear()
         return bool(reopened)
 

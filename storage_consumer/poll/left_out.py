@@ -36,6 +36,7 @@ class LeftOut:
             _stream_of(name, mark): _number_of(mark) for name, mark in now.after.items() if marks.get(name) != mark
         }
         shown = {_stream_of(name, mark): 0 for name, mark in marks.items() if name not in now.after}
+        # Both ways: directories that are newly closed, and those that are open again.
         changed = now.closed ^ (frozenset() if before is None else before.closed)
         for folder, directory in directories.items() if changed else ():
             above = {folder, f"{table_dir}/{directory.placed.version}"}

@@ -212,6 +212,7 @@ class StorageReader:
         judged = self._look(checkpoint, full=full)
         for _ in range(_LISTINGS - 1):
             judged = self._look(checkpoint, full=full) if judged.moved else judged
+        # The second listing releases what the first one held back.
         if self._holding:
             self._look(checkpoint, full=False)
         if full:

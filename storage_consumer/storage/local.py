@@ -73,6 +73,7 @@ class LocalStorage:
         if Path(self._root, path).is_symlink() and not self._is_within(path):
             raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
+            # Unbuffered: a buffer would hold bytes from before the check of the tag.
             with open(self._regular(path), "rb", buffering=0, opener=_open_at_once) as file:
                 file.seek(start)
                 yield from iter(lambda: _piece(file, size, tag), b"")
@@ -129,6 +130,7 @@ class LocalStorage:
             elif found := _stored(entry, prefix):
                 files.append(found)
                 names.append(entry.name)
+            # What a link leads to may change without a trace in this folder, so a folder with one is read each time.
             odd = odd or bool(unusable) or entry.is_symlink()
         files.sort(key=lambda stored: stored.path)
         entries = Entries(files=tuple(sorted(names)), folders=tuple(folders), left_out=marks)

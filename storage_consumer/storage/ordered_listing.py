@@ -117,12 +117,14 @@ class OrderedBucket(Bucket):
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """Yield all objects, except those below `closed` and those up to the names in `after`; in key order where little is left out."""
+        # The caller passes the same set until it changes: comparing thousands of names would cost more than it saves.
         if closed is not self._sorted[0]:
             self._sorted = closed, sorted(closed)
         before = self._stretches if closed or after else {}
         known = _Known(closed=closed, ordered=self._sorted[1], after=after, before=before, stretches={})
         if place := (yield from self._lane("", "", known, most=_ALONE)):
             yield from self._rest(place, known)
+        # A listing of everything jumps over nothing, so it leaves what is remembered as it is.
         if closed or after:
             self._stretches = known.stretches
 
@@ -130,6 +132,7 @@ class OrderedBucket(Bucket):
         """Yield objects with names above `place`; several parts of the order are listed concurrently."""
         lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
+            # A list, so that a lane is read by its own thread; a generator would be read by this one.
             for found in pool.map(lambda lane: list(self._lane(lane[0], lane[1], known)), lanes):
                 yield from found
 
@@ -170,6 +173,7 @@ class OrderedBucket(Bucket):
                 token = page.token
             if high and last >= high:
                 return ""
+            # Lanes are cut at closed directories: without any there is nothing to cut.
             if known.closed and calls == most:
                 return last
         raise AssertionError("only an end ends a listing")

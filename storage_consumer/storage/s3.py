@@ -94,6 +94,7 @@ class S3Storage(OrderedBucket):
         """Yield an answer's pieces after its first `skip` bytes; aiobotocore raises an error if the answer is incomplete."""
         try:
             while block := self._wait_for(body.read, size):
+                # What an earlier request delivered is dropped, in whatever blocks it comes now.
                 fresh = block[skip:]
                 skip -= len(block) - len(fresh)
                 if fresh:
@@ -103,7 +104,8 @@ class S3Storage(OrderedBucket):
             self._driver().loop.call_soon_threadsafe(body.close)
 
     def _s3(self, method: str, path: str, **arguments: Any) -> Any:
-        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - its public counterpart waits without a timeout
+        # The public counterpart of this method waits without a timeout.
+        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - see above
 
     def _open(self) -> Any:
         from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait

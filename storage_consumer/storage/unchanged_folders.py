@@ -76,6 +76,7 @@ class KnownFolders:
         """
         known = self._known.get(folder)
         if known is None or known.state != _state(status):
+            # The first look only notes the state; entries are kept from a look at least `SETTLED` later.
             self._known[folder] = _Known(state=_state(status), since=now)
         elif now - known.since >= SETTLED and entries is not None and self._is_kept(entries, status.st_dev):
             self._known[folder] = _Known(state=known.state, since=known.since, entries=entries)
@@ -100,6 +101,7 @@ def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
+    # In mountinfo the third field is the device; type, source and options follow " - ".
     wanted = f"{os.major(device)}:{os.minor(device)}"
     found = [line.partition(" - ") for line in lines if line.split(" ", 3)[2:3] == [wanted]]
     return bool(found) and all(_is_prompt(tail.split(" ")) for _, _, tail in found)
