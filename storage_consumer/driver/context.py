@@ -17,7 +17,7 @@ from storage_consumer.summary import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundContext:
-    """Everything a round works with; put together in api.py."""
+    """Everything a round works with; assembled in api.py."""
 
     config: Config
     reader: StorageReader
@@ -34,7 +34,7 @@ class RoundContext:
 
 
 def progress_of(table: TableConsumer, manager: ConsumerManager) -> TableProgress:
-    """What is to be stored of a table."""
+    """Return what to store of a table."""
     return TableProgress(
         table_key=table.key,
         schema=table.name.schema,

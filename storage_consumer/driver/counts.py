@@ -1,4 +1,4 @@
-"""What the tables did in a round, counted, and how they stand at its end."""
+"""What the tables did in a round, counted, and their state at its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Counts:
 def table_summaries(
     manager: ConsumerManager, counted: Mapping[str, Counts], stuck: Mapping[str, str]
 ) -> tuple[TableSummary, ...]:
-    """The tables that did something or stand still, by name. `stuck`: table key → what keeps it though it does not wait itself."""
+    """Return the tables that did something, are halted or wait, by name. `stuck`: table key → what blocks it though it does not wait itself."""
     tables = []
     for table in manager.tables.values():
         counts = counted.get(table.key, Counts())

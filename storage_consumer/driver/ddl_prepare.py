@@ -1,6 +1,6 @@
-"""Before a group of DDL runs: the order that the target's tables allow, what filter and routes make of it, and each name as the target has it.
+"""Before a group of DDL runs: the order that the target's tables allow, the effect of filter and routes, and each name as the target has it.
 
-The bucket's names hold everywhere but in the target: `described` and `prepared` are where they become the target's.
+The bucket's names are used everywhere but in the target: `described` and `prepared` are where they become the target's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage_consumer.sql.table_names import Existing, NameAt, looked_up, with_h
 
 
 def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
-    """The tables that the target has, by their folded names in the bucket."""
+    """Return the tables that the target has, by their folded names in the bucket."""
     routes = manager.selection.routes
     targets = {name.folded(): routes.target(name).folded() for name in names}
     there = target.describe(targets.values())
@@ -30,7 +30,7 @@ def described(names: Iterable[TableName], manager: ConsumerManager, target: Targ
 
 
 def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TableName]:
-    """As `Target.existing`, for names in the bucket; where a route leads elsewhere, the name in the bucket is given."""
+    """Return what `Target.existing` does, for names in the bucket; where a route leads elsewhere, the value is the name in the bucket."""
     routes = manager.selection.routes
     if not routes:
         return target.existing(names)
@@ -40,7 +40,7 @@ def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Targ
 
 
 def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
-    """The statements of one version in the order that they can run in, with renames put in that no file holds.
+    """Return the statements of one version in an order in which they can run, with renames inserted that no file holds.
 
     Renames of which the filter leaves out both names come first: they are not run.
     """
@@ -59,7 +59,7 @@ def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
 
 
 def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
-    """The step with the database of each name that the statement leaves open; all names as the bucket has them.
+    """Return the step with the database of each name that the statement leaves open; all names as the bucket has them.
 
     Raises `NotReplicable` where a rename may mean several tables.
     """
@@ -82,10 +82,10 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
 
 
 def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
-    """The step as it is to be run on the target: judged by the filter, with the names of the routes, as the target spells them.
+    """Return the step as it will run on the target: judged by the filter, with the names of the routes, as the target spells them.
 
     `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does not allow it, or
-    where it names what the target keeps for itself, `StatementRefused` where it moves a table that may be another feed's.
+    where it names what the target reserves for itself, `StatementRefused` where it moves a table that may be another feed's.
     """
     selection, definition = manager.selection, step.definition
     judgement = selection.judged(definition)
@@ -103,13 +103,13 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
 
 
 def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
-    """A step about which an operator has decided: nothing in it is looked up, only its own name is that of the route."""
+    """Return a step that an operator has decided about: nothing in it is looked up, only its own name is that of the route."""
     name = manager.selection.routes.target(step.name)
     return replace(step, definition=replace(step.definition, name=name), source=step)
 
 
 def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
-    """Whether the bucket has an earlier structure of the statement's table, or anything earlier of its database."""
+    """Return whether the bucket has an earlier structure of the statement's table, or anything earlier of its database."""
     if manager.tables[step.table_key].structure_at(step.version - 1) is not None:
         return True
     schema = folded_name(step.name.schema)
@@ -119,14 +119,14 @@ def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
 
 
 def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) -> bool:
-    """Whether a rename is known to have run: the journal says so, or an earlier run began it and its table has the new name."""
+    """Return whether a rename is known to have run: by the journal, or an earlier run started it and its table has the new name."""
     rename = rename_of(step.definition)
     begun = rename is not None and step.identity in manager.started and rename.new.folded() in existing
     return begun or manager.has_run(step)
 
 
 def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:
-    """What is known of a table right before the step, and of its fate after it."""
+    """Return what is known of a table right before the step, and whether it stays after it."""
     found = manager.structure_before(table.name, step.version)
     columns = () if found is None else found.columns
     return Namesake(name=table.name, columns=columns, stays=table.stays_after(step.version))

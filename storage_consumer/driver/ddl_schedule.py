@@ -1,7 +1,7 @@
-"""The DDL of a round: what begins, in which order, and what becomes of it.
+"""The DDL of a round: what starts, in which order, and what follows from its outcome.
 
-Statements of one version that are ready together are a *group*: they run one after another, since each may need what the one
-before it made. Groups touch different tables, so they run side by side, and the rows of all other tables go on meanwhile, over
+Statements of one version that are ready together are a *group*: they run one after another, since each may need what the previous
+one created. Groups touch different tables, so they run in parallel. The rows of all other tables continue meanwhile, over
 rounds if need be. Everything is decided here, in the round's own thread; `ddl_workers` only runs statements.
 """
 
@@ -26,9 +26,9 @@ from storage_consumer.telemetry import Log
 _log = Log("ddl")
 
 _TOLD_EVERY = 30.0
-"""Seconds between two looks at whom a statement waits for."""
+"""Seconds between two checks of what blocks a statement."""
 _MOST_UNSTORED = 100
-"""Tables."""
+"""Number of tables."""
 UNFINISHED = "the DDL of {} gives its table a name for a moment only, and no file of its version tells the last one"
 
 
@@ -39,20 +39,20 @@ class DdlScheduler:
     parts: RoundContext
     storage_checkpoint: int
     halt: Callable[[str, str], None]
-    """Stop a table, by key, with an error."""
+    """Halts a table, by key, with an error."""
     goes_on: Callable[[], bool]
-    """Asked right before a statement begins; False ends the round early."""
+    """Called right before a statement starts; False ends the round early."""
     done: Callable[[DdlStep], None]
-    """Told of each statement that took effect or was skipped, as it ran on the target."""
+    """Called with each statement that took effect or was skipped, as it ran on the target."""
     late: Sequence[DdlStep] = ()
-    """Statements that turned up when later rows of their tables had been applied; the tables are halted."""
+    """Statements that turned up after later rows of their tables had been applied; the tables are halted."""
     _decisions: Mapping[Identity, Decision] = field(default_factory=dict)
     rows_may_be_late: bool = True
-    """A job for rows has run since statements began last, and a task of it may still be about to write."""
+    """Whether a job for rows has run since the last statement started: one of its tasks may still be about to write."""
     _groups: list[deque[DdlStep]] = field(default_factory=list)
     _begun: set[Identity] = field(default_factory=set)
     _unstored: set[str] = field(default_factory=set)
-    """Tables that statements touched which have ended; what those stored of them is from when they began."""
+    """Tables touched by statements that have ended; what those stored of them is from when they started."""
 
     @property
     def is_running(self) -> bool:
@@ -60,11 +60,11 @@ class DdlScheduler:
         return bool(self.parts.lanes.running)
 
     def is_young(self, seconds: float) -> bool:
-        """Whether a statement is running, and has for less than so long."""
+        """Return whether a statement has been running for less than `seconds`."""
         return any(since < seconds for _, since in self.parts.lanes.running)
 
     def still_running(self) -> dict[str, str]:
-        """Table key → which statement it stands still for, and since when."""
+        """Return table key → which statement the table waits for, and since when."""
         texts = {
             step: f"the DDL of {step.name} with version {step.version} has been running for {seconds:.0f} s"
             for step, seconds in self.parts.lanes.running
@@ -72,7 +72,7 @@ class DdlScheduler:
         return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step.origin)}
 
     def apply_decisions(self) -> None:
-        """Halt the tables of statements that came late, and let those go on about whose statements an operator has decided."""
+        """Halt the tables of late statements, and resume those whose statements an operator has decided about."""
         manager = self.parts.manager
         self._decisions = self.parts.state.decisions()
         for step in self.late:
@@ -92,13 +92,13 @@ class DdlScheduler:
         _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
 
     def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
-        """Begin what can begin of these groups and of those that wait; whether anything was begun or settled."""
+        """Start what can start of these groups and of those that wait; return whether any was started or refused."""
         for group in groups:
             self._take(group)
         return self._go_on()
 
     def _take(self, group: Sequence[DdlStep]) -> None:
-        """Have a group wait for its turn, unless something of it has been taken or is running."""
+        """Queue a group, unless part of it was taken already or is running."""
         running = {step.identity for step, _ in self.parts.lanes.running}
         identities = {step.identity for step in group}
         if identities & (self._begun | running):
@@ -111,13 +111,13 @@ class DdlScheduler:
             self._begun |= identities
 
     def _wait_for_the_rest(self, step: DdlStep) -> None:
-        """Nothing of a cycle of renames runs before all of it can be read; one that stays as it is halts its table."""
+        """Hold back a cycle of renames until all of it can be read; one that stays incomplete for too long halts its table."""
         reason = UNFINISHED.format(step.definition.path)
         if self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic()):
             self._refuse(step, f"{reason}. Rename the tables by hand")
 
     def collect(self, seconds: float) -> bool:
-        """Take in what has ended, waiting up to `seconds` for it, and begin what waited for that; whether anything did.
+        """Process what has ended, waiting up to `seconds` for it, and start what waited for that; return whether anything ended or started.
 
         Raises what stops the whole run: `LeaseLost`, `TransientError`.
         """
@@ -132,7 +132,7 @@ class DdlScheduler:
         return self._go_on() or bool(ended)
 
     def _tell_who_blocks(self) -> None:
-        """Say whom statements wait for that do not give up: a TiDB's wait for open transactions, however long those last."""
+        """Log what blocks statements that never give up: TiDB waits for open transactions, however long those last."""
         for step, seconds in self.parts.lanes.overdue(self.parts.config.downstream.ddl_lock_wait, _TOLD_EVERY):
             if blockers := self.parts.target.blockers(mentioned_names(step.definition)):
                 _log.warning(
@@ -144,14 +144,14 @@ class DdlScheduler:
                 )
 
     def store(self) -> None:
-        """Store the tables of statements that have ended as they are now; many at once, since each time is a transaction."""
+        """Store the current state of the tables of statements that have ended; batched, since each call is a transaction."""
         manager = self.parts.manager
         if tables := [progress_of(manager.tables[key], manager) for key in sorted(self._unstored)]:
             self.parts.state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
         self._unstored.clear()
 
     def _go_on(self) -> bool:
-        """Begin the next statement of each group whose statement before it has ended."""
+        """Start the next statement of each group whose previous one has ended; return whether any was started or refused."""
         anything = False
         for group in self._groups:
             while group and self.parts.lanes.is_free and not self._is_busy(group[0].version):
@@ -161,11 +161,11 @@ class DdlScheduler:
         return anything
 
     def _is_busy(self, version: int) -> bool:
-        """Whether a statement of this version is running."""
+        """Return whether a statement of this version is running."""
         return any(step.version == version for step, _ in self.parts.lanes.running)
 
     def _start(self, step: DdlStep) -> None:
-        """Begin one statement, unless it can't be: then its table stops."""
+        """Start one statement; if that is not possible, halt its table."""
         manager = self.parts.manager
         decision = self._decisions.get(step.identity)
         if decision is None and (late := manager.beyond(step)):
@@ -190,10 +190,12 @@ class DdlScheduler:
             decision=decision,
             should_continue=self.parts.lanes.should_continue,
         )
+        # Computed here, since the tables belong to the round's thread; the lane only stores it.
         moved = [progress_of(table, manager) for table in manager.moved_by(step)]
         if self.rows_may_be_late:
-            self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write behind a DDL
+            self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write after a DDL
             self.rows_may_be_late = False
+        # The order matters: lanes are fenced before the last check of the lease, and the statement starts after it.
         self.parts.lanes.fence(self.parts.state.epoch)
         if not self.goes_on():
             return
@@ -202,7 +204,7 @@ class DdlScheduler:
         self.parts.lanes.start(ready, context, moved)
 
     def _judge(self, outcome: Outcome) -> None:
-        """What becomes of the tables of a statement that ended."""
+        """Apply the outcome of a statement to its tables."""
         step, fault = outcome.step.origin, outcome.fault
         if isinstance(fault, TargetBusy):
             self._wait(step, str(fault))
@@ -214,14 +216,14 @@ class DdlScheduler:
             self._took_effect(step, outcome)
 
     def _wait(self, step: DdlStep, reason: str) -> None:
-        """Try a statement again in the next round; the table of one that came late stands still anyway."""
+        """Retry a statement in the next round; the table of one that came late is halted anyway."""
         if not self.parts.manager.stopped.is_late(step):
             self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic())
         self._let_go(step)
         _log.warning("ddl_waits", table=str(step.name), version=step.version, error=reason)
 
     def _took_effect(self, step: DdlStep, outcome: Outcome) -> None:
-        """Move the tables of a statement on, unless a fault of the round let that be read from the state meanwhile."""
+        """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
         manager = self.parts.manager
         late = manager.stopped.is_late(step)
         if not late and not manager.is_pending(step):
@@ -237,21 +239,22 @@ class DdlScheduler:
             _log.info("ddl_finished", **told, note=outcome.note, seconds=round(outcome.seconds, 3))
 
     def _refuse(self, step: DdlStep, error: str, *, late: bool = False) -> None:
-        """Halt the table of a statement that is not even begun."""
+        """Halt the table of a statement that cannot even start."""
         self.parts.state.refused(step, error)
         self._stop(step, error, late=late)
 
     def _stop(self, step: DdlStep, error: str, *, late: bool = False) -> None:
-        """Halt the table of a statement until an operator decides about it, and say how."""
+        """Halt the table of a statement until an operator decides about it, and log the next steps."""
         self.parts.manager.stopped.note(step, late=late)
         self.halt(step.table_key, f"{error}. {ways_on(step, self.parts.config.downstream)}")
         self._let_go(step)
 
     def _let_go(self, step: DdlStep) -> None:
-        """A statement did not take effect: those of its group that may need it are not begun in this round."""
+        """Release a statement without effect: those of its group that may need it do not start in this round."""
         stopped = set(self.parts.manager.touched(step))
         self._begun.discard(step.identity)
         for group in self._groups:
+            # Repeated until nothing is added: a statement that is held back may hold back others.
             while mates := [mate for mate in group if self.parts.manager.touched(mate) & stopped]:
                 for mate in mates:
                     group.remove(mate)

@@ -1,8 +1,8 @@
-"""DdlWorkers: statements in the background, so that one that takes an hour stops only the tables that it touches.
+"""DdlWorkers: statements in the background, so that one that takes an hour holds up only the tables that it touches.
 
-Each lane has a connection of its own and, at the target, a lock of its own (see `downstream.database.fence_ddl`): before the first
-statement of an owner all idle lanes are fenced, so that no former owner's statement can still begin. What is decided about a
-statement, before and after it, is decided by the round, in one thread; a lane only runs it.
+Each lane has its own connection and, at the target, its own lock (see `downstream.database.fence_ddl`). Before the first
+statement of an owner all idle lanes are fenced, so that no former owner's statement can still start. Every decision about a
+statement, before and after it, is made by the round, in one thread; a lane only runs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Ddl, DdlContext, TableProgress
 
 LANES = 4
-"""Statements that run at once at most. A later program must not have fewer: it would leave lanes of this one unfenced."""
+"""Most statements that run in parallel. A later program must not have fewer: it would leave lanes of this one unfenced."""
 
 _LAST_WAIT = 3.0
 """Seconds."""
@@ -47,7 +47,7 @@ class _Job:
 
 
 class DdlWorkers:
-    """Runs statements side by side. It outlives a fault of the round: what is running then is not begun a second time."""
+    """Runs statements in parallel. It outlives a fault of the round: what is running then is not started a second time."""
 
     def __init__(
         self,
@@ -55,11 +55,13 @@ class DdlWorkers:
         clock: Clock,
         spawn: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """`open_lane` makes the runner of a lane; `spawn` runs a function beside this thread (default: in one of its own)."""
+        """Prepare the lanes: `open_lane` creates the runner of one; `spawn` runs a function in the background (default: in a new thread)."""
         self._clock = clock
         self._spawn = spawn or _in_a_thread
         self._runners = [open_lane(number) for number in range(LANES)]
         self._jobs: dict[Identity, _Job] = {}
+        # Lock-free hand-over: lanes only append here and then set the event; the round's thread alone pops. Appends and pops of a
+        # deque are atomic.
         self._ended: deque[Outcome] = deque()
         self._any = threading.Event()
         self._asked: dict[Identity, float] = {}
@@ -67,17 +69,17 @@ class DdlWorkers:
         self._closed = threading.Event()
 
     def should_continue(self) -> bool:
-        """Whether a lane that waits for something may go on waiting."""
+        """Return whether a lane that waits for something may go on waiting."""
         return not self._closed.is_set()
 
     @property
     def running(self) -> list[tuple[DdlStep, float]]:
-        """The statements that were begun and whose end was not collected, each with the seconds since then."""
+        """The statements that were started and whose end was not collected, each with the seconds since its start."""
         now = self._clock.monotonic()
         return [(job.step, now - job.began) for job in self._jobs.values()]
 
     def overdue(self, seconds: float, every: float) -> list[tuple[DdlStep, float]]:
-        """As `running`, those that have been for so long, each at most once in `every` seconds."""
+        """Return the `running` statements that have taken at least `seconds`, each at most once in `every` seconds."""
         now = self._clock.monotonic()
         self._asked = {identity: asked for identity, asked in self._asked.items() if identity in self._jobs}
         found = [
@@ -90,7 +92,7 @@ class DdlWorkers:
 
     @property
     def is_free(self) -> bool:
-        """Whether one more statement may begin."""
+        """Whether one more statement may start."""
         return len(self._jobs) < LANES
 
     def fence(self, epoch: int) -> None:
@@ -105,7 +107,7 @@ class DdlWorkers:
         return [number for number in range(LANES) if number not in busy]
 
     def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> None:
-        """Run a statement beside all that follows; `moved` is stored in the transaction that says that it is done."""
+        """Run a statement in the background; `moved` is stored in the transaction that records it as done."""
         job = _Job(step, self._idle()[0], self._clock.monotonic())
         self._jobs[step.identity] = job
         self._spawn(lambda: self._run(job, context, moved))
@@ -116,6 +118,7 @@ class DdlWorkers:
             note = self._runners[job.lane].run(job.step, context, moved)
         except Exception as fault:  # noqa: BLE001 - the thread that collects it judges it
             self._end(Outcome(step=job.step, fault=fault))
+        # The round has to hear of the end even if this thread dies of it.
         except BaseException as end:
             self._end(Outcome(step=job.step, fault=end))
             raise
@@ -127,9 +130,10 @@ class DdlWorkers:
         self._any.set()
 
     def collect(self, seconds: float) -> list[Outcome]:
-        """What has ended since the last call; waits up to `seconds` for the first where something is running."""
+        """Return what has ended since the last call; wait up to `seconds` for the first if something is running."""
         if self._jobs and seconds and not self._ended:
             self._clock.wait(self._any, seconds)
+        # Cleared before the queue is read: an outcome that arrives in between sets the event again and is not missed.
         self._any.clear()
         ended = [self._ended.popleft() for _ in range(len(self._ended))]
         for outcome in ended:
@@ -137,7 +141,7 @@ class DdlWorkers:
         return ended
 
     def close(self) -> None:
-        """Close idle connections, after a little while for what is running; the rest is settled at the next start."""
+        """Close idle connections after a short wait for what is running; the outcome of the rest is resolved at the next start."""
         self._closed.set()
         deadline = self._clock.monotonic() + _LAST_WAIT
         while self._jobs and (left := deadline - self._clock.monotonic()) > 0:
@@ -147,7 +151,7 @@ class DdlWorkers:
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
-    """Run `work` in a thread that does not keep the process from ending; what it raises is in its outcome already."""
+    """Run `work` in a thread that does not keep the process alive; what it raises is in its outcome already."""
 
     def run() -> None:
         with suppress(BaseException):

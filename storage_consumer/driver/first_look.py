@@ -1,4 +1,4 @@
-"""Before anything is made or bound: is there a bucket that TiCDC has begun to write?"""
+"""Before anything is created or bound: is there a bucket that TiCDC has begun to write?"""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def wait_for_metadata(
     *,
     once: bool,
 ) -> bool:
-    """Wait until the bucket has a ``metadata``, whatever is in it; False when told to stop before.
+    """Wait until the bucket has a ``metadata``, whatever is in it; return False when asked to stop before.
 
-    Raises `NoMetadata` where there is `once` no second look, `ConfigError` as `Storage.check` does, and `TransientError` when
+    Raises `NoMetadata` where `once` allows no second look, `ConfigError` as `Storage.check` does, and `TransientError` when
     the bucket does not answer within the limit.
     """
     storage, told = opened(upstream), False

@@ -1,4 +1,4 @@
-"""The ways on that a message names, as commands that can be pasted."""
+"""The next steps that a message names, as commands that can be pasted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AGAIN: tuple[Verb, Verb] = ("hold", "reload-done")
 
 
 def ways_on(step: DdlStep, downstream: Downstream) -> str:
-    """The ways on where a statement stopped its table; the password of a URI is hidden."""
+    """Return the next steps after a statement that stopped its table; the password of a URI is hidden."""
     done, skip, replace = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
     return (
         f"If it took effect by hand: {done} -- to go on without it: {skip} -- to run another text in its place: {replace} "
@@ -25,19 +25,19 @@ def ways_on(step: DdlStep, downstream: Downstream) -> str:
 
 
 def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
-    """``storage-consumer ddl VERB …`` for a statement."""
+    """Return ``storage-consumer ddl VERB …`` for a statement."""
     words = [PROGRAM, "ddl", verb, table_flag(step.name), "--version", str(step.version)]
     return " ".join([*words, shlex.join(reaching(downstream))])
 
 
 def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
-    """``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
+    """Return ``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
     words = [PROGRAM, "table", verb, table_flag(name), *(("--at", "TSO") if verb == "reload-done" else ())]
     return " ".join([*words, shlex.join(reaching(downstream))])
 
 
 def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:
-    """What is said of a table that the target should have. `place`: its name there."""
+    """Return the message about a table that the target should have. `place`: its name there."""
     there = "" if place == name else f" (as {place})"
     hold, done = (table_command(verb, name, downstream) for verb in _AGAIN)
     return (
@@ -47,7 +47,7 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
 
 
 def reaching(downstream: Downstream) -> list[str]:
-    """The flags that lead to this target and state; those that were given where they are known."""
+    """Return the flags that lead to this target and state; the ones that were given, if known."""
     plain = Downstream()
     where = f"{downstream.host}:{downstream.port}/"
     if downstream.unix_socket:

@@ -35,31 +35,31 @@ from storage_consumer.tso import may_have_expired
 
 _log = Log("round")
 _LOOK_UP = 0.5
-"""Seconds between two looks at whether the round is to end while statements run."""
+"""Seconds between two checks of whether the round is to end while statements run."""
 _PATIENCE = 1.0
-"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; beside one that takes longer they go on."""
+"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; they do not wait for a longer one."""
 
 
 @dataclass(slots=True)
 class Round:
-    """One round over all tables; `run` once, then throw away."""
+    """One round over all tables; call `run` once, then discard it."""
 
     parts: RoundContext
     storage_floor: int
     """Highest storage checkpoint that any run has seen, so that a step back changes nothing."""
     take_last_ddl: bool
-    """Run a DDL at exactly the storage checkpoint too."""
+    """Whether to run a DDL at exactly the storage checkpoint too."""
     settled_at: int
-    """A storage checkpoint that has stood still long enough for the same, -1 for none."""
+    """A storage checkpoint that was unchanged long enough for the same, -1 for none."""
     should_continue: Callable[[], bool]
-    """Asked between steps; raises `LeaseLost`, or returns False to end the round early."""
+    """Called between steps; raises `LeaseLost`, or returns False to end the round early."""
     step_done: Callable[[], None]
-    """Told of each step that took effect and is stored as done; a job by which tables only halt is none, since they try again."""
+    """Called after each step that took effect and was stored; a job that only halted tables does not count, since they retry."""
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     counts: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
     undivided: set[str] = field(default_factory=set)
-    """Paths of files that turned out to be others than were listed while they were read in parts."""
+    """Paths of files that turned out to have changed while they were read in splits."""
     known: dict[TableName, TargetTable] = field(default_factory=dict)
     ddls: DdlScheduler = field(init=False)
     storage_checkpoint: int = 0
@@ -89,6 +89,7 @@ class Round:
             self.ddls.collect(0)
             wave = parts.manager.next_wave(self.storage_checkpoint, settled=settled)
             if wave.rows:
+                # Stored before a job that may fail: after a fault the tables are as they were stored.
                 self.ddls.store()
                 self._write_rows(in_one_job(wave.rows))
             elif not self._run_ddls(wave.ddls):
@@ -135,14 +136,14 @@ class Round:
         return reached
 
     def _goes_on(self) -> bool:
-        """Whether the next step may begin."""
+        """Return whether the next step may start."""
         self.ended_early = not self.should_continue()
         return not self.ended_early
 
     # poll
 
     def _take(self, poll: Poll) -> list[DdlStep]:
-        """Hand what was listed to the manager; the statements that came too late to be run in their place."""
+        """Hand what was listed to the manager; return the statements that came too late to run in their place."""
         parts = self.parts
         if poll.contradictions:
             raise ConfigError(poll.warnings[-1] if poll.warnings else poll.contradictions[0])
@@ -165,7 +166,7 @@ class Round:
         covered = parts.manager.covered()
         self._pass_over()
         moved = parts.manager.taken_over() + parts.manager.vanished(poll.vanished)
-        # Together with what tells that the files were written anew: else a process that ends in between forgets the loss.
+        # Stored with the record that the files were rewritten: else a process that ends in between forgets the loss.
         moved += self._halt_overwritten(poll)
         parts.manager.streams.leave_out(parts.reader.left_out())
         rewound = parts.manager.streams.rewound()
@@ -179,7 +180,7 @@ class Round:
         return late
 
     def _covered(self, steps: Sequence[DdlStep]) -> None:
-        """Note statements whose effects copies hold; a table that they took away at the source has to go by hand."""
+        """Record statements whose effects copies hold; a table that they removed at the source has to be dropped manually."""
         manager = self.parts.manager
         names = [gone_by(step, manager.tables) for step in steps]
         there = (
@@ -195,7 +196,7 @@ class Round:
                 _log.warning("storage_warning", text=text)
 
     def _halt_overwritten(self, poll: Poll) -> list[TableConsumer]:
-        """Stop the tables that lost rows in files that were written anew unseen; they are yet to be stored."""
+        """Halt the tables that lost rows in files rewritten unseen; return them, to be stored by the caller."""
         manager = self.parts.manager
         overwritten = manager.overwritten(poll.overwritten)
         for key, error in overwritten.items():
@@ -203,7 +204,7 @@ class Round:
         return [manager.tables[key] for key in overwritten]
 
     def _tell_expired(self) -> None:
-        """At a start, say where TiCDC may have deleted files before they were read: whole days that are gone leave no gap."""
+        """Warn at a start if TiCDC may have deleted files before they were read: whole days that are gone leave no gap in the numbers."""
         manager, days = self.parts.manager, self.parts.config.upstream.file_expiration_days
         stored = min(manager.stored_lowest, manager.stored_checkpoint)
         if manager.is_new and may_have_expired(stored, self.storage_checkpoint, days):
@@ -215,7 +216,7 @@ class Round:
             _log.warning("storage_warning", text=text)
 
     def _pass_over(self) -> None:
-        """Leave alone what the filter leaves out, and tables whose name in the target is another's or reserved."""
+        """Skip what the filter leaves out; halt tables whose name in the target is another's or reserved."""
         manager = self.parts.manager
         if left_out := manager.left_out_files:
             self.skipped["object: data file of a table that the filter leaves out"] += left_out
@@ -223,12 +224,12 @@ class Round:
         for key, error in nowhere(manager.tables.values()).items():
             self._halt(key, error)
         for key, error in manager.collisions().items():
-            self._halt(key, error)  # stored as being nowhere yet, so that another route may be given
+            self._halt(key, error)  # stored without a place, so that another route may be given
 
     # rows
 
     def _write_rows(self, steps: Sequence[RowStep]) -> None:
-        """One Spark job for the row steps of all tables that can run."""
+        """Run one Spark job for the row steps of all tables that can run."""
         works = self._works(steps)
         if not works:
             return
@@ -253,6 +254,7 @@ class Round:
             load_data=parts.server_info.load_data and parts.config.tuning.local_infile,
             max_packet=parts.server_info.max_packet,
         )
+        # From here on tasks exist that may still write after the job ended or failed: see `DdlScheduler.rows_may_be_late`.
         self.ddls.rows_may_be_late = True
         reports = parts.pipeline.run(spec, files, parts.progress)
         by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
@@ -269,7 +271,7 @@ class Round:
             self.step_done()
 
     def _works(self, steps: Sequence[RowStep]) -> list[tuple[RowStep, TablePlan]]:
-        """What tasks need to know of each table; tables whose rows do not fit the target halt here."""
+        """Return the plan of each table for its tasks; tables whose rows do not fit the target halt here."""
         wanted = {step.name.folded(): step.name for step in steps}
         missing = [name for folded, name in wanted.items() if folded not in self.known]
         self.known |= described(missing, self.parts.manager, self.parts.target)
@@ -291,10 +293,10 @@ class Round:
         return works
 
     def _acknowledge(self, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableProgress | None:
-        """Move one table on, or stop it; what is to be stored of it."""
+        """Advance one table, or halt it; return what to store of it."""
         files = by_path(reports)
         if changed := {r.path for r in reports if isinstance(r, FileReport) and r.gone and r.span != WHOLE}:
-            # Nothing of the table was written; the next wave of this round reads these files whole, as they are then.
+            # Nothing of the table was written; the next wave of this round reads these files whole, as they are by then.
             self.undivided |= changed
             return None
         counts, table = self.counts[step.table_key], self.parts.manager.tables[step.table_key]
@@ -305,6 +307,7 @@ class Round:
             self.skipped["row: beyond the storage checkpoint"] += file.later
         errors = [told(r, step, reports) for r in reports if r.error]
         if errors:
+            # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
             if all(isinstance(r, FileReport) and r.torn for r in reports if r.error):
                 seen = (errors[0], *sorted(file.stored.tag for file in step.files))
                 if self.parts.manager.wait(step.table_key, seen, self.parts.clock.monotonic()):
@@ -333,7 +336,7 @@ class Round:
     # DDL
 
     def _run_ddls(self, groups: Sequence[Sequence[DdlStep]]) -> bool:
-        """Begin statements, or see how those that run are doing; False where nothing more comes of it in this round."""
+        """Start statements, or check on those that run; return False if nothing more comes of it in this round."""
         anything = self.ddls.begin(groups)
         while self.ddls.is_young(_PATIENCE) and self._goes_on():
             anything |= self.ddls.collect(_LOOK_UP)
@@ -342,7 +345,7 @@ class Round:
         return anything
 
     def _ddl_done(self, step: DdlStep) -> None:
-        """A statement took effect, or was skipped."""
+        """Count a statement that took effect or was skipped, and forget the structures that it may have changed."""
         self.step_done()
         if step.skip:
             self.skipped[f"ddl: {step.skip}"] += 1
@@ -354,7 +357,7 @@ class Round:
             self.known.clear()
 
     def _halt(self, key: str, error: str, *, save: bool = True) -> None:
-        """Stop one table and store why."""
+        """Halt one table and store why."""
         manager = self.parts.manager
         manager.halt(key, error)
         table = manager.tables[key]

@@ -1,4 +1,4 @@
-"""What new schema files say, with the state's own copy standing in for files that have vanished."""
+"""The content of new schema files, with the state's own copy in place of files that have vanished."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _log = Log("intake")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
-    """What the schema files of one poll say."""
+    """The content of the schema files of one poll."""
 
     definitions: tuple[TableDefinition, ...]
     table_dirs: dict[str, str]
     """Schema file path → table directory."""
     unreadable: tuple[tuple[SchemaFile, str], ...]
-    """Files that could not be read, each with why."""
+    """Files that could not be read, each with the reason."""
 
 
 def taken_in(poll: Poll, reader: StorageReader, manager: ConsumerManager, state: State) -> Intake:
-    """Read the new schema files, keep what they say, and look up what is kept of files that have vanished.
+    """Read the new schema files, keep their content, and look up what was kept of files that have vanished.
 
-    These are the schema files of data files' directories that have none and, at a start, those of statements that did not run.
+    Looked up are the schema files of data directories that have none and, at a start, those of statements that did not run.
     """
     read: list[tuple[str, TableDefinition]] = []
     unreadable: list[tuple[SchemaFile, str]] = []
@@ -62,7 +62,7 @@ def taken_in(poll: Poll, reader: StorageReader, manager: ConsumerManager, state:
 
 
 def _definition(file: SchemaFile, reader: StorageReader, state: State) -> TableDefinition:
-    """What a listed file says; what was kept of it where it has vanished since."""
+    """Return the content of a listed file; if it has vanished since, what was kept of it."""
     try:
         return reader.definition(file)
     except FilesMissing:
@@ -74,7 +74,7 @@ def _definition(file: SchemaFile, reader: StorageReader, state: State) -> TableD
 
 
 def _vanished(table_dir: str, version: int, state: State) -> list[TableDefinition]:
-    """What was kept of a version directory whose schema file no listing shows."""
+    """Return what was kept of a version directory whose schema file no listing shows."""
     try:
         kept = state.kept(table_dir, version)
     except TableError as fault:

@@ -1,4 +1,4 @@
-"""ConsumerService: the lease, rounds until told to stop, and another try when something outside did not answer."""
+"""ConsumerService: the lease, rounds until asked to stop, and retries when something outside did not answer."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class StopSignal(Protocol):
 class ConsumerService:
     """Runs rounds against one target state, as its only writer.
 
-    What it knows it can lose at any time: after a fault it starts over from the state in the target.
+    It can afford to lose what it holds in memory: after a fault it starts over from the state in the target.
     """
 
     def __init__(
         self, config: Config, state: State, assemble: Callable[[ConsumerManager], RoundContext], clock: Clock
     ) -> None:
-        """`assemble` makes all parts afresh around a manager."""
+        """Prepare without touching the target; `assemble` builds new parts around a manager."""
         self._config = config
         self._state = state
         self._assemble = assemble
@@ -60,7 +60,7 @@ class ConsumerService:
     # the lease
 
     def _start(self, stop: StopSignal, *, once: bool) -> RoundContext | None:
-        """Get the lease and load the state; None when told to stop while standing by. Raises `LeaseHeld` where it is not to."""
+        """Acquire the lease and load the state; return None when asked to stop while standing by. Raises `LeaseHeld` if not to stand by."""
         if self._parts is not None:
             return self._parts
         tuning = self._config.tuning
@@ -70,10 +70,10 @@ class ConsumerService:
             if not self._acquire(stop, standby=standby):
                 return None
             self._renewal = Renewal(self._state, tuning.lease_ttl, self._clock)
-        self._state.open_window(0, 0)  # what late tasks of an earlier owner or round wrote is done, nothing more comes
-        if (
-            self._lanes is None or not self._lanes.running
-        ):  # else in a later round, which knows what those statements touch
+        # Late tasks of an earlier owner or round may have written until now; from here on they can't.
+        self._state.open_window(0, 0)
+        # While statements run, decisions wait for a round, which knows what those statements touch.
+        if self._lanes is None or not self._lanes.running:
             self._obey()
         restart, self._storage_floor = self._state.load()
         highest = max(self._storage_floor, restart.checkpoint, *restart.tables.values())
@@ -94,12 +94,13 @@ class ConsumerService:
         return self._parts
 
     def _acquire(self, stop: StopSignal, *, standby: bool) -> bool:
-        """Wait for the lease: as long as it takes, or until it would have run out had its holder died."""
+        """Wait for the lease: as long as it takes (`standby`), or until it would have expired had its holder died."""
         ttl, me = self._config.tuning.lease_ttl, self._me
         deadline = self._clock.monotonic() + ttl + 5
         told = False
         while not stop.requested.is_set():
             other = self._state.acquire(me, ttl)
+            # A process that is gone cannot renew, so there is no need to wait for its lease to expire.
             if other and process_is_gone(other):
                 other = self._state.acquire(me, ttl, dead=other)
             if not other:
@@ -115,7 +116,7 @@ class ConsumerService:
         return False
 
     def _obey(self) -> bool:
-        """Have what operators decided about tables take effect on what is stored; whether anything did."""
+        """Apply operators' decisions about tables to what is stored; return whether any took effect."""
         found = self._state.apply_decisions(self._busy(), timed=self._config.upstream.tells_time)
         for each in found:
             told = {"table": each.table, "verb": each.decision.verb, "decided_by": each.decision.decided_by}
@@ -126,7 +127,7 @@ class ConsumerService:
         return any(not each.refusal for each in found)
 
     def _busy(self) -> frozenset[str]:
-        """The tables that a running statement touches: an operator's copy would be changed by it."""
+        """Return the tables that a running statement touches: it would change an operator's copy."""
         if self._parts is None:
             return frozenset()
         manager = self._parts.manager
@@ -139,24 +140,24 @@ class ConsumerService:
         self._parts = None
 
     def close(self) -> None:
-        """Give the lease back and close connections; safe to call again."""
+        """Release the lease and close connections; safe to call again."""
         self._drop()
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None
-            with suppress(StorageConsumerError):  # what is wrong was told
+            with suppress(StorageConsumerError):  # the fault itself was logged
                 self._state.release()
         self._state.close()
 
     # rounds
 
     def run_once(self, stop: StopSignal) -> RoundSummary:
-        """One round up to the storage checkpoint, the DDL at exactly that ts included."""
+        """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
         summary = self._persistently(lambda: self._round(stop, once=True), stop)
         return summary or RoundSummary()
 
     def run(self, stop: StopSignal) -> RoundSummary:
-        """Rounds until `stop`; the last one's summary. Stands by while another process holds the lease."""
+        """Run rounds until `stop`; return the last one's summary. Stands by while another process holds the lease."""
         last = RoundSummary()
         while not stop.requested.is_set():
             last = self._persistently(lambda: self._round(stop, once=False), stop) or last
@@ -164,7 +165,7 @@ class ConsumerService:
         return last
 
     def _round(self, stop: StopSignal, *, once: bool) -> RoundSummary | None:
-        """One round; None when told to stop before it began."""
+        """Run one round; return None when asked to stop before it began."""
         if self._parts is not None and self._obey():
             self._drop()
         parts = self._start(stop, once=once)
@@ -185,12 +186,12 @@ class ConsumerService:
         return summary
 
     def _has_settled(self) -> bool:
-        """Whether the storage checkpoint has stood still long enough for a DDL at exactly that ts."""
+        """Return whether the storage checkpoint was unchanged long enough for a DDL at exactly that ts."""
         waited = self._clock.monotonic() - self._rose_at
         return self._last_seen >= 0 and waited >= self._config.tuning.ddl_at_checkpoint_wait
 
     def _keep_on(self, stop: StopSignal) -> bool:
-        """Whether the round's next step may begin."""
+        """Return whether the round's next step may start. Raises `LeaseLost` if another process has the lease."""
         if self._renewal is not None and self._renewal.fault is not None:
             raise self._renewal.fault
         if self._renewal is not None and self._renewal.lost.is_set():
@@ -202,14 +203,14 @@ class ConsumerService:
         return not stop.requested.is_set()
 
     def _step_done(self) -> None:
-        """Rows or a statement took effect and are stored as done."""
+        """Note that rows or a statement took effect and are stored as done."""
         self._steps += 1
 
     def _persistently(self, attempt: Callable[[], RoundSummary | None], stop: StopSignal) -> RoundSummary | None:
-        """Try again with growing pauses while something outside does not answer, up to the limit.
+        """Retry with growing pauses while something outside does not answer, up to the limit.
 
-        Raises `ConfigError` only while nothing was applied; what turns out to be wrong later is another failure of a running program.
-        The limit counts from the first fault after the last step that was finished: a long round may meet many.
+        Raises `ConfigError` only while nothing was applied; later the same fault is a failure of a running program.
+        The limit counts from the first fault after the last finished step: a long round may meet many.
         """
         failing_since: float | None = None
         pause = _FIRST_PAUSE
@@ -220,7 +221,8 @@ class ConsumerService:
             except ConfigError as fault:
                 if not self._steps:
                     raise
-                raise StorageConsumerError(str(fault)) from fault  # it was good: credentials that were taken back, say
+                # It was right before: credentials may have been revoked since.
+                raise StorageConsumerError(str(fault)) from fault
             except TransientError as fault:
                 self._drop()
                 now = self._clock.monotonic()
@@ -234,13 +236,13 @@ class ConsumerService:
 
 
 class Renewal:
-    """Renews the lease from a thread of its own, so that a long step does not lose it."""
+    """Renews the lease from its own thread, so that a long step does not lose it."""
 
     def __init__(self, state: State, ttl: float, clock: Clock) -> None:
-        """`ttl` in seconds; the lease was just acquired for so long."""
+        """Start the thread. `ttl`: seconds for which the lease was just acquired."""
         self.lost = threading.Event()
         self.fault: StorageConsumerError | None = None
-        """Why the lease could not be renewed, where it is not another's."""
+        """Why the lease could not be renewed, if another process does not have it."""
         self._state = state
         self._ttl = ttl
         self._clock = clock
@@ -249,29 +251,30 @@ class Renewal:
         self._thread.start()
 
     def _run(self) -> None:
-        """Renew three times per time to live, until the lease is another's.
+        """Renew three times per time to live, until another process has the lease.
 
-        A target that does not answer for longer than that takes nothing from us: while nobody else takes the lease, it can be
-        renewed when the target is back; and where somebody does, the epoch keeps us from writing.
+        A target that does not answer for longer than that takes nothing from us. While nobody else takes the lease, it can be
+        renewed when the target is back; if somebody does, the epoch keeps us from writing.
         """
         try:
             while not self._clock.wait(self._end, self._ttl / 3):
                 if not self._renewed():
                     self.lost.set()
                     return
+        # Nobody renews without this thread, so the round must not continue.
         except BaseException:
             self.lost.set()
             raise
 
     def _renewed(self) -> bool:
-        """Whether the lease is not known to be another's."""
+        """Renew the lease; return False if another process has it, or the renewal failed for good."""
         try:
             return self._state.renew(self._ttl)
         except TransientError as fault:
             _log.warning("retry", what="lease renewal", error=str(fault))
             return True
         except StorageConsumerError as fault:
-            self.fault = fault  # the round's own thread tells it
+            self.fault = fault  # the round's own thread raises it
             return False
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The actions of ALTER TABLE: by which words each begins, which action codes TiDB gives it, and what may follow."""
+"""The actions of ALTER TABLE: the words that each begins with, its action codes in TiDB, and what may follow."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ALTERATIONS = frozenset(
 )  # fmt: skip
 """Action codes of a change of columns, indexes and options.
 
-They are not told apart: TiDB gives several actions one code (61) or that of any of them, and some actions none. Those that move or
-take rows have codes of their own, which must fit.
+They are not distinguished: TiDB gives several actions one code (61) or that of any of them, and some actions none. Those that move or
+remove rows have codes of their own, which must fit.
 """
 
 _COLUMN, _INDEX, _CONSTRAINT, _PARTITIONS, _NAMES, _OPTIONS, _DEFAULT = range(7)
@@ -139,13 +139,14 @@ def altered(cursor: Cursor, own: TableName) -> tuple[frozenset[int], TableName]:
     for first, last in _ranges(cursor):
         cursor.at = first
         codes = _checked(cursor, last)
+        # If any action has codes of its own, the statement must have one of these.
         special |= frozenset() if codes == ALTERATIONS else codes
     cursor.at = len(cursor.found)
     return special or ALTERATIONS, own
 
 
 def _renames(cursor: Cursor) -> bool:
-    """Go past RENAME where a name is next."""
+    """Take RENAME if a name is next; return whether it was."""
     if cursor.upper() != "RENAME" or cursor.upper(1) in ("COLUMN", "INDEX", "KEY"):
         return False
     return cursor.take("RENAME")
@@ -177,8 +178,9 @@ def _ranges(cursor: Cursor) -> Iterator[tuple[int, int]]:
 
 
 def _checked(cursor: Cursor, last: int) -> frozenset[int]:
-    """Check one action, which ends at `last`; return its codes."""
+    """Check one action, which ends at `last` (exclusive); return its codes."""
     first = cursor.at
+    # The longest known head wins: ADD INDEX is not ADD with a column named INDEX.
     for length in range(min(_LONGEST, last - first), 0, -1):
         words = tuple(token.upper for token in cursor.found[first : first + length])
         if words in _ACTIONS:
@@ -217,7 +219,7 @@ def _rest(cursor: Cursor, last: int, what: int, verb: str) -> None:
 
 
 def _refuse_dots(cursor: Cursor, last: int) -> None:
-    """Raise `Refusal` for a name of a part of the table that a table stands before: servers may take one for another."""
+    """Raise `Refusal` where a part of the table is named with its table before it: servers may take one for the other."""
     for at in range(cursor.at, min(last, len(cursor.found))):
         if cursor.found[at].text == ".":
             cursor.at = at

@@ -1,4 +1,4 @@
-"""Runs of tokens against a vocabulary, and a cursor over them."""
+"""Runs of tokens checked against a vocabulary, and a cursor over them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _BEFORE_STRINGS = frozenset(("X", "B", "N", "DATE", "TIME", "TIMESTAMP"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """What a run of tokens may have."""
+    """What a run of tokens may contain."""
 
     ground: int
-    """Depth of parentheses at which the clause stands; what is deeper is an expression or a list."""
+    """Depth of parentheses of the clause itself; what is deeper is an expression or a list."""
     words: frozenset[str]
-    """Bare words on the ground."""
+    """Bare words allowed at that depth."""
     inside: frozenset[str] = EXPRESSION
-    """Bare words below it."""
+    """Bare words allowed below it."""
     functions: frozenset[str] = FUNCTIONS
     assigns: bool = True
-    """A name or text on the ground may stand before a sign of equality; else MariaDB takes it for an option of some engine."""
+    """Whether a name or text of the clause may come before an equals sign. False where MariaDB would take it for an option of some engine."""
     lists: bool = False
-    """A name before a parenthesis is one with a list: an index or a foreign key's table on the ground, a column with a length below it."""
+    """Whether a name before a parenthesis may have a list: an index or a foreign key's table in the clause, a column with a length below it."""
 
 
 @dataclass(slots=True)
@@ -42,9 +42,9 @@ class Cursor:
 
     found: Sequence[Token]
     names: set[str] = field(default_factory=set)
-    """Folded names of columns that may stand without quotes."""
+    """Folded names of columns that may appear without quotes."""
     listed: set[int] = field(default_factory=set)
-    """Indexes of names that a list in parentheses follows by right, wherever they stand."""
+    """Indexes of names that a list in parentheses may follow wherever they are."""
     at: int = 0
     ends: Mapping[int, int] = field(init=False)
     _openings: Sequence[int] = field(init=False)
@@ -56,12 +56,12 @@ class Cursor:
         self._openings = openings(self.found)
 
     def upper(self, ahead: int = 0) -> str:
-        """Return the bare word or symbol at the place, or so many tokens on; empty for others and at the end."""
+        """Return the bare word or symbol `ahead` tokens after the place; empty for others and at the end."""
         place = self.at + ahead
         return self.found[place].upper if place < len(self.found) else ""
 
     def kind(self, ahead: int = 0) -> str:
-        """Return the kind of that token, empty at the end."""
+        """Return the kind of that token; empty at the end."""
         place = self.at + ahead
         return self.found[place].kind if place < len(self.found) else ""
 
@@ -71,44 +71,44 @@ class Cursor:
         return self.at >= len(self.found)
 
     def take(self, *words: str) -> bool:
-        """Go past these words if they are next; whether they were."""
+        """Take these words if they are next; return whether they were."""
         if any(self.upper(ahead) != word for ahead, word in enumerate(words)):
             return False
         self.at += len(words)
         return True
 
     def need(self, *words: str) -> None:
-        """Go past these words; raise `Refusal` where they are not next."""
+        """Take these words; raise `Refusal` if they are not next."""
         if not self.take(*words):
             raise self.refusal()
 
     def existence(self) -> None:
-        """Go past IF EXISTS or IF NOT EXISTS if that is next."""
+        """Take IF EXISTS or IF NOT EXISTS if that is next."""
         _ = self.take("IF", "EXISTS") or self.take("IF", "NOT", "EXISTS")
 
     def word(self) -> str:
-        """Go past a bare word, and return it; raise `Refusal` where none is next."""
+        """Take a bare word, and return it; raise `Refusal` if none is next."""
         if self.kind() != "word":
             raise self.refusal()
         self.at += 1
         return self.found[self.at - 1].upper
 
     def name(self) -> TableName:
-        """Go past the name of a table, with its database or without (empty schema), and return it."""
+        """Take the name of a table, with or without its database (empty schema), and return it."""
         first = self.part()
         if not self.take("."):
             return TableName(schema="", table=first)
         return TableName(schema=first, table=self.part())
 
     def part(self) -> str:
-        """Go past one name, and return it; raise `Refusal` where none is next."""
+        """Take one name, and return it; raise `Refusal` if none is next."""
         if self.kind() not in _NAMES or self.upper() in NEVER_NAMES:
             raise self.refusal()
         self.at += 1
         return self.found[self.at - 1].name
 
     def group(self) -> tuple[int, int]:
-        """Go past a pair of parentheses, and return the range of what is inside."""
+        """Take a pair of parentheses, and return the range [first, last) of what is inside."""
         if self.upper() != "(" or self.at not in self.ends:
             raise self.refusal()
         first, last = self.at + 1, self.ends[self.at]
@@ -116,22 +116,24 @@ class Cursor:
         return first, last
 
     def finish(self) -> None:
-        """Raise `Refusal` where something is left."""
+        """Raise `Refusal` if anything is left."""
         if not self.is_over:
             raise self.refusal()
 
     def refusal(self) -> Refusal:
-        """Return what to say of the token at the place."""
+        """Return the refusal of the token at the place."""
         if self.is_over:
             return Refusal("it ends too early")
         return Refusal(f"TiDB's DDL has no {self.found[self.at].text[:60]!r} there")
 
     def check(self, first: int, last: int, vocabulary: Vocabulary) -> None:
-        """Raise `Refusal` for a token in [first, last) that the vocabulary does not have."""
+        """Raise `Refusal` for a token in [first, last) that the vocabulary does not allow."""
         for at in range(first, last):
             token = self.found[at]
+            # MariaDB reads `name = value` as an option of some engine.
             if token.kind in ("quoted", "string") and not vocabulary.assigns and token.depth == vocabulary.ground:
                 fits = not self._precedes(at, "=") and not (token.kind == "quoted" and self._is_called(at))
+            # A quoted name before a parenthesis would call a stored function, unless a list belongs there.
             elif token.kind == "quoted":
                 fits = (
                     not self._is_called(at)
@@ -147,13 +149,14 @@ class Cursor:
                 raise self.refusal()
 
     def _is_called(self, at: int) -> bool:
-        """Whether a parenthesis follows."""
+        """Return whether a parenthesis follows."""
         return at + 1 < len(self.found) and self.found[at + 1].text == "(" and self.found[at + 1].kind == "symbol"
 
     def _has_list(self, at: int, ground: int) -> bool:
-        """Whether the name before a parenthesis is that of an index or a table, or a column with a length; not one of a function."""
+        """Return whether the name before a parenthesis is that of an index, a table, or a column with a length, and not of a function."""
         depth = self.found[at].depth
         if depth == ground:
+            # After a dot a name with a parenthesis is a function of some database, except for REFERENCES database.table (…).
             return self.found[at - 1].text != "." or self.found[max(at - 3, 0)].upper == "REFERENCES"
         before = self.found[self._openings[at] - 1].upper if self._openings[at] > 0 else ""
         length = self.found[at + 2 : at + 4]
@@ -161,7 +164,7 @@ class Cursor:
         return depth == ground + 1 and is_length and before not in _BEFORE_EXPRESSIONS
 
     def _fits(self, at: int, vocabulary: Vocabulary) -> bool:
-        """Whether a bare word may stand there."""
+        """Return whether a bare word may appear there."""
         token, word = self.found[at], self.found[at].upper
         before, called = self.found[at - 1].upper if at else "", self._is_called(at)
         on_ground = token.depth == vocabulary.ground
@@ -169,6 +172,7 @@ class Cursor:
             return True
         if before == "." and called:
             return vocabulary.lists and on_ground and self._has_list(at, vocabulary.ground)  # not a function
+        # UPDATE and DELETE appear only in ON UPDATE and ON DELETE, and in UPDATE INDEXES.
         if word in ("UPDATE", "DELETE") and before != "ON" and not self._precedes(at, "INDEXES"):
             return False
         if word in (vocabulary.words if on_ground else vocabulary.inside) or (called and word in vocabulary.functions):
@@ -179,11 +183,11 @@ class Cursor:
         return is_named or self._is_value(at)
 
     def _precedes(self, at: int, word: str) -> bool:
-        """Whether this word is the next one."""
+        """Return whether this word is the next one."""
         return at + 1 < len(self.found) and self.found[at + 1].upper == word
 
     def _precedes_string(self, at: int) -> bool:
-        """Whether the word belongs to a string behind it: a character set, or the kind of the literal."""
+        """Return whether the word belongs to the string after it: a character set, or the kind of the literal."""
         word = self.found[at].upper
         return (
             self.found[at + 1 : at + 2] != ()
@@ -192,7 +196,7 @@ class Cursor:
         )
 
     def _is_value(self, at: int) -> bool:
-        """Whether the word is what CHARSET, COLLATE, USING or an option with a free word has as its value."""
+        """Return whether the word is the value of CHARSET, COLLATE, USING or an option whose value is any word."""
         back = at - 1 - (self.found[at - 1].text == "=") if at else -1
         words = [token.upper for token in self.found[max(back - 1, 0) : back + 1]] if back >= 0 else []
         return words[-1:] != [] and (words[-1] in VALUE_WORDS or words[-2:] == ["CHARACTER", "SET"])

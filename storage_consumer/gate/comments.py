@@ -1,4 +1,4 @@
-"""TiDB's own comments: what they may hold, so that no server reads another table's name than the next one does."""
+"""TiDB's own comments: what they may hold, so that no two servers read different table names in one text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _FEATURES = frozenset(
         *("resource_group", "global_index", "pre_split", "affinity", "region_affinity", "split_region"),
     )
 )
-"""By the names of these TiDB says which versions read a comment; one of any other name is read by none."""
+"""Features by whose names TiDB decides which versions read a comment; no TiDB reads one with any other name."""
 _BEFORE_NAMES = frozenset(
     (
         *("TABLE", "VIEW", "DATABASE", "SCHEMA", "TO", "AS", "LIKE", "REFERENCES", "RENAME", "EXCHANGE", "ON"),
         *("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "SELECT", "WITH", "."),
     )
 )
-"""What a name of a table may stand behind."""
+"""Words that may come right before the name of a table."""
 _EXISTENCE = frozenset(("IF", "NOT", "EXISTS"))
-"""As those, but TiDB writes them in comments too."""
+"""Likewise, but TiDB writes these in comments too."""
 _VIEWS = frozenset(("VIEW", "OR", "ALGORITHM", "DEFINER", "SQL"))
-"""What follows CREATE where a view is made."""
+"""Words that follow CREATE if it creates a view."""
 _HEAD = 3
 """Fewest tokens of a statement that has named its table."""
 
@@ -40,9 +40,9 @@ def refuse_unknown_features(listed: str | None) -> None:
 
 
 def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) -> None:
-    """Raise `Refusal` where a table could be named in a comment of TiDB, which its versions open each by the features they know.
+    """Raise `Refusal` if a comment of TiDB could name a table: each version opens the comments whose features it knows.
 
-    `plain`: the tokens outside comments, `opened`: these and those in comments, each at its place in the text.
+    `plain`: the tokens outside comments; `opened`: these and those in comments, each at its place in the text.
     """
     outside = {token.start for token in plain}
     if all(token.upper in _EXISTENCE for token in opened if token.start not in outside):
@@ -54,12 +54,13 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
         if token.start in outside:
             continue
         around = [one.upper for one in (*opened[at - 1 : at], token, *opened[at + 1 : at + 2])]
+        # Near the head, after a word that precedes names, or before a dot, a token may be part of a table's name.
         early = at < _HEAD or around[0] in _BEFORE_NAMES | _EXISTENCE or around[-1] == "."
         if (early and token.upper not in _EXISTENCE) or (token.upper in _BEFORE_NAMES and not _is_decimal(opened, at)):
             raise Refusal(f"a comment of TiDB in it could name a table: {token.text[:60]}")
 
 
 def _is_decimal(found: Sequence[Token], at: int) -> bool:
-    """Whether a dot stands between the digits of a number."""
+    """Return whether a dot lies between the digits of a number."""
     sides = (*found[at - 1 : at], *found[at + 1 : at + 2])
     return found[at].text == "." and all(side.text.isascii() and side.text.isdigit() for side in sides)

@@ -1,4 +1,4 @@
-"""CREATE TABLE behind its name, and the pieces of it that ALTER TABLE and CREATE INDEX have too."""
+"""CREATE TABLE after its name, and the pieces of it that ALTER TABLE and CREATE INDEX share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INTRODUCES = frozenset(
         "CHECK",
     )
 )
-"""Words with which a definition begins that is not a column's."""
+"""First words of a definition that is not a column's."""
 
 
 def created_table(cursor: Cursor) -> None:
@@ -60,6 +60,7 @@ def elements(cursor: Cursor, first: int, last: int) -> None:
         if found[at].depth == ground and found[at].text == "," and found[at].kind == "symbol"
     ]
     starts = [first, *(at + 1 for at in commas)]
+    # All column names first: a generated column may refer to one that is defined after it.
     cursor.names.update(
         folded_name(found[at].name) for at in starts if at < last and found[at].kind in ("quoted", "word")
     )
@@ -83,7 +84,7 @@ def element(cursor: Cursor, first: int, last: int, ground: int) -> None:
 
 
 def options(cursor: Cursor) -> None:
-    """Check the options of a table up to the end of the statement, with PARTITION BY behind them or not."""
+    """Check the options of a table up to the end of the statement, with or without PARTITION BY."""
     first, found = cursor.at, cursor.found
     is_start = (
         at
@@ -97,12 +98,12 @@ def options(cursor: Cursor) -> None:
 
 
 def partitions(cursor: Cursor, first: int, last: int) -> None:
-    """Check PARTITION BY and partitions that are defined."""
+    """Check PARTITION BY and the partitions that it defines."""
     words = PARTITION | {"TO"}
     cursor.check(first, last, Vocabulary(ground=0, words=words, inside=PARTITION | EXPRESSION, assigns=False))
 
 
 def index_tail(cursor: Cursor, last: int) -> None:
-    """Check the columns and options of an index up to `last`."""
+    """Check the columns and options of an index up to `last` (exclusive)."""
     cursor.check(cursor.at, last, Vocabulary(ground=0, words=INDEX_OPTIONS | EXPRESSION, lists=True))
     cursor.at = last

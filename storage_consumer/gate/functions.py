@@ -1,4 +1,4 @@
-"""The functions that expressions of a statement may call: TiDB's own, but for those that wait, lock, read files or change something."""
+"""The functions that expressions of a statement may call: TiDB's own, except those that wait, lock, read files or change something."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ _AGGREGATES = (
 )
 
 FUNCTIONS = frozenset(f"{_CONTROL} {_NUMBERS} {_TIMES} {_TEXTS} {_SESSION} {_OTHERS} {_JSON}".split())
-"""Of columns, indexes and partitions."""
+"""Functions of columns, indexes and partitions."""
 VIEW_FUNCTIONS = FUNCTIONS | frozenset(_AGGREGATES.split())
-"""Of a view's SELECT."""
+"""Functions of a view's SELECT."""

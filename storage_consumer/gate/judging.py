@@ -1,4 +1,4 @@
-"""One statement: its kind, the action codes that this kind has, and whose it is."""
+"""One statement: its kind, the action codes of this kind, and the table or database that it is about."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from storage_consumer.sql.tokens import Token, tokens
 
 _SHOWN = 200
 _ELSEWHERE = frozenset(("DIRECTORY", "CONNECTION", "TABLESPACE", "UNION", "SECONDARY_ENGINE"))
-"""Options by which a server other than TiDB keeps rows in another place than its own tables."""
+"""Options by which a server other than TiDB keeps rows outside its own tables."""
 _VIEWS = frozenset((21,))
-"""They have no options; their UNION is that of SELECT."""
+"""Views have no options; their UNION is that of SELECT."""
 _ASIDE = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))
 _ON_COMMIT = ("ON", "COMMIT", "DELETE", "ROWS")
 _INDEX_KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
@@ -30,18 +30,18 @@ _INDEX_KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What one reading of a statement comes to."""
+    """The result of judging one reading of a statement."""
 
     codes: frozenset[int]
     """TiDB's action codes for it."""
     name: TableName
-    """Whose it is: the table (after a rename, the new name), or the database (empty table); an empty schema where it is not said."""
+    """The table (after a rename, the new name) or the database (empty table) that it is about; an empty schema if it gives none."""
 
 
 def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> None:
     """Raise `StatementRefused` unless the statement, as `text` writes it, is one that TiCDC stores in a file like this one.
 
-    Objects that only TiDB has pass where the server is none, since they are not run there.
+    Objects that only TiDB has pass if the server is not TiDB, since they are not run there.
     """
     try:
         read = list(readings(text))
@@ -103,7 +103,10 @@ def _refuse_other_code(definition: TableDefinition, judged: Judged) -> None:
 
 
 def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
-    """A step of a cycle of renames may lie under its table's last name: there the database alone must be the file's."""
+    """Raise `Refusal` if the statement is about another table than its file.
+
+    One step of a cycle of renames may lie under its table's last name: then only the database must be the file's.
+    """
     own, name = definition.name.folded(), judged.name.folded()
     same_schema = name.schema in ("", own.schema)
     astray = judged.codes == RENAMES and bool(own.table)
@@ -122,10 +125,11 @@ def _refuse_elsewhere(found: Sequence[Token]) -> None:
 
 
 def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool) -> Judged:
-    """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not looked into."""
+    """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
     if aside and any(head == tuple(token.upper for token in found[1 : 1 + len(head)]) for head in _ASIDE):
         return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
     cursor = Cursor(found, {folded_name(column.name) for column in definition.columns})
+    # Two words before one: CREATE alone is an index or a view.
     heads = (tuple(token.upper for token in found[:length]) for length in (2, 1))
     judge = next((_KINDS[head] for head in heads if head in _KINDS), None)
     if judge is None:
@@ -158,7 +162,7 @@ def _alter_database(cursor: Cursor) -> Judged:
 
 
 def _database(cursor: Cursor, schema: str, code: int, *more: str) -> Judged:
-    """Check the options of a database; `more`: words of those that only this kind of statement has."""
+    """Check the options of a database; `more`: words that only this kind of statement has."""
     usual = {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
     words = OPTIONS & usual | frozenset(more)
     cursor.check(cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset()))
@@ -178,7 +182,7 @@ def _create_table(cursor: Cursor) -> Judged:
 
 
 def _create_temporary(cursor: Cursor) -> Judged:
-    """CREATE GLOBAL TEMPORARY TABLE, which only TiDB has; other servers are not sent any."""
+    """Judge CREATE GLOBAL TEMPORARY TABLE, which only TiDB has; other servers are not sent any."""
     cursor.at = 2
     cursor.need("TEMPORARY", "TABLE")
     cursor.existence()
@@ -192,7 +196,7 @@ def _create_temporary(cursor: Cursor) -> Judged:
 
 
 def _drop(code: int) -> Callable[[Cursor], Judged]:
-    """Return what judges DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
+    """Return the judge of DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
 
     def judge(cursor: Cursor) -> Judged:
         cursor.at = 2
@@ -228,16 +232,15 @@ def _alter_table(cursor: Cursor) -> Judged:
     cursor.at = 2
     name = cursor.name()
     codes, after = altered(cursor, name)
-    return Judged(
-        codes=codes, name=after
-    )  # a new name without a database is one of the session's, which the file tells
+    # A new name without a database belongs to the session's, which is that of the file.
+    return Judged(codes=codes, name=after)
 
 
 # indexes and views
 
 
 def _create(cursor: Cursor) -> Judged:
-    """CREATE of an index or a view, which may have words in between."""
+    """Judge CREATE of an index or a view, which may have words in between."""
     cursor.at = 1
     if cursor.upper() in _INDEX_KINDS and cursor.upper(1) == "INDEX":
         cursor.word()
@@ -289,4 +292,4 @@ _KINDS: Mapping[tuple[str, ...], Callable[[Cursor], Judged]] = MappingProxyType(
         ("CREATE",): _create,
     }
 )
-"""First words → what judges the rest."""
+"""First words → the function that judges the rest."""

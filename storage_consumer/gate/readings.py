@@ -1,4 +1,4 @@
-"""What servers make of one text: with the content of TiDB's own comments and without it, or neither where they may not agree."""
+"""How servers read one text: with the content of TiDB's own comments and without it. A text on which they may disagree is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage_consumer.sql.tokens import Token, pieces, tokens
 
 _OF_TIDB = re.compile(r"/\*T!(?:\[(?P<features>[a-z0-9_,]*)\])?(?P<content>.*)\*/", re.DOTALL)
 _OF_RESTORER = re.compile(r"/\* (?:TableOption|AlterTable)[A-Za-z]{1,40} is not supported \*/", re.ASCII)
-"""What TiDB writes behind an option that it takes without effect; a plain comment for every server."""
+"""What TiDB writes after an option that it accepts without effect; a plain comment for every server."""
 _HINT = re.compile(r"/\*\+(?:[A-Za-z0-9_ ,.()@\[\]]|`[A-Za-z0-9_]+`)*\*/", re.ASCII)
 _SETS = re.compile("SET_VAR|RESOURCE_GROUP", re.IGNORECASE)
 """Hints that change more than the plan."""
@@ -23,7 +23,7 @@ _SYMBOLS = frozenset("(),.=+-*/%<>!&|^~")
 
 
 def readings(sql: str) -> Iterator[tuple[Token, ...]]:
-    """Yield the tokens as TiDB reads them, then as other servers do where that is not the same; raise `Refusal`."""
+    """Yield the tokens as TiDB reads them, then as other servers do if that differs; raise `Refusal` for a text that is not allowed."""
     plain = _checked(sql)
     opened = _opened(sql)
     if opened != sql:
@@ -33,7 +33,7 @@ def readings(sql: str) -> Iterator[tuple[Token, ...]]:
 
 
 def _opened(sql: str) -> str:
-    """Return the text with the content of TiDB's comments in it, each character at its place; raise `Refusal` for other comments."""
+    """Return the text with the content of TiDB's comments opened, each character at its place; raise `Refusal` for other comments."""
     parts: list[str] = []
     at = 0
     for kind, start, end in pieces(sql):
@@ -48,21 +48,23 @@ def _opened(sql: str) -> str:
         refuse_unknown_features(found["features"])
         if _NESTED.search(content):
             raise Refusal("it has a comment inside a comment")
+        # The content has to be complete: no string or parenthesis may span the border of the comment.
         _checked(content)
         first, last = found.span("content")
+        # Spaces replace the marks, so that tokens of both readings can be compared by their place.
         parts += (sql[at:start], " " * (first - start), content, " " * (end - last))
         at = end
     return "".join((*parts, sql[at:]))
 
 
 def _is_hint(sql: str, start: int, end: int) -> bool:
-    """Return whether a comment behind SELECT is a hint for the plan, which changes no result on any server."""
+    """Return whether a comment after SELECT is a hint for the plan, which changes no result on any server."""
     of_view = _VIEW.match(sql) is not None and _AFTER_SELECT.search(sql, max(0, start - 12), start) is not None
     return of_view and _HINT.fullmatch(sql, start, end) is not None and not _SETS.search(sql, start, end)
 
 
 def _checked(sql: str) -> tuple[Token, ...]:
-    """Return the tokens of a text that can be read in one way only, but for TiDB's comments; raise `Refusal` for any other."""
+    """Return the tokens of a text that is unambiguous except for TiDB's comments; raise `Refusal` for any other."""
     found = tokens(sql)
     depth = 0
     for at, token in enumerate(found):
@@ -75,6 +77,7 @@ def _checked(sql: str) -> tuple[Token, ...]:
         depth += (token.text == "(") - (token.text == ")")
         if depth < 0 or token.text not in _SYMBOLS:
             raise Refusal(_unexpected(token))
+        # Before an operand, -- is two minus signs to every server; before anything else some server may read a comment.
         if token.text == "-" and _AMBIGUOUS.match(sql, token.start):
             raise Refusal("it has what some server takes for a comment: --")
     if depth:
@@ -83,7 +86,7 @@ def _checked(sql: str) -> tuple[Token, ...]:
 
 
 def _may_be_name(found: Sequence[Token], at: int) -> bool:
-    """Return whether a string stands next to a dot, or in double quotes before a parenthesis: a name where ANSI_QUOTES is on."""
+    """Return whether a string is next to a dot, or in double quotes before a parenthesis: a name where ANSI_QUOTES is on."""
     before, after = found[at - 1 : at], found[at + 1 : at + 2]
     around = [token.text for token in (*before, *after) if token.kind == "symbol"]
     is_called = found[at].text[0] == '"' and [token.text for token in after] == ["("]

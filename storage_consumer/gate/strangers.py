@@ -1,4 +1,4 @@
-"""Tables that a statement takes rows from or gives rows to besides its own: they must be of a database of this feed."""
+"""Tables besides its own that a statement takes rows from or gives rows to: they must be of a database of this feed."""
 
 from __future__ import annotations
 

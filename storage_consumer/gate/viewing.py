@@ -10,9 +10,9 @@ from storage_consumer.model import TableName
 
 
 def created_view(cursor: Cursor) -> TableName:
-    """Check CREATE VIEW behind CREATE; return the view's name.
+    """Check what follows CREATE in CREATE VIEW; return the view's name.
 
-    A DEFINER other than the account that runs the statement would lend the view that one's rights. Raises `Refusal`.
+    A DEFINER other than the account that runs the statement would lend the view that account's rights. Raises `Refusal`.
     """
     cursor.take("OR", "REPLACE")
     if cursor.take("ALGORITHM", "="):
@@ -37,7 +37,7 @@ def created_view(cursor: Cursor) -> TableName:
 
 
 def _is_common_table(cursor: Cursor, at: int) -> bool:
-    """Whether a name with a list of columns is a common table's; any other name that is called is a function of some database."""
+    """Return whether a name with a list of columns is a common table's; any other name that is called is a function of some database."""
     found, end = cursor.found, cursor.ends.get(at + 1, -1)
     if found[at].kind != "quoted" or end < 0 or found[at - 1].upper not in ("WITH", "RECURSIVE", ","):
         return False

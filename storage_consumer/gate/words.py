@@ -29,7 +29,7 @@ EXPRESSION = (
         "AS USING FROM BOTH LEADING TRAILING ARRAY SIGNED UNSIGNED ASC DESC MEMBER OF CHARSET NEXT VALUE FOR NEXTVAL ROW BY REGIONS",
     )
 )
-"""Of expressions, lists of columns, and types in parentheses."""
+"""Words of expressions, lists of columns, and types in parentheses."""
 
 INDEX_OPTIONS = _set(
     "USING TYPE BTREE HASH RTREE HNSW HYPO INVERTED KEY_BLOCK_SIZE COMMENT WITH PARSER NGRAM MULTILINGUAL STANDARD VISIBLE INVISIBLE IGNORED NOT",
@@ -48,14 +48,14 @@ ELEMENT = (
         "NEXT NEXTVAL FOR TRUE FALSE HIDDEN",
     )
 )
-"""Of the definition of a column, an index or a constraint."""
+"""Words of the definition of a column, an index or a constraint."""
 
 PARTITION = _set(
     "PARTITION BY LINEAR HASH KEY RANGE LIST COLUMNS PARTITIONS SUBPARTITION SUBPARTITIONS ALGORITHM VALUES LESS THAN IN MAXVALUE DEFAULT",
     "INTERVAL FIRST LAST NULL HISTORY CURRENT ENGINE INNODB COMMENT DATA INDEX DIRECTORY MAX_ROWS MIN_ROWS TABLESPACE NODEGROUP STORAGE",
     "PLACEMENT POLICY UPDATE INDEXES GLOBAL LOCAL INSERT_METHOD NO SECONDARY_ENGINE_ATTRIBUTE SYSTEM_TIME LIMIT NO_WRITE_TO_BINLOG",
 )
-"""Of PARTITION BY and of the partitions that it defines."""
+"""Words of PARTITION BY and of the partitions that it defines."""
 
 OPTIONS = (
     _UNITS
@@ -70,7 +70,7 @@ OPTIONS = (
         "TOKUDB_DEFAULT TOKUDB_FAST TOKUDB_SMALL TOKUDB_ZLIB TOKUDB_QUICKLZ TOKUDB_LZMA TOKUDB_SNAPPY TOKUDB_UNCOMPRESSED TOKUDB_ZSTD PAGE",
     )
 )
-"""Of the options of a table or database."""
+"""Words of the options of a table or database."""
 
 SELECT = (
     EXPRESSION
@@ -82,7 +82,7 @@ SELECT = (
         "CURRENT_USER CURRENT_ROLE UTC_DATE UTC_TIME UTC_TIMESTAMP LATERAL",
     )
 ) - _set("FOR NEXT NEXTVAL REGIONS")
-"""Of a view's SELECT. INTO is not among them, so nothing of it can be written anywhere."""
+"""Words of a view's SELECT. INTO is not among them, so nothing of it can be written anywhere."""
 
 BEFORE_NAMES = _set(
     "KEY INDEX UNIQUE CONSTRAINT PARTITION SUBPARTITION COLUMN REFERENCES AFTER TO EXISTS CHECK ADD DROP MODIFY CHANGE ALTER POLICY",
@@ -92,8 +92,8 @@ NEVER_NAMES = _set(
     "SELECT WITH VALUES TABLE LIKE INTO FROM UNION AS SET DISCARD IMPORT RENAME EXCHANGE PROCEDURE",
     "UPDATE DELETE INSERT REPLACE LOAD GRANT REVOKE CALL KILL OUTFILE DUMPFILE TRIGGER",
 )
-"""Words that begin, or go on with, what is no definition; TiDB writes a name that is one of them in quotes."""
+"""Words that begin, or continue, something that is not a definition; TiDB writes a name that is one of them in quotes."""
 ENGINES = ("ENGINE", "SECONDARY_ENGINE", "INSERT_METHOD", "ROW_FORMAT")
-"""Options with a bare word of any kind as their value."""
+"""Options whose value is any bare word."""
 VALUE_WORDS = _set("CHARSET COLLATE USING", *ENGINES)
 """Words after which a bare word is a value: the name of a character set, collation, engine or kind of index."""

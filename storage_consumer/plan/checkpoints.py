@@ -1,4 +1,4 @@
-"""How far the target is: over all tables, and over those that go on. No I/O."""
+"""How far the target is: over all tables, and over those that are running. No I/O."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from storage_consumer.tso import lowest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """Both inclusive; `lowest` is never beyond `running`."""
+    """Both are inclusive; `lowest` is never beyond `running`."""
 
     lowest: int = 0
-    """Of all tables that are not left out, halted ones included: what other programs may go by."""
+    """Over all tables that are not left out, halted ones included: what other programs may rely on."""
     running: int = 0
-    """Of the tables that are not halted: what an idle table follows."""
+    """Over the tables that are not halted: what an idle table follows."""
 
 
 def checkpoints(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Checkpoints:
-    """Neither is beyond the storage's, which an idle table has reached; a table may be further, of which somebody made a copy."""
+    """Return both checkpoints; neither is beyond the storage's, which idle tables have reached, though a copied table may be further."""
     known = list(tables)
     running = lowest((table.checkpoint for table in known if table.state != HALTED), storage_checkpoint)
     halted = [table.checkpoint for table in known if table.state == HALTED and not table.excluded]

@@ -38,30 +38,30 @@ _RESTORED = (
 )
 _COPY = "make a copy of the table as of now or later, then say what it is as of: {}"
 Commands = Callable[[Verb, TableName], str]
-"""The command for a decision about a table."""
+"""Returns the command for a decision about a table."""
 
 
 def plain_command(verb: Verb, name: TableName) -> str:
-    """The command without what leads to the target."""
+    """Return the command without the options that lead to the target."""
     return f"storage-consumer table {verb} {table_flag(name)}{' --at TSO' if verb == 'reload-done' else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """What an earlier run left in the target. Tables go by their keys, see `key_of`."""
+    """What an earlier run left in the target. Tables are named by their keys, see `key_of`."""
 
     checkpoint: int = 0
-    """How far the tables are that do not stand still, inclusive; every table that has no checkpoint of its own follows it."""
+    """How far the tables are that are not halted, inclusive; every table without a checkpoint of its own follows it."""
     lowest: int = 0
-    """The smallest checkpoint of all tables that are not left out, as it is told to others."""
+    """The smallest checkpoint of all tables that are not left out, as reported to others."""
     tables: Mapping[str, int] = field(default_factory=dict)
     """Table → its own checkpoint, inclusive."""
     behind: frozenset[str] = frozenset()
-    """Tables that do not follow the checkpoint of the whole: halted, or not caught up since they were."""
+    """Tables that do not follow the checkpoint of the whole: halted, or not caught up since."""
     dropped: frozenset[str] = frozenset()
-    """Tables that did not exist any more."""
+    """Tables that no longer existed."""
     lost: frozenset[str] = frozenset()
-    """Tables that lack rows which no file holds any more: they go on with a copy."""
+    """Tables that lack rows which no file holds any more: they continue with a copy."""
     held: Mapping[str, str] = field(default_factory=dict)
     """Table that an operator holds → who, and until when."""
     copies: Mapping[str, Copies] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Restart:
     excluded: frozenset[str] = frozenset()
     """Tables that the filter left out."""
     targets: Mapping[str, tuple[TableName, TableName]] = field(default_factory=dict)
-    """Table → its name in the bucket and the one in the target, of those that are there."""
+    """Table → its name in the bucket and the one in the target, for those that are there."""
     journalled: frozenset[tuple[str, int, int]] = frozenset()
     """Identities of the DDL that are done, or skipped by decision."""
     started: frozenset[tuple[str, int, int]] = frozenset()
@@ -81,8 +81,8 @@ class Restart:
 class Catalog:
     """All tables of one bucket, each with its version directories.
 
-    A version directory whose schema file is not known yet belongs to the table that the newest older one of its directory
-    names, and where there is none, to a stand-in that is named after the path.
+    A version directory without a known schema file belongs to the table named by the newest older version of the same table
+    directory. Without an older one it belongs to a stand-in that is named after the path.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Catalog:
         selection: Selection | None = None,
         command: Commands = plain_command,
     ) -> None:
-        """With what an earlier run left; `timed`: see `TableConsumer`."""
+        """Begin with what an earlier run left; `timed`: see `TableConsumer`."""
         self._selection = selection or Selection()
         self._copied: list[TableConsumer] = []
         self.now = 0
@@ -112,7 +112,7 @@ class Catalog:
         self._names: dict[str, dict[int, TableName]] = {}
 
     def table(self, name: TableName) -> TableConsumer:
-        """The one consumer of a table (or of a database's own DDL), made at first sight."""
+        """Return the one consumer of a table (or of a database's own DDL), created on first use."""
         key = key_of(name)
         if key not in self.tables:
             restart = self._restart
@@ -137,11 +137,11 @@ class Catalog:
         return self.tables[key]
 
     def _copy(self, name: TableName) -> str:
-        """How a table goes on with a copy."""
+        """Return how a table continues with a copy."""
         return _COPY.format(self.command("reload-done", name))
 
     def look_at_copies(self, *, again: bool) -> None:
-        """Wait for nothing that copies hold; unless `again`, have all tables that lack something or are held, in the bucket or not."""
+        """Stop waiting for what copies hold; unless `again`, create all tables that lack something or are held, in the bucket or not."""
         restart = self._restart
         for key in () if again else restart.lost | restart.held.keys() | restart.copies.keys():
             if key in restart.targets and key not in self.tables:
@@ -150,7 +150,7 @@ class Catalog:
             table.pass_over()
 
     def owner(self, key: VersionKey) -> TableConsumer:
-        """The table that a version directory belongs to."""
+        """Return the table that a version directory belongs to."""
         if key not in self._owners:
             version, table_dir = key
             older = [(number, name) for number, name in self._names.get(table_dir, {}).items() if number <= version]
@@ -160,23 +160,24 @@ class Catalog:
         return self.tables[self._owners[key]]
 
     def __contains__(self, key: VersionKey) -> bool:
-        """Whether a version directory was seen."""
+        """Return whether a version directory was seen."""
         return key in self._owners
 
     def has_structure(self, key: VersionKey) -> bool:
-        """Whether a schema file of a version directory was taken."""
+        """Return whether a schema file of a version directory was taken."""
         return key in self._owners and self.owner(key).version(key).definition is not None
 
     def define(self, table_dir: str, definition: TableDefinition) -> TableConsumer:
-        """Take a schema file; the table that its version directory belongs to from now on.
+        """Take a schema file; return the table that its version directory belongs to from now on.
 
-        Of several files of one version directory the one counts that tells the structure of the rows in it.
+        Of several files of one version directory, the one that gives the structure of the rows in it counts.
         """
         key = definition.version, table_dir
         names = self._names.setdefault(table_dir, {})
         older = [(number, name) for number, name in names.items() if number < definition.version]
         before = max(older)[1] if older else None
         known = self.owner(key).version(key).definition if key in self._owners else None
+        # A worse fit does not replace a better one, in whatever order the files arrive.
         if known is not None and _fits(definition, before) < _fits(known, before):
             return self.owner(key)
         if not names:
@@ -188,19 +189,20 @@ class Catalog:
         self._owners[key] = table.key
         table.version(key).definition = definition
         self._note_exclusion(table)
+        # The name follows the newest file: it may differ from the older ones in case.
         if not is_astray(definition) and definition.version >= max(number for number, _ in table.versions):
             table.name = definition.name
         return table
 
     def _note_exclusion(self, table: TableConsumer) -> None:
-        """Remember a table that is left out, so that it is not taken one day without its past; or that this day has come."""
+        """Remember a table that is left out, so that it is never taken later without its past; or note that this has happened now."""
         new = table.left_out and table.key not in self._restart.excluded
         if not table.named and (new or table.lacks_past):
             self.to_be_stored.append(table)
         table.named = True
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
-        """Files that are no longer stored; a table waits for those that were not finished. The tables that lost one now."""
+        """Note files that are no longer stored; a table waits for those that were unfinished. Return the tables that lost one now."""
         lost = {}
         for file in files:
             table = self.owner(file.version_key) if file.version_key in self else None
@@ -214,10 +216,10 @@ class Catalog:
         return list(lost.values())
 
     def offer(self, table: TableConsumer, file: DataFile) -> bool:
-        """Hand a data file to its table; False for one that an earlier run finished as it is.
+        """Hand a data file to its table; return False for one that an earlier run finished in its present state.
 
-        Where the table lacks rows already, or files behind this one, a file that changes before it was read may have taken more with
-        it, or be gone with more: a copy has to be newer.
+        If the table already lacks rows, or files after this one, a file that changes before it was read may have overwritten more,
+        or vanished with more: a copy has to be newer.
         """
         stream = self.streams[file.stream]
         again = file.stored.path in stream.pending
@@ -230,7 +232,7 @@ class Catalog:
         return taken
 
     def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
-        """Files that were written anew unseen, so that rows in them may pass for repeats; table key → why it can't go on."""
+        """Note files rewritten unseen, whose rows may pass for repeats; return table key → why the table can't continue."""
         found: dict[str, list[DataFile]] = {}
         for file in files:
             found.setdefault(self.owner(file.version_key).key, []).append(file)
@@ -239,29 +241,31 @@ class Catalog:
         }
 
     def _overwritten(self, table: TableConsumer, files: Iterable[DataFile]) -> str:
-        """Note that a table may lack rows of these files; the error.
+        """Note that a table may lack rows of these files; return the error.
 
-        Where all have the size with which they were finished, an operator may know that the content is the same too. The table itself
-        is the copy that it needs then, and `table reload-done` takes it.
+        If all have the size with which they were finished, an operator may know that the content is the same too. Then the table
+        itself is the copy that it needs, and `table reload-done` accepts it.
         """
         first, *_ = files
         same = all(file.number in self.streams[file.stream].same_size for file in files)
+        # With equal sizes a copy as of the table's own checkpoint is enough: the table itself may be that copy.
         table.late, table.copy_from = True, max(table.copy_from, table.checkpoint if same else self.now)
         error = _OVERWRITTEN.format(first.stored.path, table.checkpoint, self._copy(table.name))
         return error + _RESTORED.format(self._as_it_is(table)) if same else error
 
     def _as_it_is(self, table: TableConsumer) -> str:
-        """The command by which a table goes on as it is."""
+        """Return the command by which a table continues as it is."""
         return self.command("reload-done", table.name).replace("--at TSO", f"--at {table.checkpoint}")
 
     def _replace_stand_in(self, table_dir: str, name: TableName) -> None:
-        """Give what stood under the path alone to the table that it turns out to be."""
+        """Give the files known by their path alone to the table that they turn out to belong to."""
         stand_in, restart = stand_in_for(table_dir), self._restart
         old_key, new_key = key_of(stand_in), key_of(name)
         if old_key == new_key or not (old_key in self.tables or old_key in restart.behind):
             return
         old, is_new = self.table(stand_in), new_key not in self.tables and new_key not in restart.tables
         new = self.table(name)
+        # Nothing was applied under the new name before, so it inherits how far the stand-in came.
         if is_new:
             new.checkpoint = old.checkpoint
         lacks = old.late or bool(old.absent)
@@ -271,6 +275,7 @@ class Catalog:
             self._move(key, new)
             self._owners[key] = new_key
         if not old.versions:
+            # Stored as dropped and caught up, so that the stand-in holds up nothing after a restart.
             del self.tables[old_key]
             old.state, old.error, old.dropped, old.late = RUNNING, "", True, False
             old.advance(self.stored_checkpoint)
@@ -281,12 +286,13 @@ class Catalog:
         old = self.tables[self._owners[key]]
         version = old.give_away(key)
         new.take_over(key, version)
+        # Files that were discarded for a table left out were never read, so a table that is taken now lacks their rows.
         unread = key in self.discarded and not new.left_out
         if unread or (version.pending and old.checkpoint < new.checkpoint):
             self._halt_late(new, f"the files in {key[1]}/{key[0]}")
 
     def _halt_late(self, table: TableConsumer, what: str) -> None:
-        """Stop a table some of whose rows could not be told to be its own in time."""
+        """Halt a table that gained rows too late: nothing showed in time that they were its own."""
         if table.late:
             return
         table.state, table.late, table.copy_from = HALTED, True, max(table.copy_from, self.now)
@@ -298,13 +304,13 @@ class Catalog:
 
 
 def stand_in_for(table_dir: str) -> TableName:
-    """The likeliest name of the table in a directory."""
+    """Return the likeliest name of the table in a directory."""
     schema, _, table = table_dir.partition("/")
     return TableName(schema=schema, table=table)
 
 
 def _fits(definition: TableDefinition, before: TableName | None) -> tuple[int, bool]:
-    """How well a schema file tells the structure of the rows in its version directory; `before`: whose they were until then.
+    """Return how well a schema file fits the rows in its version directory; `before`: the table that they belonged to until then.
 
     After a cycle of renames a directory can hold two files of one version; the rows fit the one that gave the table its name.
     Where ids are paths, EXCHANGE PARTITION leaves one file for the table that had the id and one for the table that has it now.

@@ -1,6 +1,6 @@
 """Which tables of the bucket are left out, and which statements of the others are not run. Pure.
 
-Names are compared without case, TiDB's own rule: one table can lie under two paths that differ in case only.
+Names are compared without regard to case, TiDB's own rule: one table can lie under two paths that differ only in case.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage_consumer.plan.renames import rename_of, subject
 
 @dataclass(frozen=True, slots=True)
 class _Ignoring:
-    """One event filter, ready to be asked."""
+    """One event filter, compiled."""
 
     tables: TableRules
     events: tuple[str, ...]
@@ -29,7 +29,7 @@ class Filter:
     """The program's own filter."""
 
     def __init__(self, rules: Sequence[str] = (), event_filters: Sequence[EventFilter] = ()) -> None:
-        """`rules` of TiCDC's table filter; none: every table is taken."""
+        """Compile `rules` of TiCDC's table filter (none: every table is taken) and the event filters."""
         self._tables = table_rules(tuple(rules)) if rules else None
         self._ignoring = [
             _Ignoring(
@@ -41,13 +41,13 @@ class Filter:
         ]
 
     def leaves_out(self, name: TableName) -> bool:
-        """Whether a table is left out; a database is where no table of it can be taken."""
+        """Return whether a table is left out; a database is left out if no table of it can be taken."""
         return self._tables is not None and not _takes(self._tables, name)
 
     def ignores(self, definition: TableDefinition) -> str:
-        """Why the statement of a table that is taken is not run, or an empty text.
+        """Return why the statement of a table that is taken is not run, or an empty text.
 
-        As at TiCDC, a rename goes by the table's old name.
+        As in TiCDC, a rename is judged by the table's old name.
         """
         if not self._ignoring or not definition.is_ddl:
             return ""
@@ -69,7 +69,7 @@ def _takes(rules: TableRules, name: TableName) -> bool:
 
 
 def _event(ignored: Sequence[str], event: str, action: int) -> str:
-    """Which of the ignored events a statement is, or an empty text; TiCDC leaves a kind that it does not know alone."""
+    """Return which of the ignored events a statement is, or an empty text; TiCDC never ignores a kind that it does not know."""
     if not event:
         return ""
     names = (event, ALL_DDL) if action in NO_ALTERATIONS else (event, ALL_DDL, ALTER_TABLE)

@@ -1,4 +1,4 @@
-"""What the DDL journal says of a statement, and what the server answered to it."""
+"""What the DDL journal holds about a statement, and the server's answer to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PLANNED, STARTED, DONE, SKIPPED, FAILED = "planned", "started", "done", "skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """What the journal says of one statement."""
+    """What the journal holds about one statement."""
 
     state: str
     structure_before: str
@@ -20,7 +20,7 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A statement as it is about to run."""
+    """A statement that is about to run."""
 
     statement: str
     structure_before: str
@@ -34,24 +34,24 @@ class Outcome:
     structure_after: str = ""
     """Fingerprint of the tables that it names; empty where nobody looked."""
     seconds: float | None = None
-    """How long the server took, by a monotonic clock; None where it ran while nobody waited for it."""
+    """How long the server took, by a monotonic clock; None if it ran while nobody waited for it."""
     answer: str = ""
-    """What the server said: OK with rows and warnings, or its error."""
+    """The server's answer: OK with rows and warnings, or its error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlAnswer:
-    """What the server said to one statement."""
+    """The server's answer to one statement."""
 
     ignored: str = ""
     """An error that the caller takes for done; empty where the statement ran."""
     affected: int = 0
-    """Rows."""
+    """Number of rows."""
     warnings: tuple[str, ...] = ()
     """The first few, with their numbers."""
 
     def __str__(self) -> str:
-        """In one line."""
+        """Return the answer in one line."""
         if self.ignored:
             return self.ignored
         rows = f", {self.affected} rows" if self.affected else ""

@@ -1,4 +1,4 @@
-"""What follows from the names of all tables that are known; found out once, until a table is new. No I/O."""
+"""What follows from the names of all known tables, computed once until a new table appears. No I/O."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from storage_consumer.plan.table import TableConsumer
 
 
 class TableNames:
-    """The names of the tables at one time; each part is found out when it is first asked for."""
+    """The names of the tables at one time; each part is computed when it is first used."""
 
     def __init__(self, tables: Mapping[str, TableConsumer], routes: Routes) -> None:
-        """`tables` by key; those that come later may be missed."""
+        """Use `tables` by key; tables added later may be missed."""
         self._tables = tables
         self._routes = routes
 
     @cached_property
     def known(self) -> KnownTables:
-        """By database and by name, for statements that name them."""
+        """The known tables by database and by name, for statements that name them."""
         stand_ins = frozenset(key for key, table in self._tables.items() if table.is_stand_in)
         return KnownTables.of((table.name for table in self._tables.values()), stand_ins)
 
@@ -33,7 +33,7 @@ class TableNames:
 
     @cached_property
     def alike(self) -> tuple[frozenset[str], ...]:
-        """The keys of tables that the routes give one name in the target, where there are several."""
+        """The keys of tables that share a name in the target by the routes, one set per shared name."""
         if not self._routes:
             return ()
         keys: dict[TableName, set[str]] = defaultdict(set)

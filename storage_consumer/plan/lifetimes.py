@@ -1,4 +1,4 @@
-"""When tables and databases begin and end, by the statements that were seen."""
+"""When tables and databases begin and end, according to the statements seen."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from storage_consumer.plan.table import TableConsumer
 
 
 class Lifetimes:
-    """What the statements of a bucket say of beginnings and ends."""
+    """The beginnings and ends that the statements of a bucket show."""
 
     def __init__(self) -> None:
-        """Nothing was seen."""
+        """Start without any statement."""
         self._ends = defaultdict[str, set[int]](set)
         self._created: dict[str, int] = {}
         self._databases = defaultdict[str, dict[int, str]](dict)
 
     def ends(self, key: str, definition: TableDefinition) -> None:
-        """Remember which table or database a statement takes away, or which defaults it gives; `key` of the one that it leads to."""
+        """Record which table or database a statement ends, or which defaults it sets; `key`: the one that it leads to."""
         if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
             self._ends[key].add(definition.version)
         pair = renamed(definition)
@@ -32,26 +32,26 @@ class Lifetimes:
             self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
 
     def creates(self, schema: str, version: int) -> None:
-        """Remember that a statement makes a database."""
+        """Record that a statement creates a database."""
         name = folded_name(schema)
         self._created[name] = min(version, self._created.get(name, version))
 
     def ends_of(self, table: TableConsumer) -> set[int]:
-        """Versions of the statements that took the table away, its database's among them."""
+        """Return the versions of the statements that ended the table, including those that dropped its database."""
         return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
 
     def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
-        """The statements up to a version that made the database and changed its defaults, in order."""
+        """Return the statements up to a version (inclusive) that created the database and changed its defaults, in order."""
         known = self._databases.get(folded_name(schema), {})
         return tuple(text for at, text in sorted(known.items()) if at <= version)
 
     def is_created(self, schema: str, version: int) -> bool:
-        """Whether a statement up to this version makes the database."""
+        """Return whether a statement up to this version (inclusive) creates the database."""
         return self._created.get(folded_name(schema), version + 1) <= version
 
 
 def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
-    """Whether a table that the statement touches does not exist after it; `gone`: the name that it takes away, if any."""
+    """Return whether a table that the statement touches no longer exists after it; `gone`: the name that it removes, if any."""
     own = table.key == step.table_key
     if step.definition.ddl_type == DROP_SCHEMA:
         return bool(table.name.table)

@@ -41,18 +41,18 @@ class ConsumerManager:
         selection: Selection | None = None,
         command: Commands = plain_command,
     ) -> None:
-        """`gap_timeout`: seconds for which a missing file is waited for; `timed`: see `TableConsumer`."""
+        """Begin with what an earlier run left. `gap_timeout`: seconds to wait for a missing file; `timed`: see `TableConsumer`."""
         self.finished_files = 0
         self.left_out_files = 0
         self.selection = selection or Selection()
         self.stored_lowest = restart.lowest
-        """`Checkpoints.lowest` as it is stored."""
+        """The stored `Checkpoints.lowest`."""
         self._catalog = Catalog(restart, timed=timed, selection=self.selection, command=command)
         self._gap_timeout = gap_timeout
         self._pending: dict[tuple[str, int, int], DdlStep] = {}
         self._ran = set(restart.journalled)
         self.started = restart.started
-        """Identities of the DDL that an earlier run was interrupted in."""
+        """Identities of the DDL during which an earlier run was interrupted."""
         self.stopped = StoppedDdl()
         self._late: list[DdlStep] = []
         self._copied: list[DdlStep] = []
@@ -62,7 +62,7 @@ class ConsumerManager:
         self.lifetimes = Lifetimes()
         self._touches: dict[tuple[str, int, int], frozenset[str]] = {}
         self._tables_are_new = True
-        """Tables or statements came since it was found out which statement touches which tables."""
+        """Whether tables or statements were added since it was computed which statement touches which tables."""
         self._names = TableNames(self.tables, self.selection.routes)
         self._namesakes: Mapping[str, frozenset[str]] = {}
 
@@ -73,7 +73,7 @@ class ConsumerManager:
 
     @property
     def stored_checkpoint(self) -> int:
-        """What idle tables follow, as it is stored, inclusive: see `Checkpoints.running`."""
+        """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         return self._catalog.stored_checkpoint
 
     @stored_checkpoint.setter
@@ -90,8 +90,9 @@ class ConsumerManager:
     def dispatch(
         self, definitions: Iterable[TableDefinition], table_dirs: Mapping[str, str], files: Iterable[DataFile]
     ) -> list[DdlStep]:
-        """Hand new schema files (path → table directory in `table_dirs`) and data files to their tables; the DDL that came late."""
+        """Hand new schema files (path → table directory in `table_dirs`) and data files to their tables; return late DDL."""
         self._late = []
+        # Older definitions first: whose a directory is depends on the older ones beside it.
         taken, before = sorted(definitions, key=lambda d: (d.version, d.path)), len(self.tables)
         for definition in taken:
             table_dir = table_dirs[definition.path]
@@ -120,11 +121,12 @@ class ConsumerManager:
         return self._late
 
     def _enlist(self, table_dir: str, table: TableConsumer, definition: TableDefinition) -> None:
-        """Put a statement (or a first structure without one) on the line, unless it ran."""
+        """Queue a statement (or a first structure without one), unless it ran."""
         ensure = not definition.is_ddl
         if ensure and (table.excluded or not table.needs_table_before(definition, self.lifetimes.ends_of(table))):
             return
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=ensure)
+        # The copy may hold its effects: `covered` decides once all definitions are in.
         if step.version <= table.copied_at and step.identity not in self._ran:
             self._copied += [] if ensure else [step]
         elif ddl_is_pending(step.version, table.checkpoint, journalled=step.identity in self._ran):
@@ -134,7 +136,7 @@ class ConsumerManager:
             self.halt(table.key, LATE.format(definition.path))
 
     def _leave_out_structures(self) -> None:
-        """Take structures off the line whose table is made by a statement that came later, or by another of its structures."""
+        """Dequeue structures whose table is created by a statement that came later, or by another of its structures."""
         ensured: dict[str, int] = {}
         for step in sorted((s for s in self._pending.values() if s.ensure), key=lambda s: s.version):
             table = self.tables.get(step.table_key)
@@ -146,7 +148,7 @@ class ConsumerManager:
             ensured[step.table_key] = step.version
 
     def covered(self) -> list[DdlStep]:
-        """Statements that came since the last call and whose effects are in copies of their tables; the others go on the line."""
+        """Return statements that came since the last call and whose effects are in copies of their tables; the others are queued."""
         copied, self._copied = self._copied, []
         if not copied:
             return []
@@ -171,21 +173,21 @@ class ConsumerManager:
         return done
 
     def taken_over(self) -> list[TableConsumer]:
-        """Tables whose progress is to be stored now, since a schema file said since the last call which table some files are of."""
+        """Return the tables that gained files since the last call because a schema file named their owner; their progress must be saved."""
         stored, self._catalog.to_be_stored = self._catalog.to_be_stored, []
         return stored
 
     # (2) plan: the next wave
 
     def look_for_gaps(self, storage_checkpoint: int, now: float) -> dict[str, str]:
-        """Let tables wait for what is missing; table key → error for those that waited too long. `now` in seconds."""
+        """Let tables wait for what is missing; return table key → error for those that waited too long. `now` in seconds."""
         tables, catalog = self.tables.values(), self._catalog
         return look_for_gaps(tables, storage_checkpoint, now, self._gap_timeout, catalog.now, catalog.command)
 
     def next_wave(self, storage_checkpoint: int, *, settled: bool) -> Wave:
-        """Rows of every table that has some to read; where no table has any before its next DDL, the DDL that can run.
+        """Return the rows of every table that has some to read; where no table has any before its next DDL, the DDL that can run.
 
-        Tables without files in their window move on at once.
+        Tables without files in their window advance immediately.
         """
         pending = self._with_touches()
         barrier = barriers(pending)
@@ -206,7 +208,7 @@ class ConsumerManager:
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, settled=settled))
 
     def _with_touches(self) -> list[PendingDdl]:
-        """The DDL that have not run, each with the tables that it touches, and with names that are no table's, but for a moment."""
+        """Return the DDL that have not run, each with the tables that it touches and with names that exist only during a rename."""
         self._look_at_new_tables()
         return [
             PendingDdl(step=step, touches=self._touches[identity] | renamed_keys(step.definition))
@@ -224,7 +226,7 @@ class ConsumerManager:
         return frozenset(touched.union(*(self._namesakes.get(key, ()) for key in touched)))
 
     def touched(self, step: DdlStep) -> frozenset[str]:
-        """The tables, by key, that a DDL of the last wave, or one inferred from it, is a barrier for."""
+        """Return the tables, by key, that a DDL of the last wave, or one inferred from it, is a barrier for."""
         self._look_at_new_tables()
         if step.identity not in self._touches:
             self._catalog.table(step.name)  # nothing else may know the table that an inferred one names
@@ -232,35 +234,36 @@ class ConsumerManager:
         return self._touches[step.identity]
 
     def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
-        """The tables of this name that exist right before a statement, of those that it is a barrier for."""
+        """Return the tables of this name that exist right before a statement, among those that it is a barrier for."""
         found = (self.tables[key] for key in sorted(self.touched(step)))
         named = [t for t in found if t.name.table and folded_name(t.name.table) == folded_name(table)]
         return [t for t in named if not t.dropped and (t.first < step.version or t.stays_after(step.version))]
 
     def structure_before(self, name: TableName, version: int) -> TableDefinition | None:
-        """The newest structure of a known table from before `version`."""
+        """Return the newest structure of a known table from before `version` (exclusive)."""
         return self.tables[key_of(name)].structure_at(version - 1)
 
     # (6) acknowledge: what was done
 
     def beyond(self, step: DdlStep) -> list[str]:
-        """Tables that a statement touches though they have been applied beyond it, or are copies that hold what it did to them.
+        """Return touched tables that were applied beyond a statement, or are copies that already hold its effects.
 
-        There are none unless it came late, or not all that it touches was copied.
+        There are none unless the statement came late, or only some of the tables that it touches were copied.
         """
         tables = (self.tables[key] for key in sorted(self.touched(step)))
         known = [t for t in tables if 0 < t.first <= step.version]
         return [str(t.name) for t in known if t.checkpoint > step.version or t.copied_at >= step.version]
 
     def rows_applied(self, step: RowStep) -> None:
-        """All rows of the step's window are in the target."""
+        """Note that all rows of the step's window are in the target."""
         self.tables[step.table_key].advance(step.window.high)
 
     def moved_by(self, step: DdlStep) -> list[TableConsumer]:
-        """The tables that a statement moves on, as they will be once it is done; none for one that came late."""
+        """Return the tables that a statement advances, in their state after it; none for one that came late."""
         moved, pair = [], renamed(step.definition)
         gone = pair[0] if pair is not None and pair[0] != pair[1] else None
         for key in () if self.stopped.is_late(step) else sorted(self.touched(step)):
+            # A copy: the table itself changes only in `ddl_done`.
             table = copy(self.tables[key])
             table.advance(step.version)
             table.dropped = is_dropped_after(step, table, gone)
@@ -268,76 +271,76 @@ class ConsumerManager:
         return moved
 
     def has_run(self, step: DdlStep) -> bool:
-        """Whether the journal says that a statement is done, though its tables may not have been moved on."""
+        """Return whether the journal says that a statement is done, though its tables may not have been advanced."""
         return step.identity in self._ran
 
     def is_half_done(self, version: int) -> bool:
-        """Whether a statement of this version ran, or may have, and another waits: that all of them are stored was known then."""
+        """Return whether a statement of this version ran, or may have, and another waits: then all of them were known to be stored."""
         waits = any(version == step.version for step in self._pending.values())
         return waits and any(version == ran for _, ran, _ in chain(self._ran, self.started))
 
     def is_pending(self, step: DdlStep) -> bool:
-        """Whether a statement, which may have been begun before the last fault, is still on the line."""
+        """Return whether a statement, which may have been started before the last fault, is still queued."""
         return step.inferred or step.identity in self._pending
 
     def ddl_done(self, step: DdlStep) -> None:
-        """A statement took effect, or was found to have done so, or is not needed."""
+        """Note that a statement took effect, was found to have done so, or is not needed."""
         for moved in self.moved_by(step):
             self.tables[moved.key].checkpoint, self.tables[moved.key].dropped = moved.checkpoint, moved.dropped
         self._ran.add(step.identity)
         self._touches.pop(step.identity, None)
-        self._pending.pop(step.identity, None)  # one that was inferred never was on the line
+        self._pending.pop(step.identity, None)  # an inferred one never was queued
 
     def unreadable(self, table_dir: str, version: int) -> str:
-        """A version is there whose structure cannot be read; the key of the table that it seems to be of."""
+        """Note a version whose structure cannot be read; return the key of the table that it seems to belong to."""
         return self._catalog.owner((version, table_dir)).key
 
     def collisions(self) -> dict[str, str]:
-        """Tables that would be written over another one in the target; key → error."""
+        """Return the tables that would overwrite another one in the target; key → error."""
         return collisions(self._names.alike, self.tables, self.selection.routes, self.lifetimes)
 
     def halt(self, key: str, error: str) -> None:
-        """Stop one table; the others go on."""
+        """Halt one table; the others continue."""
         self.tables[key].halt(error)
 
     def wait(self, key: str, seen: tuple[str, ...], now: float) -> bool:
-        """Leave one table where it is for this round; whether it waited too long for the same. `now` in seconds.
+        """Leave one table where it is for this round; return whether it has waited too long for the same. `now` in seconds.
 
-        `seen`: the reason, and what else tells that nothing has moved since the table waited for it last.
+        `seen`: the reason, and whatever else shows that nothing has moved since the table last waited for it.
         """
         return self.tables[key].wait(seen, now) >= self._gap_timeout
 
     def new_round(self, now: int = 0) -> None:
-        """Tables that waited may try again. `now`: the wall clock's time as a TSO."""
+        """Let tables that waited try again. `now`: the wall clock's time as a TSO."""
         self.left_out_files, self._catalog.now = 0, now
         for table in self.tables.values():
             if table.state == WAITING:
                 table.state, table.error = RUNNING, ""
 
     def note_listed(self, storage_checkpoint: int) -> list[TableConsumer]:
-        """Note the unread files of the tables that are behind the bucket; the tables of which that is news."""
+        """Note the unread files of the tables that are behind the bucket; return the tables for which that is news."""
         now = self._catalog.now
         return [t for t in self.tables.values() if t.note_listed(behind=t.checkpoint < storage_checkpoint, now=now)]
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
-        """Files that are no longer stored; a table waits for those that were not finished. The tables that lost one now."""
+        """Note files that are no longer stored; a table waits for those that were unfinished. Return the tables that lost one now."""
         return self._catalog.vanished(files)
 
     def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
-        """Files that were written anew unseen, so that rows in them may pass for repeats; table key → why it can't go on."""
+        """Note files rewritten unseen, whose rows may pass for repeats; return table key → why the table can't continue."""
         return self._catalog.overwritten(files)
 
     # what is known
 
     def stuck(self, storage_checkpoint: int) -> dict[str, str]:
-        """Tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
+        """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
-        Table key → which DDL, the first of several, and which of the tables that it touches stand still.
+        Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting.
         """
         return stuck(self._with_touches(), self.tables, storage_checkpoint)
 
     def creates_database(self, step: DdlStep) -> bool:
-        """Whether the bucket has a statement that made the step's database before it, and no other table is in that database."""
+        """Return whether a statement of the bucket creates the step's database before it, and no other table is in that database."""
         schema = self.tables[step.table_key].name.schema
         made = self.lifetimes.is_created(schema, step.version)
         return made and self.selection.owns_database(schema, self.databases)
@@ -354,9 +357,9 @@ class ConsumerManager:
 
     @property
     def pending_files(self) -> int:
-        """How many listed files are not finished."""
+        """Number of listed files that are not finished."""
         return sum(table.pending for table in self.tables.values())
 
     def left_out_directories(self) -> frozenset[str]:
-        """Version directories that need not be listed: of tables that the filter leaves out."""
+        """Return version directories that need not be listed: those of tables that the filter leaves out."""
         return frozenset(f"{table_dir}/{version}" for version, table_dir in self._catalog.discarded)

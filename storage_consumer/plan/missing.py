@@ -1,4 +1,4 @@
-"""What a table waits for, or stands still for: files that are missing, statements that did not run, copies. No I/O."""
+"""What a table waits for or is halted by: files that are missing, statements that did not run, copies. No I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from storage_consumer.tso import ddl_is_stored
 def look_for_gaps(
     tables: Iterable[TableConsumer], storage_checkpoint: int, now: float, timeout: float, at: int, command: Commands
 ) -> dict[str, str]:
-    """Let tables wait for what is missing; table key → error for those that waited too long.
+    """Let tables wait for what is missing; return table key → error for those that waited too long.
 
     `now` and `timeout` in seconds, `at`: the same time as a TSO.
     """
     late = {}
     for table in tables:
         if table.lacks_past:
-            table.misses(table.gaps(), at)  # what has expired by now need not come once there is a copy
+            table.misses(table.gaps(), at)  # files that have expired by now need not come once there is a copy
         if table.state == HALTED:
             continue
         if reason := table.look_for_gaps(storage_checkpoint, now, timeout):
@@ -41,11 +41,12 @@ def look_for_gaps(
 def stuck(
     pending: Iterable[PendingDdl], tables: Mapping[str, TableConsumer], storage_checkpoint: int
 ) -> dict[str, str]:
-    """Tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
+    """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
-    Table key → which DDL, the first of several, and which of the tables that it touches stand still.
+    Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting.
     """
     found: dict[str, str] = {}
+    # The highest version first: a lower one overwrites its entry.
     for ddl in sorted(pending, key=lambda ddl: ddl.step.version, reverse=True):
         step = ddl.step
         if not ddl_is_stored(step.version, storage_checkpoint, settled=False):
@@ -60,14 +61,14 @@ def stuck(
 def is_covered(
     step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
 ) -> bool:
-    """Whether a statement's effects on rows are all in copies: EXCHANGE PARTITION changes those of two tables."""
+    """Return whether copies hold all effects of a statement on rows: EXCHANGE PARTITION changes those of two tables."""
     if not has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
         return True
     return all(tables[key].copied_at >= step.version for key in touched(step) if tables[key].name.table)
 
 
 def gives_away(step: DdlStep) -> bool:
-    """Whether a statement takes a name from a table and gives it another."""
+    """Return whether a statement takes a name from a table and gives it another."""
     pair = renamed(step.definition)
     return pair is not None and pair[0] != pair[1]
 
@@ -77,27 +78,29 @@ def covered_renames(
     tables: Mapping[str, TableConsumer],
     ends_of: Callable[[TableConsumer], Collection[int]],
 ) -> list[DdlStep]:
-    """Of renames that have not run those whose effects are all in copies. `ends_of`: versions of what took a table away.
+    """Return the renames, of those that have not run, whose effects are all in copies. `ends_of`: versions of what ended a table.
 
-    Those of one version that have names in common are one statement, or go one after another: they are covered together or not at
-    all. Each table that gets content by them needs a copy; a name that is given for a moment only does not. Only in a cycle is it
-    sure that there is such a name: one that is handed on, from a table that gives it up to another, looks the same.
+    Renames of one version with names in common are one statement, or run one after another: they are covered together or not at
+    all. Each table that gets content by them needs a copy; a name that exists only in between does not. Only a cycle is sure to
+    have such a name: a name that is handed on, from a table that gives it up to another, looks the same.
     """
     covered: list[DdlStep] = []
     for group, keys in _connected(renames):
         version = group[0].version
         lacks = {key for key in keys[1] if key not in tables or tables[key].copied_at < version}
+        # In a cycle the names taken and the names given are the same set.
         passing = {
             key
             for key in (lacks if keys[0] == keys[1] else ())
             if key not in tables or tables[key].is_passing_at(version, ends_of(tables[key]))
         }
+        # A cycle needs only one name in between.
         covered += group if lacks == passing and len(passing) <= 1 else []
     return covered
 
 
 def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[set[str], set[str]]]]:
-    """Renames of one version that have names in common, with the keys that they take and those that they give."""
+    """Return renames of one version that have names in common, with the keys that they take and those that they give."""
     groups: list[tuple[list[DdlStep], tuple[set[str], set[str]]]] = []
     for step in renames:
         old, new = map(key_of, renamed(step.definition) or (step.name, step.name))
@@ -110,7 +113,7 @@ def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[se
 
 
 def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | None:
-    """The table that a covered statement took away at the source, unless a copy of it says that it was made anew."""
+    """Return the table that a covered statement removed at the source, unless a copy of it shows that it was created again."""
     pair = renamed(step.definition)
     if pair is None:
         drops = step.definition.ddl_type == DROP_TABLE and tables[step.table_key].ends_with(step.version)
@@ -120,7 +123,7 @@ def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | N
 
 
 def leave_behind(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableConsumer | None:
-    """The table whose name a covered statement took away: it does not exist any more, and its rows are in the copy."""
+    """Advance and return the table whose name a covered statement took away, if any: its rows are in the copy."""
     pair = renamed(step.definition)
     old = tables.get(key_of(pair[0])) if pair is not None and pair[0] != pair[1] else None
     if old is None or old.checkpoint > step.version or old.copied_at >= step.version:

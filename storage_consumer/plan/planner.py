@@ -1,4 +1,4 @@
-"""The planner: where every table stands, what its next barrier is, hence what can be done at once.
+"""The planner: where every table is, what its next barrier is, hence what can run at the same time.
 
 For each table the next step is either *DDL at V* or *rows in (checkpoint, target]*, where the target is its next DDL or the
 storage checkpoint. One wave is the row steps of all tables that can run, and, once no rows are left before them, the DDL whose
@@ -22,23 +22,23 @@ class PendingDdl:
 
     step: DdlStep
     touches: frozenset[str]
-    """Also keys of which no table is known: DDL of other versions that touch them come before or after it."""
+    """Also keys without a known table: DDL of other versions that touch them come before or after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where one table stands."""
+    """How far one table is."""
 
     checkpoint: int
-    """Commit ts up to which its rows are applied, inclusive."""
+    """Commit-ts up to which its rows are applied, inclusive."""
     blocked: bool
-    """It is halted or waits for something: nothing of it may be done, and no DDL that touches it."""
+    """Whether it is halted or waits: nothing of it may run, and no DDL that touches it."""
     first: int = 0
-    """Lowest version known of it: a DDL before that one, such as its database's, finds nothing to wait for in it."""
+    """Lowest version known of it: an earlier DDL, such as its database's, has nothing to wait for in it."""
 
 
 def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
-    """Per table key the version of the first DDL that has not run."""
+    """Return per table key the version of the first DDL that has not run."""
     first: dict[str, int] = {}
     for ddl in pending:
         for key in ddl.touches:
@@ -47,14 +47,14 @@ def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
 
 
 def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
-    """How far the rows of a table may go now, inclusive."""
+    """Return how far the rows of a table may go now, inclusive."""
     return min(barrier.get(key, storage_checkpoint), storage_checkpoint)
 
 
 def ready_ddls(
     pending: Sequence[PendingDdl], positions: Mapping[str, Position], storage_checkpoint: int, *, settled: bool
 ) -> tuple[tuple[DdlStep, ...], ...]:
-    """The DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
+    """Return the DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
     barrier = barriers(pending)
     groups: dict[int, list[PendingDdl]] = defaultdict(list)
     for ddl in pending:
@@ -73,7 +73,7 @@ def ready_ddls(
 
 
 def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
-    """Whether a table stands right before the DDL of this version; one that is not known does where no earlier DDL touches it."""
+    """Return whether a table is right before the DDL of this version; an unknown one is if no earlier DDL touches it."""
     if barrier[key] != version:
         return False
     if (position := positions.get(key)) is None:
@@ -82,9 +82,10 @@ def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapp
 
 
 def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
-    """DDL of one version that touch a common table wait for all tables of the others too: they may be one statement."""
+    """Return DDL of one version, each waiting for all tables of those it shares a table with: they may be one statement."""
     leader: dict[str, str] = {}
 
+    # Union-find over table keys, with path halving.
     def led_by(key: str) -> str:
         while leader.setdefault(key, key) != key:
             leader[key] = key = leader[leader[key]]

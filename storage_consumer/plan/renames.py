@@ -1,4 +1,4 @@
-"""Renames: what they take and give, and the order in which those of one version can run on what the target has."""
+"""Renames: what they take and give, and the order in which those of one version can run on the tables in the target."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Rename:
     old: TableName
     new: TableName
     from_anywhere: bool
-    """The old name may be one of another database: the statement says only that of the new name, not the session's."""
+    """Whether the old name may belong to another database: the statement gives only that of the new name, not the session's."""
 
 
 def rename_of(definition: TableDefinition) -> Rename | None:
-    """What a statement renames its table from and to, None if it does not."""
+    """Return what a statement renames its table from and to, None if it does not."""
     return _rename_of(definition.query, definition.name)
 
 
-@lru_cache(maxsize=4_096)  # asked of each statement again and again, in every round
+@lru_cache(maxsize=4_096)  # each statement is looked up many times, in every round
 def _rename_of(query: str, own: TableName) -> Rename | None:
     found = tokens(query)
     at = find_words(found, "RENAME", depth=0)
@@ -52,28 +52,28 @@ def _rename_of(query: str, own: TableName) -> Rename | None:
 
 
 def _named(found: Sequence[Token]) -> list[tuple[str, str]]:
-    """(schema, table) of each name in a statement that renames a table."""
+    """Return (schema, table) of each name in a statement that renames a table."""
     return [(schema, table) for schema, table, _ in names([token for token in found if token.upper not in _NOISE])]
 
 
 def renamed(definition: TableDefinition) -> tuple[TableName, TableName] | None:
-    """(old, new) folded names of a statement that renames its table, else None."""
+    """Return the (old, new) folded names of a statement that renames its table, else None."""
     rename = rename_of(definition)
     return None if rename is None else (rename.old.folded(), rename.new.folded())
 
 
 def subject(definition: TableDefinition) -> TableName:
-    """The table that a schema file's statement leads to.
+    """Return the table that a schema file's statement leads to.
 
     The new architecture stores one step of a cycle of renames under the last name of its table, in the directory and in the
-    file; the statement alone says which name this step gives.
+    file; the statement alone shows which name this step gives.
     """
     rename = rename_of(definition)
     return definition.name if rename is None or rename.new.folded() == definition.name.folded() else rename.new
 
 
 def is_astray(definition: TableDefinition) -> bool:
-    """Whether the file's columns are those of another table than the one it lies under; see `subject`."""
+    """Return whether the file's columns are those of another table than the one it lies under; see `subject`."""
     return subject(definition) is not definition.name
 
 
@@ -85,11 +85,11 @@ def in_running_order(
     existing: AbstractSet[TableName],
     started: AbstractSet[tuple[str, int, int]] = frozenset(),
 ) -> tuple[DdlStep, ...]:
-    """The statements of one version so that each rename finds its table and a free name, with those put in that were lost.
+    """Return the statements of one version so that each rename finds its table and a free name, with lost renames inserted.
 
-    `existing`: folded names of the tables that the target has right before. `started`: identities of statements that an earlier
-    run was interrupted in; such a rename goes first again, and whether it took effect makes no difference here. Other statements keep their order, before the
-    renames. Renames that cannot run whatever is put in stay in the order they came in, for the target to refuse.
+    `existing`: folded names of the tables that the target has right before. `started`: identities of statements during which an
+    earlier run was interrupted; such a rename goes first again, whether or not it took effect. Other statements keep their order,
+    before the renames. Renames that cannot run whatever is inserted stay in the order in which they came, for the target to refuse.
     """
     waiting = [(step, pair) for step in group if (pair := renamed(step.definition)) is not None]
     ordered = [step for step in group if renamed(step.definition) is None]
@@ -100,6 +100,7 @@ def in_running_order(
             (w for w in waiting if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])), None
         )
         if ready is None:
+            # At most one inferred rename per statement, so that the loop ends whatever the names are.
             lost = lost_rename([pair for _, pair in waiting], there) if inferred < len(group) else None
             if lost is None:
                 return (*ordered, *(step for step, _ in waiting))
@@ -114,10 +115,10 @@ def in_running_order(
 
 
 def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
-    """The rename of a version after which its table is to be renamed once more though none of the others does it.
+    """Return the rename whose result is an intermediate name with no following rename yet.
 
     Only a step of a cycle lies under another name than the one that it gives, and the last name of its table is yet to come. It is
-    missing while TiCDC, started again, writes such a version's files anew: each path then holds its first content for a moment.
+    missing while TiCDC, restarted, rewrites such a version's files: each path then holds its first content for a moment.
     """
     pairs = [renamed(step.definition) for step in ordered]
     for at, (step, pair) in enumerate(zip(ordered, pairs, strict=True)):
@@ -130,16 +131,16 @@ def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
 def lost_rename(
     pairs: Collection[tuple[TableName, TableName]], existing: AbstractSet[TableName]
 ) -> tuple[TableName, TableName] | None:
-    """(old, new) of the rename that is missing from a cycle, or None if the others do not tell.
+    """Return (old, new) of the rename that is missing from a cycle, or None if the others do not determine it.
 
     `pairs`: (old, new) folded names of renames none of which can run on the tables that exist. The new architecture writes two
-    steps of one table under the same path, where the later one takes the earlier one's place. What is missing then moves a
-    table out of the way: from a name that is to be taken though it is neither free nor moved by any of the others, to one that
-    is to be moved though it is neither there nor made by any of the others. Following the renames from the latter leads to
-    the former.
+    steps of one table under the same path, where the later one replaces the earlier one. The missing one then moves a table out
+    of the way: from a name that is to be taken though it is neither free nor moved by any of the others, to one that is to be
+    moved though it is neither there nor created by any of the others. Following the renames from the latter leads to the former.
     """
     moves = dict(pairs)
     made = set(moves.values())
+    # Sorted, so that every run infers the same rename.
     for missing in sorted(moves):
         if missing in existing or missing in made:
             continue
@@ -153,7 +154,7 @@ def lost_rename(
 
 
 def _inferred(pair: tuple[TableName, TableName], group: Sequence[DdlStep]) -> DdlStep:
-    """A rename that no file holds. Its identity comes from what it does, so that it is the same one after a restart."""
+    """Return a rename that no file holds. Its identity derives from what it does, so it is the same after a restart."""
     by_name = {name.folded(): name for step in group if (r := rename_of(step.definition)) for name in (r.old, r.new)}
     old, new = by_name[pair[0]], by_name[pair[1]]
     cause = next(step for step in group if renamed(step.definition) == (pair[1], _target(pair[1], group)))

@@ -1,8 +1,8 @@
-"""Under which names tables stand in the target, and the same statement with these names. Pure.
+"""Under which names tables are in the target, and the same statement with these names. Pure.
 
 The rules are those of the new architecture's ``[[sink.dispatchers]]``: the first route that takes a table in is its own, and
 ``{schema}`` and ``{table}`` stand for the names in the bucket. A statement's names are found by its grammar (`sql.table_names`), so
-that only they change: a text of identical routes stays as it is, byte for byte.
+that only they change: with routes that change nothing, a text stays the same byte for byte.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Routes:
     """The program's own routes."""
 
     def __init__(self, routes: Sequence[Route] = ()) -> None:
-        """In the order in which they are asked."""
+        """Compile the routes; earlier ones win."""
         self._routes: list[tuple[TableRules, Route]] = [(table_rules(route.matcher), route) for route in routes]
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any route."""
         return bool(self._routes)
 
     def target(self, name: TableName) -> TableName:
-        """The name in the target of a table of the bucket; of a database the one where a table without a route would be."""
+        """Return the target name of a table of the bucket; for a database, the one where a table without a route would be."""
         if not name.table:
             found = self.databases(name.schema)
             return TableName(schema=found[0], table="") if len(found) == 1 else name
@@ -45,7 +45,7 @@ class Routes:
         return name
 
     def databases(self, schema: str) -> tuple[str, ...]:
-        """Every database of the target that a table of this one may be in; one that names tables stands as it is written."""
+        """Return every target database that a table of this one may be in; one named after tables is returned as it is written."""
         found: dict[str, None] = {}
         for rules, route in self._routes:
             if rules.matches_schema(schema):
@@ -56,12 +56,12 @@ class Routes:
         return tuple(found)
 
     def splits(self, schema: str) -> bool:
-        """Whether tables of this database may be in several of the target."""
+        """Return whether tables of this database may be in several databases of the target."""
         found = self.databases(schema)
         return len(found) > 1 or "{table}" in found[0]
 
     def shared(self, schema: str, known: Iterable[str]) -> str:
-        """Another of the `known` databases of the bucket that leads into a database of this one's, or an empty text."""
+        """Return another of the bucket's `known` databases that shares a target database with this one, or an empty text."""
         own = {folded_name(each) for each in self.databases(schema)}
         for other in sorted(known):
             if folded_name(other) != folded_name(schema) and own & {folded_name(d) for d in self.databases(other)}:
@@ -70,16 +70,16 @@ class Routes:
 
 
 def _filled(text: str, name: TableName) -> str:
-    """One pass, so that a name with a brace in it stays what it is."""
+    """Return the text with both names filled in, in one pass, so that a name with a brace in it stays what it is."""
     parts = text.split("{schema}")
     return name.schema.join(part.replace("{table}", name.table) for part in parts)
 
 
 def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = ()) -> TableDefinition:
-    """The definition with the target's names, in the query too; `known`: all databases of the bucket that are taken.
+    """Return the definition with the target's names, in the query too; `known`: all databases of the bucket that are taken.
 
     Raises `NotReplicable` for a statement about a database whose tables go to several, or share one with another's, and for
-    one in whose text the table's name is not found.
+    one whose text does not show the table's name.
     """
     if not routes:
         return definition
@@ -97,7 +97,7 @@ def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = (
 
 
 def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Routes) -> list[tuple[int, int, str]]:
-    """What stands in the place of one name, if it may not stay; a view's table keeps its old name as an alias."""
+    """Return the edits for one name, if it may not stay; a view's table keeps its old name as an alias."""
     old = TableName(schema=name.schema or definition.name.schema, table=name.table)
     new = routes.target(old)
     if name.qualifies:
@@ -112,7 +112,7 @@ def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Ro
 
 
 def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Sequence[NameAt]) -> None:
-    """Stop where the text is of a kind in which names cannot be found, so that it would run on the wrong table."""
+    """Raise `NotReplicable` if names cannot be found in a text of this kind, so that it would run on the wrong table."""
     own = {definition.name.folded(), subject(definition).folded()}
     rename = rename_of(definition)
     if rename is not None:
@@ -130,7 +130,7 @@ def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Seq
 
 
 def _database(definition: TableDefinition, routes: Routes, known: Iterable[str]) -> TableDefinition:
-    """The statement about a database, for the one database of the target that is its own."""
+    """Return the statement about a database, for the one database of the target that is its own."""
     schema = definition.name.schema
     targets, other = routes.databases(schema), routes.shared(schema, known)
     made = definition.ddl_type == CREATE_SCHEMA
@@ -140,12 +140,12 @@ def _database(definition: TableDefinition, routes: Routes, known: Iterable[str])
 
 
 def _renamed(definition: TableDefinition, schema: str, *, made_before: bool = False) -> TableDefinition:
-    """The statement with another database's name; `made_before`: it may be there already."""
+    """Return the statement with another database's name; `made_before`: it may exist already."""
     query = definition.query
     edits = [(name.start, name.end, quote(schema)) for name in table_names(query) if name.schema != schema]
     found = tokens(query)
     if not table_names(query) and definition.is_ddl and schema != definition.name.schema:
-        edits = [(found[1].end, found[1].end, f" {quote(schema)}")]  # ALTER DATABASE of the session's
+        edits = [(found[1].end, found[1].end, f" {quote(schema)}")]  # ALTER DATABASE of the session's own database
     if made_before and not has_words(found, "IF", "NOT", "EXISTS"):
         edits.append((found[1].end, found[1].end, " IF NOT EXISTS"))
     name = TableName(schema=schema, table="")

@@ -1,10 +1,10 @@
-"""Which tables of the bucket are taken and under which names: the filter and the routes, and what becomes of a statement by them.
+"""Which tables of the bucket are taken and under which names: the filter and the routes, and what they mean for a statement.
 
-A statement of a table that is left out is not run. One that leads over the filter's edge is:
+A statement of a table that is left out is not run. One that crosses the filter's edge is treated so:
 
-* a rename out of the filter runs, as at TiCDC: the table keeps its rows under its new name, and gets no more;
+* a rename out of the filter runs, as in TiCDC: the table keeps its rows under its new name, and gets no more;
 * a rename into the filter, and an EXCHANGE PARTITION with a table that is left out, would bring rows that were never read: halt;
-* a table LIKE one that is left out is made from the columns of its schema file;
+* a table LIKE one that is left out is created from the columns of its schema file;
 * a view over tables that are left out is skipped where the target lacks one of them;
 * a foreign key to a table that is left out stays: rows are written with `foreign_key_checks` off.
 """
@@ -30,12 +30,12 @@ _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What becomes of a statement."""
+    """What happens to a statement."""
 
     skip: str = ""
     """Why it is not run; empty if it is."""
     from_columns: bool = False
-    """The table is made from the columns of the schema file instead."""
+    """Whether the table is created from the columns of the schema file instead."""
     needs: frozenset[TableName] = frozenset()
     """Tables that are left out, by the names in the bucket: where the target lacks one of them, the statement is skipped."""
 
@@ -53,7 +53,7 @@ class Selection:
 
     @classmethod
     def of(cls, selecting: Selecting, state_schema: str) -> Selection:
-        """From the settings."""
+        """Build from the settings."""
         return cls(
             filter=Filter(selecting.rules, selecting.event_filters),
             routes=Routes(selecting.routes),
@@ -61,7 +61,7 @@ class Selection:
         )
 
     def why_nowhere(self, name: TableName) -> str:
-        """Return why a table, or a database, of the bucket has no place in the target; empty where it has, or is left out."""
+        """Return why a table, or a database, of the bucket has no place in the target; empty if it has one, or is left out."""
         if self.filter.leaves_out(name):
             return ""
         places = (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
@@ -83,7 +83,7 @@ class Selection:
                 )
 
     def judged(self, definition: TableDefinition) -> Judgement:
-        """What becomes of a statement whose names all have their database where it is not the definition's own.
+        """Return what happens to a statement whose names all carry their database where it is not the definition's own.
 
         Raises `NotReplicable` where it would bring rows of a table that is left out.
         """
@@ -101,7 +101,7 @@ class Selection:
         return self._reading(definition)
 
     def judged_away(self, definition: TableDefinition) -> bool:
-        """Whether a statement of a database is not run."""
+        """Return whether a statement of a database is not run."""
         return bool(self._of_database(definition).skip)
 
     def _of_database(self, definition: TableDefinition) -> Judgement:
@@ -116,7 +116,7 @@ class Selection:
         return _RUN
 
     def _crossing(self, definition: TableDefinition) -> str | None:
-        """Which rows the statement would bring over the filter's edge; empty where it leads out, None where it does not cross."""
+        """Return which rows the statement would bring into the filter; empty where it leads out, None where it does not cross."""
         rename = rename_of(definition)
         if rename is not None:
             left, entered = self.filter.leaves_out(rename.old), not self.filter.leaves_out(rename.new)
@@ -133,7 +133,7 @@ class Selection:
         return _entering(definition, out[0], taken[0]) if out and taken else None
 
     def _reading(self, definition: TableDefinition) -> Judgement:
-        """A statement of a table that is taken, by what it reads of tables that are left out."""
+        """Return what happens to a statement of a table that is taken, by what it reads of tables that are left out."""
         found = tokens(definition.query)
         out = frozenset(
             name
@@ -148,7 +148,7 @@ class Selection:
         return Judgement(needs=out)
 
     def owns_database(self, schema: str, known: Iterable[str]) -> bool:
-        """Whether the tables of this database, and no others, are in one database of the target; `known`: all that are taken."""
+        """Return whether this database's tables, and no others, are in one database of the target; `known`: all that are taken."""
         return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
 
 
@@ -160,7 +160,7 @@ def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> 
 
 
 def _source_defaults(found: Sequence[Token]) -> bool:
-    """Whether a CREATE DATABASE says no other character set or collation than the source's own default."""
+    """Return whether a CREATE DATABASE gives no other character set or collation than the source's own default."""
     at = next((i for i in range(len(found)) if found[i].upper in ("CHARACTER", "CHARSET", "COLLATE")), len(found))
     words = {t.text.upper() for t in found[at:] if t.kind in ("word", "quoted")}
     return (

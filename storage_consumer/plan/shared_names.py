@@ -1,4 +1,4 @@
-"""What filter and routes mean for tables that are known: statements that were not run, names in the target that are shared. No I/O."""
+"""What filter and routes mean for known tables: statements that were not run, names in the target that are shared. No I/O."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _SHOWN = 200
 
 
 def note_ignored(table: TableConsumer, definition: TableDefinition, selection: Selection) -> None:
-    """Remember a statement that an event filter keeps from being run: the target's structure may no longer fit the rows."""
+    """Record a statement that an event filter keeps from running: the target's structure may no longer fit the rows."""
     if not table.left_out and selection.filter.ignores(definition):
         table.ignored[definition.version] = f"{definition.query[:_SHOWN]} ({definition.path})"
 
 
 def place_of(table: TableConsumer, routes: Routes) -> TableName | None:
-    """Where a table's rows are in the target, for the state to remember; None where that goes without saying."""
+    """Return where a table's rows are in the target, for the state to remember; None without routes, where it is the name in the bucket."""
     if (table.misplaced or table.nowhere) and table.checkpoint < table.first:
         return NOWHERE
     return routes.target(table.name) if routes else None
 
 
 def sharing_a_name(alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer]) -> dict[str, frozenset[str]]:
-    """Key of a table → keys of all tables that have its name in the target, one after another; `alike`: see `TableNames`."""
+    """Return key of a table → keys of all tables that have its name in the target over time; `alike`: see `TableNames`."""
     placed = [frozenset(key for key in keys if not tables[key].misplaced) for keys in alike]
     return {key: keys for keys in placed if len(keys) > 1 for key in keys}
 
@@ -46,10 +46,10 @@ def nowhere(tables: Iterable[TableConsumer]) -> dict[str, str]:
 def collisions(
     alike: Iterable[AbstractSet[str]], tables: Mapping[str, TableConsumer], routes: Routes, lifetimes: Lifetimes
 ) -> dict[str, str]:
-    """Tables that would be written to a name in the target where another table is at the same time; key → error.
+    """Return tables that would be written to a name in the target where another table is at the same time; key → error.
 
-    Two tables of one name do not meet where all that is known of the one ends, by a DROP or another name, before the other
-    begins. Of two that do meet the one that began later is named, unless it is halted already.
+    Two tables of one name do not collide if all that is known of the one ends, by a DROP or another name, before the other
+    begins. Of two that collide the one that began later is named, unless it is halted already.
     """
     found: dict[str, str] = {}
     for keys in alike:
@@ -66,13 +66,13 @@ def collisions(
 
 
 def _is_over(table: TableConsumer, version: int, ends: AbstractSet[int]) -> bool:
-    """Whether nothing is known of a table after the last statement that took it away, which came before `version`."""
+    """Return whether nothing is known of a table after the last statement that ended it, which came before `version`."""
     last = max(ends, default=-1)
     return last < version and all(number <= last for number, _ in table.versions)
 
 
 def refuse_other_places(restart: Restart, routes: Routes) -> None:
-    """Raise `ConfigError` where the routes of now lead a table elsewhere than its rows of earlier runs are."""
+    """Raise `ConfigError` if the current routes map a table to another target than earlier runs used."""
     for _, (name, place) in sorted(restart.targets.items()):
         now = routes.target(name)
         if place != NOWHERE and now.folded() != place.folded():

@@ -10,7 +10,7 @@ from storage_consumer.sql.tokens import quote
 
 
 def key_of(name: TableName) -> str:
-    """What tells a table (or a database) from all others: its folded name as one text that can be read in one way only."""
+    """Return the unique key of a table (or a database): its folded name as one text that can be read in one way only."""
     folded = name.folded()
     return f"{quote(folded.schema)}.{quote(folded.table)}" if folded.table else quote(folded.schema)
 
@@ -20,37 +20,37 @@ class DdlStep:
     """One statement, or one structure that the target must have, at its place on the commit-ts line."""
 
     table_dir: str
-    """Where its schema file is."""
+    """The directory of its schema file."""
     table_key: str
     """The table that it leads to; see `key_of`."""
     definition: TableDefinition
     ensure: bool = False
-    """No statement is known: create the table from its columns if the target lacks it."""
+    """Whether no statement is known: create the table from its columns if the target lacks it."""
     inferred: bool = False
-    """No file holds it: the other statements of its version tell that it was lost."""
+    """Whether no file holds it: the other statements of its version show that it was lost."""
     skip: str = ""
     """Why the filter keeps it from being run; empty if it does not."""
     source: DdlStep | None = None
-    """The same with the bucket's names, where this is the one that runs on the target."""
+    """The same with the bucket's names, if this one has the target's."""
 
     @property
     def origin(self) -> DdlStep:
-        """The step with the bucket's names, by which all but the target goes."""
+        """The step with the bucket's names, which everything but the target uses."""
         return self.source or self
 
     @property
     def version(self) -> int:
-        """Rows with commit ts <= this one come before it, the others after."""
+        """The version: rows with commit-ts <= it come before the statement, the others after."""
         return self.definition.version
 
     @property
     def name(self) -> TableName:
-        """Whose schema file it is, by name."""
+        """The name of the table that the schema file is about."""
         return self.definition.name
 
     @property
     def identity(self) -> tuple[str, int, int]:
-        """Tells one statement from all others, over restarts: directory, version, checksum in the file's name.
+        """The unique identity of a statement, stable over restarts: directory, version, checksum in the file's name.
 
         An inferred one has the directory that its file would be in, and a checksum of its text.
         """
@@ -72,16 +72,16 @@ class RowStep:
     files: tuple[DataFile, ...]
     """Files that may hold rows of the window, in sequence order."""
     dropped: bool = False
-    """The table does not exist at this time: the files may only hold rows that were applied before."""
+    """Whether the table does not exist at this time: the files may only hold rows that were applied before."""
     out_of_turn: str = ""
-    """Path of a file of which later ones were applied: it came late or has other content now. Empty if there is none."""
+    """Path of a file of which later ones were applied: it came late or its content has changed. Empty if there is none."""
     crossing: str = ""
     """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
-    """What can be done next, all at once."""
+    """What can be done next, all at the same time."""
 
     rows: tuple[RowStep, ...]
     """Row steps of all tables that have files to read; one Spark job."""
@@ -89,16 +89,16 @@ class Wave:
     """Groups of one version each, whose tables have all arrived there; only where there are no rows to write first."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is anything to do."""
         return bool(self.rows or self.ddls)
 
 
 MOST_FILES = 100_000
-"""In one job, unless a single table has more: the job's description and its reports are held in memory."""
+"""Most files in one job, unless a single table has more: the job's description and its reports are held in memory."""
 
 
 def in_one_job(steps: Sequence[RowStep]) -> tuple[RowStep, ...]:
-    """The first steps, with at most `MOST_FILES` files together, and at least one; the others come in the next wave."""
+    """Return the first steps, with at most `MOST_FILES` files together, and at least one; the others come in the next wave."""
     taken: list[RowStep] = []
     files = 0
     for step in steps:

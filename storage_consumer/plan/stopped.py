@@ -19,34 +19,34 @@ class Stopped:
 
     step: DdlStep
     late: bool
-    """It turned up when later rows of its table had been applied, and so is not on the line any more."""
+    """Whether it turned up after later rows of its table had been applied, and so is no longer queued."""
 
 
 class StoppedDdl:
     """The statements that stopped a table since the program started."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without any statement."""
         self._stopped: dict[tuple[str, int, int], Stopped] = {}
         self._late: set[tuple[str, int, int]] = set()
         self._obeyed: set[tuple[tuple[str, int, int], str]] = set()
         self.decided_late: dict[tuple[str, int, int], DdlStep] = {}
-        """Statements that came late and were decided about, until what became of them is known; their tables stand still."""
+        """Statements that came late and were decided about, until their outcome is known; their tables stay halted."""
 
     def note(self, step: DdlStep, *, late: bool = False) -> None:
-        """A statement stopped its table."""
+        """Record that a statement stopped its table."""
         self._late |= {step.identity} if late else set()
         self.decided_late.pop(step.identity, None)
         self._stopped[step.identity] = Stopped(step=step, late=self.is_late(step))
 
     def is_late(self, step: DdlStep) -> bool:
-        """Whether a statement turned up when later rows of its table had been applied, so that it moves no table."""
+        """Return whether a statement turned up after later rows of its table had been applied, so that it advances no table."""
         return step.identity in self._late
 
     def released(self, decided: Mapping[tuple[str, int, int], str]) -> list[Stopped]:
-        """Those in time about which there is a decision that was not given out yet. `decided`: statement → when it was decided on.
+        """Return those in time with a decision that was not returned yet. `decided`: statement → when it was decided on.
 
-        Each decision is given out once: where its own text is refused too, the table waits for another decision.
+        Each decision is returned once: if the text that it gives is refused too, the table waits for another decision.
         """
         new = [identity for identity in self._stopped if (identity, decided.get(identity, "")) not in self._obeyed]
         found = [self._stopped.pop(identity) for identity in new if identity in decided]

@@ -1,4 +1,4 @@
-"""TableConsumer: one table, its versions in order, how far it is consumed and why it stands where it stands."""
+"""TableConsumer: one table, its versions in order, how far it is consumed, and why it is halted or waits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EXCLUDED = "excluded"
 class TableConsumer:
     """Order and progress of one table (or of one database's own DDL), in whatever directories it lies. No I/O.
 
-    `checkpoint` is inclusive: every row with commit ts <= checkpoint is applied. It starts at the whole's checkpoint, or at
+    `checkpoint` is inclusive: every row with commit-ts <= checkpoint is applied. It starts at the whole's checkpoint, or at
     the table's own where an earlier run stored one.
     """
 
     def __init__(self, name: TableName, checkpoint: int, known: Streams, *, timed: bool = True) -> None:
-        """`known`: the streams of the whole bucket; `timed`: rows say when they committed, if only to the millisecond."""
+        """Begin without versions. `known`: the streams of the whole bucket; `timed`: rows carry a commit-ts, if only to the millisecond."""
         self._timed = timed
         self.key = key_of(name)
         self.name = name
@@ -40,9 +40,9 @@ class TableConsumer:
         self.error = ""
         self.dropped = False
         self.late = False
-        """Files turned out to be of this table, or were written anew, after later rows of it had been applied: only a copy helps."""
+        """Whether files turned out to belong to it, or were rewritten, after later rows of it had been applied: only a copy helps."""
         self.held = False
-        """An operator has it stand still, whatever becomes of its statements."""
+        """Whether an operator keeps it halted, whatever happens to its statements."""
         self.copy_from = 0
         """See `Copies`, as for the next five."""
         self.absent: dict[str, int] = {}
@@ -51,17 +51,17 @@ class TableConsumer:
         self.listed: dict[str, int] = {}
         self.listed_at = 0
         self.changed = False
-        """A file that it had not read was written anew since its files were noted last."""
+        """Whether a file that it had not read was rewritten since its files were noted last."""
         self.left_out = False
-        """The filter leaves a table of this name out."""
+        """Whether the filter leaves out a table of this name."""
         self.named = False
-        """A schema file gave it its name; else the path did."""
+        """Whether a schema file gave it its name; else the path did."""
         self.lacks_past = False
-        """The filter left it out until this start."""
+        """Whether the filter left it out until this start."""
         self.misplaced = False
-        """By the routes it has the name of another table that is there at the same time."""
+        """Whether by the routes it has the name of another table that is there at the same time."""
         self.nowhere = ""
-        """Why it has no place in the target; nothing of it is done then, whatever its state."""
+        """Why it has no place in the target; then nothing of it is done, whatever its state."""
         self.ignored: dict[int, str] = {}
         """Version → statement that the filter kept from being run."""
         self._open: dict[VersionKey, TableVersionConsumer] = {}
@@ -77,12 +77,12 @@ class TableConsumer:
 
     @property
     def first(self) -> int:
-        """Lowest version known of it, with or without a schema file; 0 while none is."""
+        """Lowest version known of it, with or without a schema file; 0 while there is none."""
         return self._first
 
     @property
     def copies(self) -> Copies | None:
-        """What is to be stored about copies of it; None where nothing is."""
+        """What to store about copies of it; None if there is nothing."""
         if not (self.copy_from or self.copied_at or self.listed_at):
             return None
         return Copies(
@@ -95,7 +95,7 @@ class TableConsumer:
         )
 
     def note_listed(self, *, behind: bool, now: int) -> bool:
-        """Note the files that are there, so that a later run misses those that are gone by then; whether it is news.
+        """Note the files that are there, so that a later run misses those that are gone by then; return whether it is news.
 
         A table that is not `behind` the bucket has read what it needs of them, and waits for none. `now`: a TSO.
         """
@@ -111,7 +111,7 @@ class TableConsumer:
         return True
 
     def _unread(self) -> dict[str, int]:
-        """Stream → the highest number of its pending files."""
+        """Return stream → the highest number of its pending files."""
         return {
             name: max(file.number for file in stream.pending.values())
             for _, version in self._open_versions()
@@ -120,7 +120,7 @@ class TableConsumer:
         }
 
     def misses(self, files: Iterable[tuple[str, int, int]], now: int) -> bool:
-        """Note what is missing, as stream, number and highest number that is known there; whether it is news. `now`: a TSO."""
+        """Note what is missing, as stream, number and highest number known there; return whether it is news. `now`: a TSO."""
         new = {stream: last for stream, number, last in files if self.absent.get(stream, 0) < number}
         if new:
             self.absent |= new
@@ -128,12 +128,12 @@ class TableConsumer:
         return bool(new)
 
     def gaps(self) -> list[tuple[str, int, int]]:
-        """See `TableVersionConsumer.gaps`."""
+        """Return what is missing, in the form that `TableVersionConsumer.gaps` yields."""
         found = [gap for _, version in self._open_versions() for gap in version.gaps()]
         return found + [(stream, reached + 1, upto) for stream, reached, upto in self._not_there(self.listed)]
 
     def _not_there(self, wanted: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """Of streams of which files up to a number are needed those that lack some: stream, the number that is reached, that one."""
+        """Return the incomplete streams: stream, number reached, number needed; `wanted`: stream → number needed (inclusive)."""
         found = []
         for stream, upto in wanted.items():
             known = [version.reached(stream) for version in self.versions.values() if stream in version.streams]
@@ -142,9 +142,9 @@ class TableConsumer:
         return found
 
     def is_over(self, version: int) -> None:
-        """The name went to another table, and a copy of that one holds all that was in this one until then.
+        """Note that the name went to another table, and a copy of that one holds all that was in this one until then.
 
-        A table that was made anew under the name keeps what is known of it: what it lacks, and why it stands still. `copied_at`
+        A table that was created again under the name keeps what is known of it: what it lacks, and why it is halted. `copied_at`
         is right before the statement that took the name away: others of its version may lead to this table.
         """
         lacks = {stream: last for stream, _, last in self.gaps()} | self.absent
@@ -160,46 +160,46 @@ class TableConsumer:
         self.pass_over()
 
     def _is_before(self, stream: str, version: int) -> bool:
-        """Whether a stream is of an older version; of one that is not known nothing tells."""
+        """Return whether a stream belongs to an older version; nothing shows it for an unknown stream."""
         folder = f"{stream.partition('|')[0]}/"
         return any(
             number < version and folder.startswith(f"{table_dir}/{number}/") for number, table_dir in self.versions
         )
 
     def is_passing_at(self, version: int, ends: Collection[int]) -> bool:
-        """Whether nothing tells of it right before a version or right after it; `ends`: versions of the statements that took it away."""
+        """Return whether nothing is known of it right before a version or right after it; `ends`: versions that ended the table."""
         numbers = {number for number, _ in self.versions} | self.statements.keys()
         last = max((number for number in numbers.union(ends) if number < version), default=None)
         rows = any(number == version and found.streams for (number, _), found in self.versions.items())
         return (last is None or last in ends) and not rows and not self.stays_after(version)
 
     def ends_with(self, version: int) -> bool:
-        """Whether no statement that its copy holds came after this version."""
+        """Return whether no statement that its copy holds came after this version."""
         return not any(version < number <= self.copied_at for number in self.statements)
 
     def _is_made_anew(self, version: int) -> bool:
-        """Whether anything is known of this name from a version on."""
+        """Return whether anything is known of this name from a version on (inclusive)."""
         return any(number >= version for number in (*(number for number, _ in self.versions), *self.statements))
 
     def pass_over(self) -> None:
-        """Wait no more for files whose rows the last copy holds."""
+        """Stop waiting for files whose rows the last copy holds."""
         for stream, upto in self.passed.items():
             for version in self.versions.values():
                 if stream in version.streams:
                     version.streams[stream].pass_over(upto)
 
     def _is_copied(self, version: int) -> bool:
-        """Whether the last copy holds all rows of a version: another structure had followed by then."""
+        """Return whether the last copy holds all rows of a version: another structure had followed by then."""
         return any(version < number <= self.copied_at for number, _ in self.versions)
 
     @property
     def is_stand_in(self) -> bool:
-        """Whether nothing but the path of its data files tells of it."""
+        """Whether only the path of its data files is known."""
         return bool(self.versions) and not self.named
 
     @property
     def excluded(self) -> bool:
-        """Whether none of its files is read since the filter leaves it out; a path alone does not tell which table a file is of."""
+        """Whether none of its files is read since the filter leaves it out; a path alone does not show which table a file belongs to."""
         return self.left_out and self.named
 
     @property
@@ -215,7 +215,7 @@ class TableConsumer:
         return DROPPED if self.dropped and self.state == RUNNING else self.state
 
     def halt(self, error: str) -> None:
-        """Stand still; statements that were not run are named, since what does not fit may be their fault."""
+        """Halt; statements that were not run are named, since they may be why something does not fit."""
         self.state, self.error = HALTED, error
         if self.ignored:
             version = max(self.ignored)
@@ -224,49 +224,50 @@ class TableConsumer:
             )
 
     def go_on(self) -> None:
-        """Stand still no longer."""
+        """End a halt or a wait."""
         self.state, self.error = RUNNING, ""
 
     def is_in_the_way_of(self, version: int) -> bool:
-        """Whether a DDL with this version has to wait since this table stands still before it."""
+        """Return whether a DDL with this version has to wait because this table is halted or waits before it."""
         return self.blocked and version >= self.first
 
     def version(self, key: VersionKey) -> TableVersionConsumer:
-        """The consumer of one version directory, made at first sight."""
+        """Return the consumer of one version directory, created on first use."""
         if key not in self.versions:
             self.take_over(key, TableVersionConsumer(*key, self._known))
         self._open[key] = self.versions[key]
         return self.versions[key]
 
     def take_over(self, key: VersionKey, version: TableVersionConsumer) -> None:
-        """One version directory is of this table from now on."""
+        """Add a version directory that belongs to this table from now on."""
         self.versions[key] = self._open[key] = version
         self._first = min(number for number, _ in self.versions)
 
     def give_away(self, key: VersionKey) -> TableVersionConsumer:
-        """One version directory is of another table from now on."""
+        """Remove and return a version directory that belongs to another table from now on."""
         self._open.pop(key, None)
         version = self.versions.pop(key)
         self._first = min((number for number, _ in self.versions), default=0)
         return version
 
     def _open_versions(self) -> list[tuple[VersionKey, TableVersionConsumer]]:
-        """The versions without a schema file, and those with an open stream; in order. Not more, however many are known."""
+        """Return the versions without a schema file and those with an open stream, in order: few, however many are known."""
         if self.excluded:
             return []
+        # Versions leave `_open` here and return by `version`: a long history then costs nothing in each round.
         for key in [key for key, v in self._open.items() if v.definition is not None and not v.open_streams()]:
             del self._open[key]
         return sorted(self._open.items(), key=lambda item: item[0])
 
     def offer(self, file: DataFile) -> bool:
-        """Take a data file; False for one that an earlier run finished as it is."""
+        """Take a data file; return False for one that an earlier run finished in its present state."""
         return self.version(file.version_key).offer(file)
 
     def needs_table_before(self, definition: TableDefinition, ended: Iterable[int] = ()) -> bool:
-        """Whether a structure without a statement is the first that is known of this table, or of it since a DROP.
+        """Return whether a structure without a statement is the first known of this table, or the first since a DROP.
 
-        It is not where a statement of the same version leads to the table. `ended`: versions of the statements elsewhere that
-        took the table away, by a DROP of its database or by another name.
+        It is not if a statement of the same version leads to the table. `ended`: versions of the statements elsewhere that
+        ended the table, by a DROP of its database or by another name.
         """
         known = [
             (n, v.structure.ddl_type) for (n, _), v in self.versions.items() if v.structure and n < definition.version
@@ -276,7 +277,7 @@ class TableConsumer:
         return max(known, default=(0, DROP_TABLE))[1] in (DROP_TABLE, DROP_SCHEMA)
 
     def structure_at(self, version: int) -> TableDefinition | None:
-        """The newest structure that is not after `version`; of several the one with a statement."""
+        """Return the newest structure that is not after `version` (inclusive); of several the one with a statement."""
         last: tuple[int, bool, TableDefinition] | None = None
         for (number, _), consumer in self.versions.items():
             found = consumer.structure
@@ -285,7 +286,7 @@ class TableConsumer:
         return None if last is None else last[2]
 
     def made_before(self, version: int) -> DdlStep | None:
-        """The last statement before `version` that made it or gave it its name."""
+        """Return the last statement before `version` that created it or gave it its name."""
         made = [
             (number, table_dir, found)
             for (number, table_dir), consumer in self.versions.items()
@@ -297,7 +298,7 @@ class TableConsumer:
         return DdlStep(table_dir=table_dir, table_key=self.key, definition=found)
 
     def stays_after(self, version: int) -> bool:
-        """Whether what follows `version` says that the table was there all the time, not made or named anew."""
+        """Return whether what follows `version` shows that the table was there all the time, not created or renamed."""
         later = [
             (n, not v.structure.is_ddl, v.structure.ddl_type)
             for (n, _), v in self.versions.items()
@@ -307,7 +308,7 @@ class TableConsumer:
         return bool(later) and min(later)[-1] not in MAKES_TABLE
 
     def row_step(self, target: int) -> RowStep | None:
-        """The rows up to `target` (inclusive), or None where no file can hold one."""
+        """Return the rows up to `target` (inclusive), or None if no file can hold one."""
         if target <= self.checkpoint:
             return None
         files: list[DataFile] = []
@@ -336,9 +337,9 @@ class TableConsumer:
         )
 
     def _out_of_turn(self, files: Sequence[DataFile]) -> str:
-        """Path of a file that TiCDC writes before one of the same partition that was applied; empty if there is none.
+        """Return the path of a file that TiCDC writes before an applied one of the same partition; empty if there is none.
 
-        Over all streams of a partition, by version, date and number. Where a version has no partitions, it goes with any.
+        The order covers all streams of a partition: version, date, number. A version without partitions is compared with any.
         """
         oldest = min(file.version for file in files)
         later = [(n, partition) for (n, _), v in self.versions.items() if n > oldest for partition in v.applied]
@@ -351,9 +352,9 @@ class TableConsumer:
         return ""
 
     def _crossing(self, files: Sequence[DataFile]) -> str:
-        """Path of a statement by which rows of one key may be in several of the table's partitions; empty if there is none.
+        """Return the path of a statement by which rows of one key may be in several of the table's partitions; empty if there is none.
 
-        TiDB wants the partition columns in each unique key that is not GLOBAL: without one, a key has its place in one partition.
+        TiDB wants the partition columns in each unique key that is not GLOBAL: without a GLOBAL one, a key has its place in one partition.
         """
         if all(file.partition is None for file in files):
             return ""
@@ -363,7 +364,7 @@ class TableConsumer:
         return next((d.path for d in known if d is not None and makes_global_index(d.query)), "")
 
     def _in_force(self, target: int, definitions: Mapping[VersionKey, TableDefinition]) -> TableDefinition:
-        """The structure for rows after the table's checkpoint: the newest that is not after it, else the first of the window."""
+        """Return the structure for rows after the table's checkpoint: the newest that is not after it, else the first of the window."""
         if last := self.structure_at(self.checkpoint):
             return last
         known = sorted((v for v in self.versions.values() if v.structure is not None), key=lambda v: v.version)
@@ -371,11 +372,11 @@ class TableConsumer:
         return within[0] if within else (known[0].structure if known else None) or next(iter(definitions.values()))
 
     def advance(self, checkpoint: int) -> None:
-        """All rows up to `checkpoint` (inclusive) are applied."""
+        """Note that all rows up to `checkpoint` (inclusive) are applied."""
         self.checkpoint = max(self.checkpoint, checkpoint)
 
     def finish(self, file: DataFile, *, max_ts: int, next_ts: int) -> None:
-        """A file was read up to the table's checkpoint; it is finished unless it holds later rows."""
+        """Note that a file was read up to the table's checkpoint; it is finished unless it holds later rows."""
         version = self.version(file.version_key)
         if max_ts <= self.checkpoint:
             version.finish(file)
@@ -384,7 +385,7 @@ class TableConsumer:
 
     @property
     def pending(self) -> int:
-        """How many files are not finished."""
+        """Number of files that are not finished."""
         return sum(version.pending for _, version in self._open_versions())
 
     @property
@@ -395,9 +396,9 @@ class TableConsumer:
         )
 
     def wait(self, seen: tuple[str, ...], now: float) -> float:
-        """Stand still for this round; for how many seconds it does so already with the same seen. `seen`: the reason first.
+        """Wait for this round; return for how many seconds it has waited with the same `seen`, whose first item is the reason.
 
-        A table that is halted stays so: what it waits for besides may come, and must not set it going.
+        A halted table stays halted: what else it waits for may come, and must not start it again.
         """
         if self.state == HALTED:
             return 0.0
@@ -407,7 +408,7 @@ class TableConsumer:
         return now - self._seen[1]
 
     def look_for_gaps(self, storage_checkpoint: int, now: float, timeout: float) -> str:
-        """Wait while a file or schema file is missing that the storage checkpoint covers; the reason once it is too long.
+        """Wait while a file or schema file is missing that the storage checkpoint covers; return the reason once it takes too long.
 
         `now` and `timeout` in seconds. Returns an empty text while there is nothing to halt for.
         """
@@ -422,8 +423,9 @@ class TableConsumer:
         return reason if now - self._waiting_since >= timeout else ""
 
     def _what_is_missing(self, storage_checkpoint: int) -> str:
-        """Which file or schema file is missing, or an empty text."""
+        """Return which file or schema file is missing, or an empty text."""
         missed = self._not_there(self.absent)
+        # What has come since is no longer missed.
         self.absent = {stream: upto for stream, _, upto in missed}
         for stream, reached, _ in missed or self._not_there(self.listed):
             return f"file number {reached + 1} in {stream.partition('|')[0]}"

@@ -1,7 +1,7 @@
-"""What an operator decides about a table, and what becomes of what is stored of it. Pure.
+"""What an operator decides about a table, and what that changes in what is stored of it. Pure.
 
-A copy of a table *as of* a TSO holds every row and statement of the source up to that TSO, and none beyond it. What is not
-certain to be in a copy must still come from files, so a copy counts only where nothing can be lost by it.
+A copy of a table *as of* a TSO holds every row and statement of the source up to that TSO (inclusive), and none beyond it. What is
+not certain to be in a copy must still come from files, so a copy counts only if nothing can be lost by it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Verb = Literal["hold", "resume", "reload-done", "accept-keys", "moved"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDecision:
-    """What an operator said about one table."""
+    """An operator's decision about one table."""
 
     table_key: str
     """See `plan.steps.key_of`."""
     verb: Verb
     at: int = 0
-    """As of which TSO the copy is."""
+    """The TSO as of which the copy is."""
     to: TableName | None = None
     """Where its rows are in the target from now on."""
     decided_at: str = ""
@@ -36,7 +36,7 @@ class TableDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable:
-    """What is stored of one table, as far as decisions go by it."""
+    """What is stored of one table, as far as decisions depend on it."""
 
     table_key: str
     name: TableName
@@ -48,15 +48,15 @@ class StoredTable:
     settled: int = 0
     """Version of its last statement that is done or skipped."""
     started: int = 0
-    """Version of the last statement that may touch it, was begun, and is not known to have ended; 0 for none.
+    """Version of the last statement that may touch it, was started, and is not known to have ended; 0 for none.
 
-    Of a table that can't be tried again, see `needs_copy`, those count no more of which an operator said what became of them.
+    For a table that can't be tried again (see `needs_copy`), statements whose outcome an operator has given no longer count.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obeyed:
-    """What came of a decision."""
+    """The result of a decision."""
 
     table: str
     decision: TableDecision
@@ -65,7 +65,7 @@ class Obeyed:
 
 
 def refusal(table: StoredTable, decision: TableDecision, *, timed: bool = True) -> str:
-    """Why a decision can't be obeyed as things are, with the way on; empty where it can. `timed`: rows say when they committed."""
+    """Return why a decision can't be obeyed now, with the next steps; empty if it can. `timed`: rows carry a commit-ts."""
     if decision.verb in ("hold", "moved"):
         return ""
     if decision.verb in ("resume", "accept-keys"):
@@ -117,7 +117,7 @@ def _untimed(name: TableName) -> str:
 
 
 def may_touch(query: str, name: TableName, table_key: str) -> bool:
-    """Whether a statement of a table, or of a database, may touch a table; by any mention of its name, so rather too often."""
+    """Return whether a statement of a table, or of a database, may touch a table; any mention of its name counts, so rather too often."""
     database, _, table = table_key.partition("`.`")
     if not name.table:
         return database.strip("`") == name.folded().schema
@@ -125,7 +125,7 @@ def may_touch(query: str, name: TableName, table_key: str) -> bool:
 
 
 def needs_copy(state: str) -> bool:
-    """Whether a table in this state lacks rows or statements that it will not get, so that trying it again is no way on."""
+    """Return whether a table in this state lacks rows or statements that it will not get, so that trying again does not help."""
     return state in (LOST, EXCLUDED)
 
 
@@ -139,7 +139,7 @@ def _needs_a_copy(table: StoredTable) -> str:
 
 
 def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredTable:
-    """What is to be stored of a table. `running`: what idle tables follow; a table that is decided about does no longer."""
+    """Return what to store of a table. `running`: what idle tables follow; a table that was decided about no longer does."""
     if decision.verb == "moved":
         return table
     own = max(table.checkpoint, running) if table.follows and table.state != EXCLUDED else table.checkpoint
@@ -152,7 +152,7 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
 
 
 def _copied(before: Copies, at: int) -> Copies:
-    """What a copy makes of what was known: files that were listed after it are still needed."""
+    """Return what is known after a copy: files that were listed after it are still needed."""
     passed = {**before.passed, **before.absent}
     if at < before.listed_at:
         return Copies(copied_at=at, passed=passed, listed=before.listed, listed_at=before.listed_at)
@@ -161,7 +161,7 @@ def _copied(before: Copies, at: int) -> Copies:
 
 
 def held(decision: TableDecision, why: str = "") -> str:
-    """Why a table stands still that an operator holds; `why`: the refusal of a decision that could not be obeyed."""
+    """Return why a table is halted that an operator holds; `why`: the refusal of a decision that could not be obeyed."""
     return why or (
         f"held by {decision.decided_by} since {decision.decided_at} UTC, until `storage-consumer table resume` or `storage-consumer "
         "table reload-done`"

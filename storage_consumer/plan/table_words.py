@@ -25,7 +25,7 @@ def table_word(name: TableName) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Return a text as one word for a shell, without a character that a terminal would obey or could not show."""
+    """Return a text as one word for a shell, without a character that a terminal would interpret or could not show."""
     if not UNSEEN.search(text):
         return shlex.quote(text)
     plain = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -38,7 +38,7 @@ def table_flag(name: TableName) -> str:
 
 
 def parsed(given: str) -> TableName | None:
-    """Return the name that backquotes, or its only dot, tell exactly; None where it can be read in several ways."""
+    """Return the name that backquotes, or the only dot, make unambiguous; None where it can be read in several ways."""
     found = _QUOTED.fullmatch(given)
     if found is None:
         return None
@@ -48,7 +48,7 @@ def parsed(given: str) -> TableName | None:
 
 
 def is_meant(name: TableName, given: str) -> bool:
-    """Whether an operator who typed `given` may mean this table."""
+    """Return whether an operator who typed `given` may mean this table."""
     if "`" in given and (exact := parsed(given)):
         return key_of(exact) == key_of(name)
     return str(name.folded()) == folded_name(given)

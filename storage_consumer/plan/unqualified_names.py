@@ -1,8 +1,8 @@
-"""Which database a name without one belongs to, where the statement and the bucket's history tell it.
+"""Which database a name without one belongs to, where the statement and the bucket's history show it.
 
 TiDB stores a statement as it was typed, without the session's database. A statement whose own table has no database was typed in
-the database of its schema file, so that all its names without one are of that database. Only where its own table is named with a
-database can another name be of any: what the statement reads, and the old name of a rename.
+the database of its schema file, so that all its names without one belong to that database. Only if its own table is named with a
+database can another name belong to any: what the statement reads, and the old name of a rename.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage_consumer.sql.tokens import has_words, tokens
 
 
 def of_any_database(definition: TableDefinition) -> list[NameAt]:
-    """The names in a statement that may be those of another database than the definition's, though they say none."""
+    """Return the names in a statement that may belong to another database than the definition's, though they give none."""
     found = [name for name in table_names(definition.query) if name.table]
     rename = rename_of(definition)
     if rename is not None:
@@ -36,17 +36,17 @@ class Namesake:
     columns: tuple[TableColumn, ...]
     """As of the statement's version; empty if they are not known."""
     stays: bool = False
-    """Later files say that it was there under this name all the time."""
+    """Whether later files show that it was there under this name all the time."""
 
 
 def home_of(
     name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
 ) -> TableName | None:
-    """The table of another database that a name of `of_any_database` means; None for one of the definition's own.
+    """Return the table of another database that a name of `of_any_database` means; None for one of the definition's own.
 
-    `namesakes`: the tables of that name in the bucket's history. What is read is looked for in the own database first and is
-    taken from another where only one has it. A rename takes the one table that has the columns of the renamed one and of which
-    no later file says that it stayed. Raises `NotReplicable` where this leaves several tables, or none but the wrong ones.
+    `namesakes`: the tables of that name in the bucket's history. What is read is looked up in the own database first and is
+    taken from another only if exactly one has it. A rename takes the one table that has the columns of the renamed one and that
+    no later file shows to have stayed. Raises `NotReplicable` where this leaves several tables, or none but the wrong ones.
     """
     own = TableName(schema=definition.name.schema, table=name.table).folded()
     there = [n for n in namesakes if n.name.folded() in existing]
@@ -63,7 +63,7 @@ def home_of(
 def former_home(
     name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
 ) -> TableName | None:
-    """As `home_of`, once the statement has taken effect: a rename has taken away the one that is not there any more."""
+    """Return what `home_of` does, once the statement has taken effect: a rename has removed the one that is no longer there."""
     rename = rename_of(definition)
     if rename is None or rename.old.table != name.table:
         return home_of(name, definition, existing, namesakes)
@@ -71,7 +71,7 @@ def former_home(
 
 
 def _with_unknown(own: TableName, existing: Existing, there: Sequence[Namesake]) -> list[Namesake]:
-    """With the definition's own table if the target has one that no file is known of."""
+    """Return `there` with the definition's own table, if the target has one that no file shows."""
     if own not in existing or any(n.name.folded() == own for n in there):
         return list(there)
     return [Namesake(name=existing[own], columns=()), *there]
@@ -80,7 +80,7 @@ def _with_unknown(own: TableName, existing: Existing, there: Sequence[Namesake])
 def _renamed_home(
     rename: Rename, definition: TableDefinition, own: TableName, there: Sequence[Namesake]
 ) -> TableName | None:
-    """As `home_of`, for the old name of a rename; `there`: the tables of that name that the target has."""
+    """Return what `home_of` does, for the old name of a rename; `there`: the tables of that name that the target has."""
     if rename.new.folded() == own and any(n.name.folded() == own for n in there):
         return None  # only the case of the name changes
     moved = [n for n in there if not n.stays]
@@ -104,6 +104,6 @@ def _column_names(columns: Sequence[TableColumn]) -> list[str]:
 
 
 def _copies(definition: TableDefinition) -> bool:
-    """Whether the statement makes a table like the one that it reads."""
+    """Return whether the statement creates a table like the one that it reads."""
     found = tokens(definition.query)
     return has_words(found[:2], "CREATE", "TABLE") and not has_words(found, "REFERENCES")

@@ -1,4 +1,4 @@
-"""What an earlier run knew of files, held against the first listings of this one."""
+"""What an earlier run knew of files, compared with the first listings of this run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from storage_consumer.storage.paths import with_all_above
 
 @dataclass(slots=True)
 class Earlier:
-    """The files that an earlier run finished, and what becomes of those of which it left no digest.
+    """The files that an earlier run finished, and what to do with those for which it left no digest.
 
-    A state of an older version holds none. Such files are read again, for nothing tells whether they are what they were: all
-    but those of directories that TiCDC had left for good when that run looked last. Which these are is known when a listing
-    has ended, so the files are passed over first; then the directories that may have grown are `reopened` and listed once more.
+    A state of an older version holds no digests. Such files are read again, for nothing shows whether they are unchanged. The
+    exception is the directories that TiCDC had left for good when that run looked last. Which ones these are is known only
+    when a listing has ended: so the files are passed over first, and then the directories that may have grown are `reopened`
+    and listed once more.
     """
 
     finished: Mapping[str, Finished]
@@ -25,14 +26,15 @@ class Earlier:
     checkpoint: int
     """The highest checkpoint-ts that it read before it listed files."""
     rereads: bool
-    """Whether a file may be read again for want of a digest. Where rows do not say when they committed it may not: they would be
-    applied again over later ones. So the file counts as it is listed now."""
+    """Whether a file without a digest may be read again. It may not where rows carry no commit-ts: they would be applied again over
+    later ones. Then the file counts as it is listed now.
+    """
     unsure: Counter[str] = field(default_factory=Counter)
-    """Folder → how many files of it were passed over for now."""
+    """Folder → number of its files that are passed over for now."""
     _decided: bool = False
 
     def judge(self, stream: str, number: int, stored: StoredObject) -> Verdict:
-        """What a file that is listed for the first time is; `UNSURE`: it counts as it is listed now."""
+        """Return what a file listed for the first time is; `UNSURE`: it counts as it is listed now."""
         known = self.finished.get(stream)
         verdict = Verdict.NEW if known is None else known.judge(number, digest_of(stored))
         if verdict is not Verdict.UNSURE or not self.rereads:
@@ -43,12 +45,12 @@ class Earlier:
         return Verdict.SETTLED
 
     def was_unseen(self, stream: str, number: int) -> bool:
-        """Whether a file that is written anew may have been so, unseen, while rows beyond it were applied."""
+        """Return whether a rewritten file may have been rewritten, unseen, while rows beyond it were applied."""
         known = self.finished.get(stream)
         return known is not None and known.was_unseen(number)
 
     def reopened(self, closed: Collection[str]) -> dict[str, int]:
-        """The folders that have to be listed once more, with their files passed over, given which directories were closed then."""
+        """Return folder → number of files passed over, for the folders to list again; `closed`: the directories closed at that time."""
         self._decided = True
         unsure, self.unsure = self.unsure, Counter()
         return {

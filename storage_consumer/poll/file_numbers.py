@@ -1,4 +1,4 @@
-"""What is remembered of data files: a few bytes for each, in the numbered sequences that TiCDC writes them in."""
+"""What is remembered of data files: a few bytes for each, in the numbered sequences in which TiCDC writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FULL_WIDTH = 20
 _MAX_HOLE = 4096
 """A number further than this beyond the highest one is kept apart, so that an odd file name can't take memory."""
 _RELISTED = 8
-"""So many of the newest files are listed again each time: a restarted TiCDC may write one of them anew under its old name."""
+"""Number of newest files that are listed again each time: a restarted TiCDC may rewrite one of them under its old name."""
 
 
 class Stream:
@@ -23,7 +23,7 @@ class Stream:
     __slots__ = ("_apart", "_generation", "_run", "_seen", "_tags", "count", "highest")
 
     def __init__(self) -> None:
-        """Without files."""
+        """Start without files."""
         self._tags = array("Q", [0])
         self._apart: dict[int, tuple[int, int]] = {}
         self._seen = bytearray()
@@ -38,7 +38,8 @@ class Stream:
         return self.run() == self.highest
 
     def put(self, number: int, tag: int, generation: int) -> int:
-        """Note that the full listing `generation`, or one after it, shows the file with `tag`; its tag before, or 0."""
+        """Note that the full listing `generation`, or one after it, shows the file with `tag`; return its previous tag, or 0."""
+        # The marks of what a full listing shows are kept for that listing only.
         if generation != self._generation:
             self._generation, self._seen = generation, bytearray(len(self._tags))
         before = self._put_apart(number, tag) if self._is_apart(number) else self._put_dense(number, tag)
@@ -48,7 +49,8 @@ class Stream:
         return before
 
     def sweep(self, generation: int) -> list[int]:
-        """Forget the files that the full listing `generation` did not show; their numbers."""
+        """Forget the files that the full listing `generation` did not show, and return their numbers."""
+        # Without a file in this listing, the marks are still those of an older one.
         everything = generation != self._generation
         gone = [number for number, tag in enumerate(self._tags) if tag and (everything or not self._seen[number])]
         gone += [number for number, (_, shown) in self._apart.items() if shown != generation]
@@ -63,12 +65,13 @@ class Stream:
         return gone
 
     def numbers(self) -> Iterator[int]:
-        """All numbers that there are."""
+        """Yield all numbers for which there is a file."""
         yield from (number for number, tag in enumerate(self._tags) if tag)
         yield from self._apart
 
     def run(self) -> int:
-        """The highest number up to which none from 1 on is missing."""
+        """Return the highest number up to which none, from 1 on, is missing."""
+        # Resumes where the last call stopped, so all calls together pass each number once; `sweep` moves it back.
         tags = self._tags
         while self._run + 1 < len(tags) and tags[self._run + 1]:
             self._run += 1
@@ -100,7 +103,7 @@ class Directory:
     __slots__ = ("placed", "streams")
 
     def __init__(self, placed: DataDirectory) -> None:
-        """Without files."""
+        """Start without files."""
         self.placed = placed
         self.streams: dict[tuple[str, int], Stream] = {}
 
@@ -110,17 +113,17 @@ class Directory:
         return all(stream.complete for stream in self.streams.values())
 
     def stream(self, dispatcher: str, width: int) -> Stream:
-        """The sequence of a dispatcher (or none) and index width."""
+        """Return the sequence of a dispatcher (or of none) and an index width."""
         key = (dispatcher, width)
         if key not in self.streams:
             self.streams[key] = Stream()
         return self.streams[key]
 
     def width(self, name: DataName) -> int:
-        """Width of the sequence that `name` continues.
+        """Return the width of the sequence that `name` continues.
 
-        A number with more digits than TiCDC pads to, such as 1000000 after 999999, doesn't show its sequence's width; the
-        widest sequence there that has grown to so many digits is meant, else the one of the smallest width.
+        A number with more digits than TiCDC pads to, such as 1000000 after 999999, does not show its sequence's width. It belongs
+        to the widest sequence there that has grown to that many digits, else to the one of the smallest width.
         """
         digits = len(str(name.number))
         if name.width != _LEAST_WIDTH or digits <= _LEAST_WIDTH:
@@ -129,21 +132,22 @@ class Directory:
         return max(wider, default=name.width)
 
     def marks(self, extension: str, *, fixed_width: bool) -> Iterator[str]:
-        """Of each sequence the name up to which the next listing may leave files out, if there is one.
+        """Yield for each sequence the name up to which (inclusive) the next listing may leave files out, if there is one.
 
-        Only where no file of the sequence that TiCDC may still write can sort at or below it: not behind a missing number, not
-        where numbers have lost their leading zero, and not where numbers are padded to fewer digits than the most (after a
-        change of ``file-index-digit`` a wider one sorts lower), unless TiCDC had a `fixed_width` then.
+        There is one only where no file that TiCDC may still write can sort at or below it. So it never lies beyond a missing number,
+        nor where numbers have lost their leading zero. Nor does it exist where numbers are padded to fewer digits than the maximum
+        (after a change of ``file-index-digit`` a wider number sorts lower), unless TiCDC had a `fixed_width` then.
         """
         width = _LEAST_WIDTH if fixed_width else _FULL_WIDTH
         widths = Counter(dispatcher for dispatcher, _ in self.streams)
         for (dispatcher, known), stream in self.streams.items():
+            # Beyond the second bound numbers have no leading zero.
             number = min(stream.run() - _RELISTED, 10 ** (width - 1) - 1)
             if known == width and widths[dispatcher] == 1 and number > 0:
                 yield format_data_name(DataName(dispatcher=dispatcher, number=number, width=width, extension=extension))
 
     def sweep(self, generation: int) -> Iterator[tuple[str, int, int]]:
-        """Forget the files that the full listing `generation` did not show; their dispatchers, numbers and widths."""
+        """Forget the files that the full listing `generation` did not show; yield their dispatchers, numbers and widths."""
         for (dispatcher, width), stream in list(self.streams.items()):
             yield from ((dispatcher, number, width) for number in stream.sweep(generation))
             if not stream.count:

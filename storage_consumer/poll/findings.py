@@ -1,4 +1,4 @@
-"""What a listing showed, and what comes up while it is taken in."""
+"""What a listing showed, and what comes up while it is processed."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from storage_consumer.model import DataFile, SchemaFile, StoredObject
 from storage_consumer.storage.paths import DataName, Ignored
 
 _SHOWN = 10
-"""So many paths are named in a message; of the others there is a count."""
+"""Number of paths that a message names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What one listing showed."""
+    """The new and changed files that one listing showed."""
 
     schema_files: tuple[SchemaFile, ...]
     """New, or with other content under a known name."""
     data_files: tuple[DataFile, ...]
     """New, or with other content under a known name."""
     vanished: tuple[DataFile, ...]
-    """Found before, no longer there; after a full listing only. Their size is 0 and their tag empty."""
+    """Found before and no longer there; only after a full listing. Their size is 0 and their tag empty."""
     changed: int
-    """How many of `data_files` had other content before."""
+    """Number of `data_files` that had other content before."""
     overwritten: tuple[DataFile, ...]
-    """Those of them that were written anew below a mark: by now the checkpoint may have passed their rows unseen."""
+    """Those of them that were rewritten below a mark: the checkpoint may have passed their rows unseen."""
     ignored: dict[str, int]
-    """Objects passed over, by reason; as of the last full listing."""
+    """Reason → number of objects passed over; as of the last full listing."""
     contradictions: tuple[str, ...]
-    """``path: reason`` for paths that do not go with the settings."""
+    """``path: reason`` for paths that contradict the settings."""
     warnings: tuple[str, ...]
     moved: bool
-    """Whether the listing may lack files, or showed some under the wrong table, given the schema files found in it: list again."""
+    """Whether to list again: given the schema files found, the listing may lack files or showed some under the wrong table."""
     finished: int = 0
-    """How many new data files are not among `data_files`, since an earlier run finished them."""
+    """Number of new data files missing from `data_files` because an earlier run finished them."""
 
 
 @dataclass(slots=True)
 class Look:
-    """What comes up while one listing is taken in."""
+    """What comes up while one listing is processed."""
 
     late: bool
-    """Whether files may turn up that the listings before left out. Not at a start: what is listed once more then was passed over."""
+    """Whether files may turn up that the previous listings left out. Not at a start: what is listed again then was passed over."""
     ignored: Counter[str] = field(default_factory=Counter)
     contradictions: list[str] = field(default_factory=list)
     unplaced: list[tuple[str, DataName, StoredObject]] = field(default_factory=list)
@@ -51,23 +51,23 @@ class Look:
     schemas_gone: list[str] = field(default_factory=list)
     came_late: list[str] = field(default_factory=list)
     finished: int = 0
-    """Data files that an earlier run finished."""
+    """Number of data files that an earlier run finished."""
     overflow: Counter[str] = field(default_factory=Counter)
-    """Folders, not known before, of files that were too many to be held, with the number of those."""
+    """Folder not known before → number of its files that were too many to be held."""
     overflown: bool = False
     """Whether data files are among them, so that the next listing has to show them again."""
     upgraded: bool = False
     """Whether a version of the older layout turned out to be one of the present layout too: then less may be left out."""
 
     def ignore(self, path: str, why: Ignored, files: int = 1) -> None:
-        """Count a path, or the `files` in it, that is passed over, or note that it contradicts the settings."""
+        """Count a path (or the `files` in it) as passed over, or note that it contradicts the settings."""
         if why.contradicts:
             self.contradictions.append(f"{path}: {why.reason}")
         else:
             self.ignored[why.reason] += files
 
     def warnings(self) -> Iterator[str]:
-        """What an operator should hear."""
+        """Yield the warnings for an operator."""
         for path in shortened(self.came_late):
             yield (
                 f"{path} turned up where TiCDC was done writing; rows in it at or below the checkpoint are taken for "
@@ -78,6 +78,6 @@ class Look:
 
 
 def shortened(paths: list[str]) -> tuple[str, ...]:
-    """The first few, and how many more there are."""
+    """Return the first few paths, and the number of the others."""
     more = len(paths) - _SHOWN
     return (*paths[:_SHOWN], f"and {more} more") if more > 0 else tuple(paths)

@@ -1,12 +1,12 @@
-"""Files held back until a later listing, so that none is handed out before one that TiCDC wrote before it elsewhere.
+"""Files held back until a later listing, so that none is handed out before one that TiCDC wrote earlier elsewhere.
 
-A listing is not of one moment: at midnight it may show the new day's first file and lack the old day's last one, which was
-written in between. Where rows do not say when they committed, applying the one before the other lets older values win.
+A listing is not a snapshot: at midnight it may show the new day's first file and lack the old day's last one, which was
+written in between. Where rows carry no commit-ts, applying the former before the latter lets older values win.
 
-TiCDC goes on to another directory of a table and partition once all files of the one before are stored. So whatever was there
+TiCDC goes on to another directory of a table and partition once all files of the previous one are stored. So whatever existed
 before the first file of a directory is shown by any listing that begins after that file was seen. Files of a directory are held
-back until such a listing ended; within a directory their numbers tell what is missing. Listing again within one poll is enough:
-a file that only the second listing shows is newer than the checkpoint that was read before the first.
+back until such a listing has ended; within a directory their numbers show what is missing. Listing again within one poll is
+enough: a file that only the second listing shows is newer than the checkpoint that was read before the first.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from storage_consumer.model import DataFile
 
 
 class Holding:
-    """What was listed and may not be handed out yet."""
+    """Files that were listed and may not be handed out yet."""
 
     def __init__(self) -> None:
-        """Nothing was listed."""
+        """Start without any listed file."""
         self._known: set[str] = set()
         self._held: dict[str, DataFile] = {}
 
     def __len__(self) -> int:
-        """How many files are held back."""
+        """Return the number of files held back."""
         return len(self._held)
 
     def take(self, files: Iterable[DataFile], *, moved: bool) -> tuple[DataFile, ...]:
-        """The files that may be handed out once a listing that showed `files` has ended.
+        """Return the files that may be handed out once a listing that showed `files` has ended.
 
-        `moved`: the listing showed some files under the wrong table, and the next one corrects it; none may before that.
+        `moved`: the listing showed some files under the wrong table, and the next one corrects it; none is handed out before that.
         """
         self._held |= {file.stored.path: file for file in files}
         if moved:

@@ -1,7 +1,7 @@
-"""Known files then against now: which are new, changed or gone, and what the next listing need not show.
+"""Known files compared with a listing: which are new, changed or gone, and what the next listing need not show.
 
 Pure: it takes listings and remembers; it reads nothing. Each file is found once, however often a listing is repeated or
-broken off.
+interrupted.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from storage_consumer.storage.paths import (
 EMPTY = "empty object"
 CONTRADICTS_PROTOCOL = "contradicts protocol"
 MOST_UNPLACED = 100_000
-"""Files of directories not known before that one listing holds until it ends; of more the names of their directories are enough."""
+"""Number of files in unknown directories that one listing holds until it ends; beyond it the directories' names are enough."""
 
 
 class Inventory:
-    """All files that were found so far."""
+    """All files found so far."""
 
     def __init__(
         self, date_separator: DateSeparator | None, *, partition_separator: bool | None, extension: str
     ) -> None:
-        """For paths written with these settings, None where they were not told.
+        """Expect paths written with these settings; None for a setting that was not given.
 
         `extension` is that of the protocol, ``csv`` or ``json``.
         """
@@ -69,26 +69,27 @@ class Inventory:
         self._set_apart: dict[str, set[tuple[int, int | None]]] = {}
         self._checkpoint = 0
         self.earlier: Earlier | None = None
-        """What an earlier run knew: of the files that it finished, one of each stream is found, and those that are other now."""
+        """What an earlier run knew: of the files that it finished, only one per stream is found, and those that have changed."""
         self.closed: frozenset[str] = frozenset()
         """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
         self.left_out = LeftOut()
         self.after: dict[str, str] = {}
-        """Sequence of files → the file name up to which all were found and none can come: likewise."""
+        """Sequence of files → file name up to which (inclusive) all were found and none can follow: may be left out likewise."""
 
     def __len__(self) -> int:
-        """How many schema and data files are known."""
+        """Return the number of known schema and data files."""
         streams = (stream for directory in self._directories.values() for stream in directory.streams.values())
         return len(self._schema_tags) + sum(stream.count for stream in streams)
 
     def observe(self, listing: Iterable[StoredObject], *, full: bool, checkpoint: int) -> Findings:
-        """Take in a listing that began after `checkpoint` was read; what it shows that was not known.
+        """Process a listing that began after `checkpoint` was read; return what it shows that was not known.
 
-        `full`: nothing was left out of it, so what it lacks is gone. Where `listing` raises, what it had shown is not lost:
-        a later call returns it.
+        `full`: nothing was left out of it, so what it lacks is gone. If `listing` raises, what it had shown is not lost: a later
+        call returns it.
         """
         look = Look(late=full and self._generation > 0 and self.earlier is None)
         after, lowered = {} if full else self.after, self.left_out.lowering()
+        # A generation marks what a full listing shows, so that the sweep after it finds what it lacks.
         if full:
             self._generation += 1
         for stored in listing:
@@ -98,6 +99,7 @@ class Inventory:
         vanished = self._sweep(look) if full else ()
         if full:
             self._ignored = look.ignored
+        # Files that were too many to hold are still unknown, so no directory can be judged complete.
         if not look.overflown:
             self._close(checkpoint)
             moved |= self._reopen(look)
@@ -105,7 +107,7 @@ class Inventory:
         return self._findings(look, vanished, moved=moved)
 
     def set_apart(self, file: SchemaFile) -> None:
-        """A schema file turned out to be of another table than the one it lies with: no rows go by it, so it closes nothing."""
+        """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
         self._set_apart.setdefault(file.table_dir, set()).add((file.version, file.checksum))
         self._dirty.add(file.table_dir)
         self._close(self._checkpoint)
@@ -119,6 +121,7 @@ class Inventory:
             look.ignored[EMPTY] += 1
         elif directory := self._directories.get(folder):
             self._see_data(directory, folder, data, stored, look)
+        # Whose directory this is can depend on schema files that come later in the listing.
         elif len(look.unplaced) < MOST_UNPLACED:
             look.unplaced.append((folder, data, stored))
         else:
@@ -171,6 +174,7 @@ class Inventory:
         name = stream_of(folder, data.dispatcher, width)
         verdict = Verdict.ANEW if before else self._judge(name, data.number, stored)
         if verdict is Verdict.SETTLED and stream.count > 1:
+            # The first file of a stream is handed on even if it is finished, so that the stream itself is known.
             look.finished += 1
             return
         if verdict is Verdict.ANEW:
@@ -186,21 +190,21 @@ class Inventory:
         self._found[stored.path] = replace(file, settled=True) if settled else file
 
     def _judge(self, stream: str, number: int, stored: StoredObject) -> Verdict:
-        """What a file that is listed for the first time was to an earlier run."""
+        """Return what a file listed for the first time was to an earlier run."""
         return Verdict.NEW if self.earlier is None else self.earlier.judge(stream, number, stored)
 
     def _was_unseen(self, path: str, stream: str, number: int, *, listed: bool) -> bool:
-        """Whether a file may have been other than it was known while listings left it out; `listed`: known by one of this run."""
+        """Return whether a file may have changed while listings left it out; `listed`: a listing of this run has shown it before."""
         if listed:
             return self.left_out.hid(path)
         return self.earlier is not None and self.earlier.was_unseen(stream, number)
 
     def _hidden(self, folder: str, path: str) -> bool:
-        """Whether the latest listing that was not full could have left this file out."""
+        """Return whether the latest listing that was not full could have left this file out."""
         return left_out(path, self.after) or not self.closed.isdisjoint(with_all_above(folder))
 
     def _place(self, look: Look) -> None:
-        """Place data files of directories that were not known, now that all schema files of the listing are."""
+        """Place data files of unknown directories, now that all schema files of the listing are known."""
         places: dict[str, DataDirectory | Ignored] = {}
         for folder, data, stored in look.unplaced:
             placed = places.get(folder) or places.setdefault(folder, self._read_folder(folder))
@@ -217,7 +221,7 @@ class Inventory:
                 self._directory(folder, placed)
 
     def _directory(self, folder: str, placed: DataDirectory) -> Directory:
-        """The directory in that folder, new or known."""
+        """Return the directory in that folder, new or known."""
         if folder not in self._directories:
             self._directories[folder] = Directory(placed)
             self._folders.setdefault(placed.table_dir, set()).add(folder)
@@ -229,9 +233,10 @@ class Inventory:
         )
 
     def _move(self) -> bool:
-        """Forget directories that belong to another table, now that its schema file was found; whether there are any."""
+        """Forget directories that belong to another table, now that its schema file was found; return whether there are any."""
         new, self._new_tables = self._new_tables, set()
         moved = False
+        # A new table directory may explain a path better than a shorter one did: the longest wins.
         for folder, directory in list(self._directories.items()) if new else ():
             placed = directory.placed
             if placed.known and not any(folder.startswith(f"{table_dir}/") for table_dir in new):
@@ -251,7 +256,7 @@ class Inventory:
         self._dirty.add(table_dir)
 
     def _sweep(self, look: Look) -> tuple[DataFile, ...]:
-        """Forget what a full listing did not show; the data files among it that are not about to be handed out."""
+        """Forget what a full listing did not show; return its data files, except those about to be handed out."""
         gone: list[DataFile] = []
         for folder, directory in list(self._directories.items()):
             for dispatcher, number, width in directory.sweep(self._generation):
@@ -264,13 +269,14 @@ class Inventory:
         look.schemas_gone.extend(path for path in self._schema_tags if path not in look.schema_paths)
         for path in look.schemas_gone:
             del self._schema_tags[path]
-        # What was found but not handed out yet stays so: the reader of the file will say that it is gone.
+        # A file that was found but not handed out yet stays: whoever reads it will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)
 
     def _close(self, checkpoint: int) -> None:
-        """Work out `closed` and `after` anew for the tables in which something changed."""
+        """Recompute `closed` and `after` for the tables in which something changed."""
         self._checkpoint = checkpoint
         dirty, self._dirty = self._dirty, set()
+        # A new date may close directories of any table.
         if self._oldest_open_date != (date := oldest_open_date(checkpoint)):
             self._oldest_open_date, dirty = date, dirty | self._folders.keys()
         for table_dir in dirty:
@@ -286,11 +292,11 @@ class Inventory:
             self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
 
     def _within(self, table_dir: str) -> dict[str, Directory]:
-        """The directories of a table, by folder."""
+        """Return the directories of a table, by folder."""
         return {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
 
     def _closing(self, table_dir: str, checkpoint: int) -> Closing:
-        """What the next listing may leave out of a table, were this the checkpoint."""
+        """Return what the next listing may leave out of a table if this is the checkpoint."""
         return closing(
             table_dir,
             own_versions(self._tables.get(table_dir, {}), self._set_apart.get(table_dir, ())),
@@ -301,7 +307,7 @@ class Inventory:
         )
 
     def _reopen(self, look: Look) -> bool:
-        """Have files of which nothing is known listed again, where TiCDC may have written them anew; whether there are any."""
+        """Have files without a digest listed again where TiCDC may have rewritten them; return whether there are any."""
         if self.earlier is None or not self.earlier.unsure:
             return False
         tables = {d.placed.table_dir for folder in self.earlier.unsure if (d := self._directories.get(folder))}
@@ -310,6 +316,7 @@ class Inventory:
         for folder, files in reopened.items():
             look.finished -= files
             if directory := self._directories.get(folder):
+                # Forgotten, so that the next listing finds the files again.
                 directory.streams.clear()
         return bool(reopened)
 
@@ -344,5 +351,6 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
 
 
 def _compact(stored: StoredObject) -> int:
-    """Size and tag as 64 bits, never 0; only for this process, and quicker than `finished.digest_of`."""
+    """Return size and tag as 64 bits, never 0; valid in this process only, and quicker than `finished.digest_of`."""
+    # 0 means "no file" in a `Stream`.
     return hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1

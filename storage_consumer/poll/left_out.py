@@ -1,4 +1,4 @@
-"""What listings leave out, stream by stream, so that it is known of a file that was written anew since when that could be unseen."""
+"""What listings leave out, stream by stream, so that a rewritten file shows since when this could go unseen."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from storage_consumer.storage.paths import left_out, parse_data_name
 
 
 class LeftOut:
-    """The marks of the latest listing, and how those of the next one differ from what was told."""
+    """The marks of the latest listing, and how those of the next one differ from those already reported."""
 
     def __init__(self) -> None:
-        """Nothing was left out."""
+        """Start with nothing left out."""
         self._latest: Mapping[str, str] = {}
         self._told: dict[str, int] = {}
         self._lowered: dict[str, int] = {}
 
     def hid(self, path: str) -> bool:
-        """Whether the latest listing left a file out."""
+        """Return whether the latest listing left a file out."""
         return left_out(path, self._latest)
 
     def judged(
         self, before: Closing | None, now: Closing, table_dir: str, directories: Mapping[str, Directory]
     ) -> None:
-        """What the next listing may leave out of a table, and what it was `before`.
+        """Note what the next listing may leave out of a table, and what it was `before`.
 
-        What it shows again counts as left out until it has shown it.
+        What the next listing shows again counts as left out until it has been shown.
         """
         marks = {} if before is None else before.after
         raised = {
             _stream_of(name, mark): _number_of(mark) for name, mark in now.after.items() if marks.get(name) != mark
         }
         shown = {_stream_of(name, mark): 0 for name, mark in marks.items() if name not in now.after}
+        # Both ways: directories that are newly closed, and those that are open again.
         changed = now.closed ^ (frozenset() if before is None else before.closed)
         for folder, directory in directories.items() if changed else ():
             above = {folder, f"{table_dir}/{directory.placed.version}"}
@@ -46,26 +47,27 @@ class LeftOut:
         self._told |= raised
 
     def listed(self, after: Mapping[str, str], lowered: Mapping[str, int]) -> None:
-        """A listing has ended that left out files up to the marks `after`; `lowered`: what `lowering` gave when it began."""
+        """Note that a listing with the marks `after` has ended; `lowered`: what `lowering` returned when it began."""
         self._latest = after
+        # Raised marks win: they were judged after the listing that lowered these began.
         self._told = {**lowered, **self._told}
 
     def lowering(self) -> Mapping[str, int]:
-        """A listing begins: the streams that it shows again."""
+        """Note that a listing begins; return the streams that it shows again."""
         lowered, self._lowered = self._lowered, {}
         return lowered
 
     def take(self) -> dict[str, int]:
-        """Stream → number up to which the latest listing or the next one leaves its files out, where that moved since the last call.
+        """Return stream → number up to which the latest or the next listing leaves files out, where that changed since the last call.
 
-        `EVERYTHING`: TiCDC writes no more to its directory.
+        `EVERYTHING`: TiCDC writes no more to the directory.
         """
         told, self._told = self._told, {}
         return told
 
 
 def _stream_of(sequence: str, mark: str) -> str:
-    """The stream of a mark."""
+    """Return the stream that a mark belongs to."""
     data = parse_data_name(mark)
     assert data is not None, mark
     return stream_of(sequence.rpartition("/")[0] if data.dispatcher else sequence, data.dispatcher, data.width)

@@ -10,8 +10,9 @@ from storage_consumer.model import CLOCK_MARGIN_MS, MAX_TSO, is_ahead_of_clock, 
 from storage_consumer.telemetry import tso_time
 
 RESTART_MS = 600_000
-"""So far ``metadata`` may go back within the sight of one process before everything is looked at anew. A new owner of TiCDC goes on from
-what the former one left in etcd, which is a moment behind; who resumes a changefeed from an older point goes further."""
+"""How far, in milliseconds, ``metadata`` may go back while one process watches before everything is looked up again. A new owner of TiCDC
+continues from what the former one left in etcd, which is a moment old; a changefeed resumed from an older point goes back further.
+"""
 _SHOWN = 60
 
 
@@ -19,22 +20,22 @@ class Metadata:
     """The highest checkpoint-ts read so far, and what was odd on the way."""
 
     def __init__(self) -> None:
-        """Before the first reading."""
+        """Start before the first reading."""
         self.checkpoint = 0
         """0 until there is one."""
         self.told = 0
-        """What the file said last when it could be read; 0 before."""
+        """The latest readable value of the file; 0 before."""
         self.unreadable = 0
-        """How often the file was there but held no checkpoint-ts that can be one."""
+        """Number of times that the file existed but held no valid checkpoint-ts."""
         self.is_ahead = False
-        """It said last what lies beyond the clock: then one of the two is wrong."""
+        """Whether the latest value lies beyond the clock: then one of the two is wrong."""
         self._last: int | None = -1
 
     def update(self, content: bytes | None, now: float) -> tuple[str, ...]:
-        """Take in the file's content, None where it is absent; what an operator should hear. A value is said once.
+        """Process the file's content (None: the file is absent); return warnings for an operator. Each value is reported once.
 
-        `now`: seconds since 1970-01-01 UTC. Raises `StorageUnavailable` where the file is gone, or has gone so far back that it may
-        be another changefeed's: then everything that is known of the bucket is to be looked up anew.
+        `now`: seconds since 1970-01-01 UTC. Raises `StorageUnavailable` if the file is gone, or has gone so far back that it may
+        be another changefeed's: then everything known of the bucket has to be looked up again.
         """
         if content is None:
             return self._absent()
@@ -93,7 +94,7 @@ def _said(text: str) -> tuple[str, ...]:
 
 
 def ahead_of_clock(ts: int, now: float) -> str:
-    """Why a TSO can't be one, and what to look at."""
+    """Return why a TSO can't be valid, and what to look at."""
     hours = CLOCK_MARGIN_MS // 3_600_000
     return (
         f"its time, {tso_time(ts)}, lies more than {hours} hours beyond the clock of this machine, which says {clock_time(now)}. "
@@ -103,12 +104,12 @@ def ahead_of_clock(ts: int, now: float) -> str:
 
 
 def clock_time(now: float) -> str:
-    """The time by our clock, in UTC."""
+    """Return the time by this machine's clock, in UTC."""
     return f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def parse_metadata(content: bytes) -> int | None:
-    """The checkpoint-ts, an exact integer; None where the content is torn or is not what TiCDC writes."""
+    """Return the checkpoint-ts, an exact integer; None where the content is torn or is not what TiCDC writes."""
     try:
         document = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):

@@ -23,7 +23,7 @@ from storage_consumer.storage.small_file import METADATA_BYTES, read_schema_file
 
 ODD_METADATA = "metadata without a checkpoint-ts that can be one"
 _LISTINGS = 3
-"""At most so many listings in one poll."""
+"""Most listings in one poll."""
 
 
 _IDS_AS_PATH = (
@@ -47,20 +47,20 @@ class Poll:
     vanished: tuple[DataFile, ...]
     """Listed before, no longer there (only known after a full listing)."""
     changed: int
-    """How many of `data_files` were known under another tag."""
+    """Number of `data_files` that were known under another tag."""
     overwritten: tuple[DataFile, ...] = ()
     """Those of them whose new rows the checkpoint may have passed before they were seen."""
     ignored: dict[str, int]
-    """Objects that are no schema, data, index or metadata file, counted by reason; as of the last full listing."""
+    """Objects that are not schema, data, index or metadata files, counted by reason; as of the last full listing."""
     warnings: tuple[str, ...] = ()
     full: bool = True
     """Whether everything was listed."""
     contradictions: tuple[str, ...] = ()
-    """Paths that show that the settings are not those TiCDC wrote with, each with the setting: nothing may be applied."""
+    """Paths that show that the settings differ from those that TiCDC wrote with, each with the setting: nothing may be applied."""
     finished: int = 0
-    """How many data files were found that an earlier run finished and are therefore not among `data_files`."""
+    """Number of data files that an earlier run finished and that are therefore not among `data_files`."""
     unreadable_metadata: int = 0
-    """How often ``metadata`` was there but held no checkpoint-ts that can be one, since the start."""
+    """Number of times since the start that ``metadata`` existed but held no valid checkpoint-ts."""
 
 
 class StorageReader:
@@ -69,7 +69,7 @@ class StorageReader:
     def __init__(
         self, storage: Storage, upstream: Upstream, clock: Clock, *, full_listing_interval: float = 600.0
     ) -> None:
-        """For what `upstream` says was written to `storage`; `full_listing_interval` in seconds of `clock`."""
+        """Expect what `upstream` says was written to `storage`; `full_listing_interval` in seconds of `clock`."""
         self._storage = storage
         self._upstream = upstream
         self._clock = clock
@@ -89,7 +89,7 @@ class StorageReader:
         self._before: Before | None = None
 
     def poll(self) -> Poll:
-        """What is new since the last poll.
+        """Return what is new since the last poll.
 
         ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
         Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found.
@@ -128,20 +128,20 @@ class StorageReader:
     def resume(
         self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()
     ) -> None:
-        """Go on from a checkpoint-ts that an earlier run read, and from the files that it finished, by stream (see `DataFile.stream`).
+        """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by stream (see `DataFile.stream`).
 
-        The first poll counts those that are what they were, and shows of a stream at least one file. `kept`: table directory and
-        version of the schema files that were read: the first poll raises `ConfigError` where the files that are there now are
-        another changefeed's.
+        The first poll counts those that are unchanged, and shows at least one file of each stream. `kept`: table directory and
+        version of the schema files that were read. The first poll raises `ConfigError` if the files that are there now belong to
+        another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
         self._before = Before(checkpoint=checkpoint, streams=finished.keys(), schema_files=kept)
         self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
 
     def left_out(self) -> dict[str, int]:
-        """Stream → number up to which listings may leave its files out, where that moved since the last call: see `Finished.left_out`.
+        """Return stream → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
 
-        To be stored before the next poll: a later run has to know what this one may not have seen.
+        Store it before the next poll: a later run has to know what this one may not have seen.
         """
         return self._inventory.left_out.take()
 
@@ -150,14 +150,14 @@ class StorageReader:
         self._last_full = None
 
     def leave_out(self, directories: frozenset[str]) -> None:
-        """List these directories no more: nobody wants what is in them."""
+        """Stop listing these directories: nobody wants what is in them."""
         self._left_out = directories
 
     def definition(self, schema_file: SchemaFile) -> TableDefinition:
-        """The content of a schema file.
+        """Return the content of a schema file.
 
-        Raises `MalformedSchemaFile` where it can't be read as one, `FilesMissing` where it is no longer there, `StorageUnavailable`
-        where it has fewer bytes than were listed.
+        Raises `MalformedSchemaFile` if it can't be read as one, `FilesMissing` if it is no longer there, `StorageUnavailable`
+        if it has fewer bytes than were listed.
         """
         path = schema_file.stored.path
         try:
@@ -176,11 +176,11 @@ class StorageReader:
         return definition
 
     def set_apart(self, schema_file: SchemaFile) -> None:
-        """A schema file turned out to be of another table than the one it lies with: rows of the latter do not go by it."""
+        """Note that a schema file belongs to another table than the one it lies with: rows of the latter do not go by it."""
         self._inventory.set_apart(schema_file)
 
     def _is_the_same(self) -> tuple[str, ...]:
-        """What there is to say about whether the bucket is the one that an earlier run read; at the first poll only."""
+        """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any."""
         before, self._before = self._before, None
         return () if before is None else doubts(before, self._looks, self._metadata.told, self._upstream.identity)
 
@@ -189,7 +189,7 @@ class StorageReader:
         return {ODD_METADATA: count} if count else {}
 
     def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
-        """Schema files of versions that no source can have given out yet; not while it is the clock that must be wrong."""
+        """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
         if self._metadata.is_ahead:
             return
         for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
@@ -202,16 +202,17 @@ class StorageReader:
             return None
 
     def _read_files(self, checkpoint: int) -> tuple[Findings, bool]:
-        """List until every file stands under its table and no file is held back that the checkpoint may cover.
+        """List until every file is under its table and no file is held back that the checkpoint may cover.
 
-        That is once, and again only where a schema file moved files or where order matters in a directory that is new. What the
-        last listing by all rules showed, and whether that was everything; what they found is in `_looks`.
+        One listing is enough unless a schema file moved files, or order matters in a new directory. Returns what the last listing
+        by all rules showed, and whether it was full; `_looks` holds what all of them found.
         """
         began = self._clock.monotonic()
         full = self._last_full is None or began - self._last_full >= self._interval
         judged = self._look(checkpoint, full=full)
         for _ in range(_LISTINGS - 1):
             judged = self._look(checkpoint, full=full) if judged.moved else judged
+        # The second listing releases what the first one held back.
         if self._holding:
             self._look(checkpoint, full=False)
         if full:
@@ -219,7 +220,7 @@ class StorageReader:
         return judged, full
 
     def _look(self, checkpoint: int, *, full: bool) -> Findings:
-        """List once; what that shows is kept until a poll ends well."""
+        """List once; the findings are kept until a poll succeeds."""
         inventory, holding = self._inventory, self._holding
         closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
         listing = self._storage.listing(closed | self._left_out if self._left_out else closed, after)
@@ -229,7 +230,7 @@ class StorageReader:
         return look
 
     def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
-        """The listing; a storage that shows nothing where there were files is taken for absent, not for emptied."""
+        """Yield the listing; a storage without any object where there were files counts as absent, not as emptied."""
         empty = True
         for stored in listing:
             empty = False
@@ -248,7 +249,7 @@ class StorageReader:
             )
 
     def _told(self) -> Iterator[str]:
-        """The settings that paths are judged by."""
+        """Yield the settings by which paths are judged."""
         yield f"protocol={self._upstream.protocol}"
         if self._upstream.date_separator is not None:
             yield f"date-separator={self._upstream.date_separator}"

@@ -1,13 +1,13 @@
 """Whether a bucket still holds the changefeed that an earlier run read, or another one that was given the emptied prefix.
 
-What is known of the former one are the schema files that were read and the numbered files that were finished. Each names a table version,
-a TSO of the source, so that files of another changefeed have other ones. Nothing is concluded from files that are gone: old
-dates expire, and schema files are deleted by hand. Nor from ``metadata`` that went back: a changefeed that is resumed from an older
+Known of the former one are the schema files that were read and the numbered files that were finished. Each names a table version,
+a TSO of the source, so files of another changefeed have other ones. Nothing is concluded from files that are gone: old
+dates expire, and schema files are deleted manually. Nor from ``metadata`` that went back: a changefeed that is resumed from an older
 checkpoint writes its rows once more, beside the files that it wrote before.
 
-But where none of the known files is left and others are there, and these begin well before the checkpoint that was read, they are not
-what followed on it: all rows up to that checkpoint would pass for repeats. A changefeed that merely goes on in a prefix that was cleaned
-up opens its new table versions at its own checkpoint. It may be behind the one that was read by as much as TiCDC loses by a restart.
+But if none of the known files is left and others are there that begin well before the checkpoint that was read, these are not its
+continuation: all rows up to that checkpoint would pass for repeats. A changefeed that merely continues in a prefix that was cleaned
+up opens its new table versions at its own checkpoint. That may be behind the one that was read by as much as TiCDC loses in a restart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Version:
-    """A table version that is there."""
+    """A table version that is in the bucket."""
 
     table_dir: str
     version: int
@@ -47,9 +47,9 @@ class _Version:
 
 
 def doubts(before: Before, looks: Sequence[Findings], told: int, place: str) -> tuple[str, ...]:
-    """What an operator should hear of a bucket of which everything was listed; `told`: what its ``metadata`` says.
+    """Return warnings about a bucket of which everything was listed; `told`: the value in its ``metadata``.
 
-    Raises `ConfigError` where it is another changefeed's.
+    Raises `ConfigError` if it is another changefeed's.
     """
     there = frozenset(_there(looks))
     if not (before.checkpoint and there and (before.streams or before.schema_files)):
@@ -62,6 +62,7 @@ def doubts(before: Before, looks: Sequence[Findings], told: int, place: str) -> 
         f"none of the files that were read before is in {place} any more, and others are there, the oldest in {first}"
     )
     read = f"up to the checkpoint {before.checkpoint} ({tso_time(before.checkpoint)})"
+    # A continuation may begin a little before the checkpoint, by what a restart of TiCDC loses.
     if physical_ms(before.checkpoint) - physical_ms(begin) <= RESTART_MS:
         said = (
             f"{gone}. They are taken for what followed on {read}. If the prefix was emptied and given to another "
@@ -77,9 +78,9 @@ def doubts(before: Before, looks: Sequence[Findings], told: int, place: str) -> 
 
 
 def refuse_ahead_of_clock(checkpoint: int, state_schema: str, now: float) -> None:
-    """Raise `ConfigError` where the highest checkpoint in a state is one that no bucket can have told yet; `now` as in `Clock.now`.
+    """Raise `ConfigError` if the highest checkpoint in a state is one that no bucket can have reported yet; `now` as in `Clock.now`.
 
-    A damaged ``metadata`` that was believed: every row that came after it passed for a repeat.
+    A damaged ``metadata`` was believed: every row that came after it passed for a repeat.
     """
     if is_ahead_of_clock(checkpoint, now):
         raise ConfigError(
@@ -97,7 +98,7 @@ def _there(looks: Iterable[Findings]) -> Iterator[_Version]:
 
 
 def _is_any_known(there: Collection[_Version], before: Before) -> bool:
-    """Whether an earlier run read a schema file of one of these versions, or finished files of it."""
+    """Return whether an earlier run read a schema file of one of these versions, or finished files of it."""
     if any((version.table_dir, version.version) in before.schema_files for version in there):
         return True
     folders = {folder for stream in before.streams for folder in with_all_above(stream.rsplit("|", 2)[0])}

@@ -14,7 +14,7 @@ from storage_consumer.model import TableColumn, TableDefinition, TableName, Tabl
 from storage_consumer.sql.tokens import tokens
 
 _FORMATS = (0, 1)
-"""File format versions that are known; TiCDC writes 1, and hashes the file as one of version 0."""
+"""Known file format versions; TiCDC writes 1, and hashes the file as version 0."""
 _ACTIONS: Mapping[tuple[str, ...], int] = {
     ("CREATE", "DATABASE"): 1,
     ("CREATE", "SCHEMA"): 1,
@@ -43,12 +43,12 @@ _REMEDY = "TiCDC writes these files itself: restore it from a copy of the bucket
 
 
 def parse_schema_file(content: bytes, path: str, version: int, checksum: int | None, table_dir: str) -> TableDefinition:
-    """The definition in a schema file; `path`, `version`, `checksum` and `table_dir` are what its path says.
+    """Return the definition in a schema file; `path`, `version`, `checksum` and `table_dir` are what its path says.
 
     `checksum` is None in the older layout, whose file names have none: then it is computed from the content.
 
     Oddities that leave the meaning clear (wrong checksum, unknown attribute, swapped names) become warnings of the result.
-    Raises `MalformedSchemaFile` where the file can't be read as one.
+    Raises `MalformedSchemaFile` if the file can't be read as one.
     """
     document = _Document(content, path)
     if (stated := document.integer("TableVersion")) != version:
@@ -75,12 +75,13 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
 
 
 def schema_checksum(text: str) -> int | None:
-    """CRC-32 that TiCDC puts into the name of a schema file with this content; None where it can't be computed.
+    """Return the CRC-32 that TiCDC puts into the name of a schema file with this content; None if it can't be computed.
 
     TiCDC hashes the JSON of the file without Query, Type and TableVersion, with Version 0 and with the columns sorted by
-    the bytes of their names. The pieces are cut out of the text as it stands, so that neither unknown attributes nor
-    characters that a JSON library would write otherwise disturb the result.
+    the bytes of their names. The pieces are cut out of the original text, so that neither unknown attributes nor characters
+    that a JSON library would write differently disturb the result.
     """
+    # Four spaces of indentation are the fields of the file itself; deeper ones belong to columns.
     lines = text.split("\n")
     heads = {line.split(":", 1)[0].strip(): line.rstrip(",") for line in lines if line.startswith('    "')}
     wanted = [heads.get(f'"{field}"') for field in ("Table", "Schema", "TableColumnsTotal")]
@@ -103,7 +104,7 @@ class _Document:
             # Numbers with a point or exponent stay text: none belongs here, and none may become a float.
             self.fields = json.loads(self.content, parse_float=str, parse_constant=_no_constant)
             if "\\ud" in self.content.lower():
-                # Half a character, as in "\\ud83d", is none that could be passed on.
+                # A lone surrogate, as in "\\ud83d", is not a character that could be passed on.
                 json.dumps(self.fields, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             self.fail(f"not JSON: {error}")
@@ -115,14 +116,14 @@ class _Document:
         raise MalformedSchemaFile(f"schema file {self.path}: {what}. {_REMEDY}.")
 
     def text(self, field: str) -> str:
-        """A field that must be there and hold a string."""
+        """Return a field that must be present and hold a string."""
         value = self._field(field)
         if not isinstance(value, str):
             self.fail(f"{field} must be a string, but is {_shown(value)}")
         return value
 
     def integer(self, field: str, default: int | None = None) -> int:
-        """A field that holds an integer, or a string of its digits; exact at any size."""
+        """Return a field that holds an integer, or a string of its digits; exact at any size."""
         if field not in self.fields and default is not None:
             return default
         value = self._field(field)
@@ -132,7 +133,7 @@ class _Document:
         return number
 
     def columns(self) -> list[dict[str, Any]]:
-        """The entries of TableColumns; none where the file says null, as for a database."""
+        """Return the entries of TableColumns; none where the file says null, as for a database."""
         value = self._field("TableColumns")
         entries = [] if value is None else value
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -187,7 +188,7 @@ def _flag(document: _Document, entry: dict[str, Any], attribute: str, where: str
 
 
 def _default(value: Any) -> str | None:
-    """A default as text; TiCDC writes strings, numbers occur in its own tests."""
+    """Return a default as text; TiCDC writes strings, numbers occur in its own tests."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -201,12 +202,12 @@ def _integer(value: Any) -> int | None:
 
 
 def _action(query: str) -> int:
-    """TiDB's action code of a statement whose file does not say it, where the code makes a difference; else 0."""
+    """Return TiDB's action code of a statement whose file lacks it, where the code makes a difference; else 0."""
     return _ACTIONS.get(tuple(token.upper for token in tokens(query)[:2]), 0)
 
 
 def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple[str, ...]]:
-    """The table's name: the pair in the file, unless it is exactly the swapped pair of the path."""
+    """Return the table's name: the pair in the file, unless it is exactly the swapped pair of the path."""
     stated = TableName(schema=schema, table=table)
     if table_dir.isdecimal() or table_dir == _directory(schema, table):
         return stated, ()
@@ -217,7 +218,7 @@ def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple
 
 
 def _directory(schema: str, table: str) -> str:
-    """Where TiCDC puts a table's files: segments joined, with empty ones, ``.`` and ``..`` resolved."""
+    """Return where TiCDC puts a table's files: segments joined, with empty ones, ``.`` and ``..`` resolved."""
     return posixpath.normpath(f"{schema}/{table}").lstrip("/")
 
 
@@ -238,7 +239,7 @@ def _checksum_warnings(computed: int | None, checksum: int) -> Iterator[str]:
 
 
 def _column_blocks(lines: list[str]) -> list[str] | None:
-    """The texts of the column objects, sorted by name; None where brackets and indentation are not TiCDC's."""
+    """Return the texts of the column objects, sorted by name; None where brackets and indentation are not TiCDC's."""
     blocks: list[tuple[bytes, str]] = []
     start = None
     for number, line in enumerate(lines):

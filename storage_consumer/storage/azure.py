@@ -1,7 +1,7 @@
-"""Azure Blob Storage, through adlfs and the client that it makes.
+"""Azure Blob Storage, through adlfs and the client that it creates.
 
-It cannot begin a listing at a name. So a container that does not fit on one page is gone through folder by folder where there
-is something to leave out, several folders at once, and closed directories are not entered.
+Azure cannot begin a listing at a name. So a container that does not fit on one page is walked folder by folder where
+something may be left out. Several folders are listed concurrently, and closed directories are not entered.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from storage_consumer.storage.ordered_listing import closed_above
 from storage_consumer.storage.paths import left_out
 
 _AT_ONCE = 8
-"""So many calls wait for answers at once."""
+"""Number of concurrent calls."""
 _CALL = {"retry_total": 0, "connection_timeout": CONNECT_TIMEOUT, "read_timeout": READ_TIMEOUT}
-"""For each call: the client's own tries begin with a pause of 15 seconds."""
+"""Arguments of each call. The client's own retries are off: they begin with a pause of 15 seconds."""
 _REFUSED = 401, 403
 _ABSENT = 404
 _REPLACED = 412
@@ -46,12 +46,12 @@ class _Known:
     closed: frozenset[str]
     after: Mapping[str, str]
     parents: frozenset[str]
-    """The directories that closed ones lie directly in."""
+    """The directories that directly contain closed ones."""
     above: frozenset[str]
-    """All directories above closed ones, the root as the empty text among them."""
+    """All directories above closed ones, including the root as the empty text."""
 
     def fresh(self, page: Page) -> tuple[StoredObject, ...]:
-        """The page's objects without those that may be left out."""
+        """Return the page's objects without those that may be left out."""
         return tuple(
             stored
             for stored in page.objects
@@ -67,7 +67,7 @@ class AzureStorage(ReadInParts):
     _cloud = "Azure"
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """All objects, except below `closed` and up to the names in `after`; ``meta`` folders after all others."""
+        """Yield all objects, except those below `closed` and those up to the names in `after`; ``meta`` folders come after all others."""
         known = _known(closed, after)
         if "" not in known.above:
             for page in self._pages(""):
@@ -76,7 +76,7 @@ class AzureStorage(ReadInParts):
         folders = [""]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             while folders:
-                # Those called meta wait until all that lies beside them was listed.
+                # A meta folder waits until all its siblings were listed: a data file shown is then never without its schema file.
                 waiting = [folder for folder in folders if _is_meta(folder)]
                 wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
                 folders = waiting if wave is not waiting else []
@@ -85,7 +85,9 @@ class AzureStorage(ReadInParts):
                     folders += below
 
     def _look(self, folder: str, known: _Known) -> tuple[list[StoredObject], list[str]]:
-        """What is fresh in a folder, and the folders below it that are yet to be looked into."""
+        """Return the new objects of a folder, and the folders below it that still have to be listed."""
+        # A folder that fits on one flat page needs no further call. A larger one is split only above closed directories:
+        # elsewhere no directory can be skipped, and a flat listing needs fewer calls.
         if folder not in known.parents:
             first = self._page(folder)
             pages = [first] if not first.token else []
@@ -101,7 +103,7 @@ class AzureStorage(ReadInParts):
         return objects, folders
 
     def _pages(self, folder: str, *, delimited: bool = False, token: str = "") -> Iterator[Page]:
-        """All pages of a folder, or those from `token` on; raises `StorageUnavailable` where they lead in a circle."""
+        """Yield all pages of a folder, or those from `token` on; raise `StorageUnavailable` where tokens repeat."""
         seen = {token}
         while True:
             page = self._page(folder, delimited=delimited, token=token)
@@ -157,7 +159,7 @@ class AzureStorage(ReadInParts):
         async def ask_for_any(driver: Any) -> Part:
             try:
                 return await ask(driver)
-            except Exception as error:  # an object without content has no range at all
+            except Exception as error:  # an empty object has no valid range
                 if getattr(error, "status_code", 0) != _BEHIND_THE_END:
                     raise
                 return Part(content=b"", tag="", size=0)
@@ -188,7 +190,7 @@ class AzureStorage(ReadInParts):
         return self._unasked(error, path, code)
 
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """The error where the store gave no answer of its own."""
+        """Return the error for a request to which the store itself gave no answer."""
         name = type(error).__name__
         if name in {"ClientAuthenticationError", "CredentialUnavailableError"}:
             return ConfigError(
@@ -202,7 +204,7 @@ class AzureStorage(ReadInParts):
 
 
 def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What adlfs is opened with: the keys of the URI, else those of the environment, else Azure's default chain."""
+    """Return the options for adlfs: the keys of the URI, else those of the environment, else Azure's default chain."""
     options: dict[str, Any] = {"anon": False, "use_listings_cache": False, "skip_instance_cache": True}
     given = secrets.account_key or secrets.sas_token
     if not given and not upstream.account_name and environ.get("AZURE_STORAGE_CONNECTION_STRING"):
@@ -231,7 +233,7 @@ def _first(environ: Mapping[str, str], *names: str) -> str:
 
 
 def _customer_key(key: str) -> dict[str, Any]:
-    """The argument that opens objects that were encrypted with a key of the customer's."""
+    """Return the argument that opens objects encrypted with a customer-provided key."""
     if not key:
         return {}
     from azure.storage.blob import CustomerProvidedEncryptionKey  # noqa: PLC0415 - optional, comes with adlfs

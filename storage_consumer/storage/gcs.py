@@ -66,10 +66,10 @@ class GcsStorage(ReadInParts, OrderedBucket):
 
     async def _download(self, driver: Any, path: str, arguments: dict[str, Any]) -> tuple[Mapping[str, str], bytes]:
         try:
-            found: tuple[Mapping[str, str], bytes] = await driver._call(  # noqa: SLF001 - its public methods don't tell the generation
+            found: tuple[Mapping[str, str], bytes] = await driver._call(  # noqa: SLF001 - its public methods do not return the generation
                 "GET", "b/{}/o/{}", self._bucket, self._absolute(path), **arguments
             )
-        except Exception as error:  # an object without content has no range at all
+        except Exception as error:  # an empty object has no valid range
             if getattr(error, "code", 0) != _BEHIND_THE_END:
                 raise
             return {}, b""
@@ -80,7 +80,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
             from gcsfs.core import GCSFileSystem  # noqa: PLC0415 - optional
         except ImportError:
             raise missing_package("gcsfs", "gcs") from None
-        # It logs a traceback for each error before it raises it.
+        # gcsfs logs a traceback for each error before it raises it.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return GCSFileSystem(**driver_options(self._upstream, self._secrets))
 
@@ -97,7 +97,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
         return self._unasked(error, path, code)
 
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """The error where the store gave no answer of its own."""
+        """Return the error for a request to which the store itself gave no answer."""
         name = type(error).__name__
         if name in {"DefaultCredentialsError", "MalformedError"} or (
             name == "RefreshError" and not getattr(error, "retryable", False)
@@ -114,7 +114,7 @@ class GcsStorage(ReadInParts, OrderedBucket):
 
 
 def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:
-    """What gcsfs is opened with. Without TLS no credentials are sent: that is an emulator's endpoint."""
+    """Return the options for gcsfs. Without TLS no credentials are sent: such an endpoint is an emulator's."""
     token: Any = json.loads(secrets.gcs_credentials) if secrets.gcs_credentials else "google_default"
     return {
         "token": "anon" if upstream.endpoint.startswith("http://") else token,

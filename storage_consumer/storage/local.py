@@ -1,7 +1,7 @@
 """A folder on a local disk or a mounted file system as a `Storage`.
 
-On NFS mount with ``actimeo=0``: a client that caches folders can show a new ``metadata`` before the files that it covers.
-A file that another client is still writing may show in part: it is shown again with another tag when it has grown.
+On NFS, mount with ``actimeo=0``: a client that caches folders can show a new ``metadata`` before the files that it covers.
+A file that another client is still writing may be shown in part: once it has grown it is shown again with another tag.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _log = Log("storage")
 class LocalStorage:
     """Everything below one folder, and nothing elsewhere.
 
-    Links that lead out of it are not followed, nor links to folders: those end the listing, since whole tables may lie there.
+    Links that lead out of it are not followed, nor are links to folders. The latter end the listing, since whole tables may
+    lie there.
     """
 
     def __init__(self, root: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """For the folder `root`; it is not looked at yet. `monotonic`: seconds of a clock that never goes back."""
+        """Prepare for the folder `root`, without looking at it. `monotonic`: seconds of a clock that never goes back."""
         self._root = root
         self._monotonic = monotonic
         self._known = KnownFolders()
         self._warned: set[str] = set()
         self.requests = 0
-        """Folders listed so far."""
+        """Number of folders listed so far."""
 
     def check(self) -> None:
         """Raise `ConfigError` when the folder does not exist or may not be listed."""
@@ -51,9 +52,9 @@ class LocalStorage:
             raise self._translated(error, self._root) from error
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """All files, except below `closed` and up to the names in `after`; ``meta`` folders after their siblings.
+        """Yield all files, except those below `closed` and those up to the names in `after`; ``meta`` folders come after their siblings.
 
-        A folder that has not changed is not read, unless everything is asked for; its files are looked at.
+        A folder that has not changed is not read again unless everything is asked for; the status of its files is checked.
         """
         pending = [""]
         while pending:
@@ -64,14 +65,15 @@ class LocalStorage:
             pending.extend(path for path in names if path not in closed)
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
-        """The whole content of a file; of one with more than `most` bytes a beginning that has more."""
+        """Return the content of a file; for one over `most` bytes, a beginning longer than `most`."""
         return read_up_to(self, path, most)
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """The content of a file in pieces of `size` bytes; see `Storage.blocks`. Each piece was read while the file had the tag."""
+        """Yield the content of a file in pieces of `size` bytes, each read while the file had the tag; see `Storage.blocks`."""
         if Path(self._root, path).is_symlink() and not self._is_within(path):
             raise FileNotFoundError(f"{path} is a link that leads out of {self._root}")
         try:
+            # Unbuffered: a buffer would hold bytes from before the check of the tag.
             with open(self._regular(path), "rb", buffering=0, opener=_open_at_once) as file:
                 file.seek(start)
                 yield from iter(lambda: _piece(file, size, tag), b"")
@@ -79,19 +81,20 @@ class LocalStorage:
             raise self._translated(error, path) from error
 
     def _regular(self, path: str) -> str:
-        """Where a file is; raises `FileNotFoundError` for anything else, which would be read without end, or make its reader wait."""
+        """Return the full path of a regular file; raise `FileNotFoundError` for anything else: a pipe or device could block or never end."""
         place = f"{self._root}/{path}"
         if not stat.S_ISREG(os.stat(place).st_mode):  # noqa: PTH116 - as in `_shown`
             raise FileNotFoundError
         return place
 
     def _shown(self, folder: str, after: Mapping[str, str], *, anew: bool) -> tuple[list[StoredObject], Iterable[str]]:
-        """Files of a folder, except up to the names in `after`, and the names of its folders.
+        """Return a folder's files, except those up to the names in `after`, and the names of its folders.
 
-        A folder that vanishes meanwhile has none: TiCDC removes those that are expired and empty.
+        A folder that vanishes in the meantime has neither: TiCDC removes those that are expired and empty.
         """
         try:
-            status = os.stat(f"{self._root}/{folder}")  # noqa: PTH116 - a Path takes longer than the call. Before the entries: what comes after that changes it
+            # The status comes before the entries: any later change of the entries changes it.
+            status = os.stat(f"{self._root}/{folder}")  # noqa: PTH116 - a Path takes longer than the call
             known = None if anew else self._known.entries(folder, status, after)
             return self._scan(folder, status, after) if known is None else (self._again(folder, known), known.folders)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -103,7 +106,7 @@ class LocalStorage:
         return [], ()
 
     def _again(self, folder: str, known: Entries) -> list[StoredObject]:
-        """The files of a folder as they are now."""
+        """Return the current files of a folder whose entries are known."""
         prefix = f"{folder}/" if folder else ""
         found = (_stored(Path(self._root, folder, name), prefix) for name in known.files)
         return [file for file in found if file is not None]
@@ -127,6 +130,7 @@ class LocalStorage:
             elif found := _stored(entry, prefix):
                 files.append(found)
                 names.append(entry.name)
+            # What a link leads to may change without a trace in this folder, so a folder with one is read each time.
             odd = odd or bool(unusable) or entry.is_symlink()
         files.sort(key=lambda stored: stored.path)
         entries = Entries(files=tuple(sorted(names)), folders=tuple(folders), left_out=marks)
@@ -134,10 +138,10 @@ class LocalStorage:
         return files, folders
 
     def _unusable(self, entry: os.DirEntry[str], prefix: str) -> list[StoredObject]:
-        """What is shown in place of an entry that is not followed, so that it is counted; nothing for any other.
+        """Return what is shown in place of an entry that is not followed, so that it is counted; nothing for any other entry.
 
-        What has the name of a data or schema file keeps it, since it may stand for rows or a statement, and `blocks` refuses it: its
-        table waits. The text by which anything else is shown is that of no file of TiCDC's. Raises `ConfigError` at a link to a folder.
+        An entry named like a data or schema file keeps its name, since it may stand for rows or a statement. `blocks` refuses it,
+        so its table waits. Anything else is shown by a text that no file of TiCDC's has. Raises `ConfigError` at a link to a folder.
         """
         path = prefix + entry.name
         if not _is_text(entry.name):
@@ -164,7 +168,7 @@ class LocalStorage:
         return StoredObject(path=path if stands_for_file else f"{shown} ({reason})", size=1, tag="")
 
     def _is_within(self, path: str) -> bool:
-        """Whether `path`, its links followed, is below the root."""
+        """Return whether `path`, with its links followed, lies below the root."""
         root = os.path.realpath(self._root)
         return os.path.commonpath((root, os.path.realpath(f"{self._root}/{path}"))) == root
 
@@ -173,7 +177,7 @@ class LocalStorage:
             return list(entries)
 
     def _translated(self, error: OSError, path: str) -> Exception:
-        """What `error`, met at `path`, means to the caller."""
+        """Return what `error`, met at `path`, means to the caller."""
         if isinstance(error, FileNotFoundError):
             return FileNotFoundError(f"{path} does not exist below {self._root}")
         if isinstance(error, PermissionError):
@@ -185,7 +189,7 @@ class LocalStorage:
 
 
 def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
-    """The file as it is now; None where it vanished meanwhile, or is no file."""
+    """Return the current state of a file; None if it vanished in the meantime or is not a regular file."""
     try:
         status = entry.stat()
     except FileNotFoundError:
@@ -196,12 +200,12 @@ def _stored(entry: os.DirEntry[str] | Path, prefix: str) -> StoredObject | None:
 
 
 def _is_of_ticdc(path: str) -> bool:
-    """Whether a path is that of a data or schema file."""
+    """Return whether a path is that of a data or schema file."""
     return parse_data_name(path.rpartition("/")[2]) is not None or isinstance(parse_other(path), SchemaPath)
 
 
 def _is_there(entry: os.DirEntry[str]) -> bool:
-    """Whether what was listed has not vanished, nor leads nowhere."""
+    """Return whether a listed entry still exists and leads somewhere."""
     try:
         entry.stat()
     except FileNotFoundError:
@@ -210,25 +214,26 @@ def _is_there(entry: os.DirEntry[str]) -> bool:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for whoever may be at a pipe's other end, should the file have become one."""
+    """Open a file without blocking: if it has become a pipe, opening it would wait for the other end."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _piece(file: RawIOBase, size: int, tag: str) -> bytes:
-    """The next bytes of a file, if they are of what has this tag; no tag: of anything."""
+    """Return the next bytes of a file; raise `FileNotFoundError` unless `tag` is empty or still the file's."""
     piece = file.read(size) or b""
+    # Checked after the read: a file that was replaced or appended to before now has another tag.
     if tag not in {"", _tag(os.fstat(file.fileno()))}:
         raise FileNotFoundError
     return piece
 
 
 def _tag(status: os.stat_result) -> str:
-    """What changes with a file's content."""
+    """Return a text that changes with a file's content."""
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name that the file system gave is UTF-8."""
+    """Return whether a name from the file system is UTF-8; Python decodes other bytes to lone surrogates."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
-"""What all stores that are asked over a network have in common: processes, threads, reading in parts, listing in pages.
+"""What all stores on a network have in common: processes, threads, reading in parts, listing in pages.
 
-The adapters of the stores derive from it: `s3_storage`, `gcs_storage`, `azure_storage`.
+The adapters of the stores derive from it: `s3`, `gcs`, `azure`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 
 CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 60
-"""Seconds."""
+"""Seconds, for this and the constant above."""
 _PART = 8 << 20
 """Bytes per request where an object is read in parts."""
 
 
 class CredentialsExpired(ConfigError):
-    """The store took these credentials before and does so no more; there may be newer ones. `Bucket._ask` looks for them."""
+    """The store accepted these credentials before and no longer does; newer ones may exist, and `Bucket._ask` looks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One answer to a listing; all paths are relative to the root."""
+    """One page of a listing; all paths are relative to the root."""
 
     objects: tuple[StoredObject, ...]
     folders: tuple[str, ...] = ()
-    """Where a delimiter was asked for: the directories, without a slash at the end."""
+    """The directories, without a trailing slash; only if a delimiter was asked for."""
     token: str = ""
-    """What continues the listing; empty at its end."""
+    """The token that continues the listing; empty at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,25 +47,25 @@ class Part:
 
     content: bytes
     tag: str
-    """Of the whole object, as it is now."""
+    """The current tag of the whole object."""
     size: int
-    """Of the whole object, bytes."""
+    """Bytes of the whole object."""
 
 
 class Bucket(ABC):
     """Everything below one prefix of a bucket.
 
-    It never caches what the bucket holds. Each process that uses it makes its own connections, so it survives a fork; it does
-    not pickle, since it knows the secrets: build it in the worker. Several threads may use one.
+    It never caches what the bucket holds. Each process that uses it opens its own connections, so it survives a fork. It does
+    not pickle, since it knows the secrets: build it in the worker. Threads may share one.
     """
 
     page_size: int
     """Objects per page of a listing."""
     pauses: tuple[float, ...] = ()
-    """Seconds to wait before each further try of a call that the store did not answer; a driver may try on its own."""
+    """Seconds to wait before each retry of a call that the store did not answer; a driver may retry on its own."""
 
     def __init__(self, upstream: Upstream, secrets: Secrets) -> None:
-        """For the bucket and prefix of `upstream`; without keys in `secrets`, the cloud's usual places are asked for them."""
+        """Prepare for the bucket and prefix of `upstream`; without keys in `secrets`, the driver asks the cloud's usual places for them."""
         self._upstream = upstream
         self._secrets = secrets
         self._bucket, _, prefix = upstream.root.partition("/")
@@ -73,7 +73,7 @@ class Bucket(ABC):
         self._drivers: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.requests = 0
-        """Calls to the server so far, without repetitions after errors."""
+        """Number of calls to the server so far, without retries after errors."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} knows secrets and does not pickle: call open_storage in the worker")
@@ -90,33 +90,33 @@ class Bucket(ABC):
 
     @abstractmethod
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
-        """All objects, except below `closed` and up to the names in `after`."""
+        """Yield all objects, except those below `closed` and those up to the names in `after`."""
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
-        """The whole content of an object; of one with more than `most` bytes a beginning that has more."""
+        """Return the content of an object; for one over `most` bytes, a beginning longer than `most`."""
         return read_up_to(self, path, most)
 
     @abstractmethod
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """See `Storage.blocks`; in pieces of up to `size` bytes, and an object that is replaced meanwhile is an error."""
+        """Yield pieces of up to `size` bytes, as `Storage.blocks` says; an object that is replaced meanwhile raises an error."""
 
     @abstractmethod
     def _open(self) -> Any:
-        """The store's driver, an asynchronous file system of fsspec. Raises `ConfigError`."""
+        """Return the store's driver, an asynchronous file system of fsspec. Raises `ConfigError`."""
 
     @abstractmethod
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
-        """One page of what lies in `folder` (all: empty), in the order of names from `after` on, or where `token` says.
+        """Return one page of what lies in `folder` (all: empty), in order of names, from `after` on or where `token` continues.
 
-        `delimited`: the objects of the folder itself, and its folders. `limit` in place of `page_size`.
+        `delimited`: only the folder's own objects, and its folders. `limit` replaces `page_size`.
         """
 
     @abstractmethod
     def _translated(self, error: Exception, path: str) -> Exception:
-        """What `error`, met at `path`, means to the caller; without any secret."""
+        """Return what `error`, met at `path`, means to the caller, without any secret."""
 
     def _driver(self) -> Any:
-        """This process's driver; one that came through a fork has no running event loop."""
+        """Return this process's driver; one inherited through a fork has no running event loop."""
         with self._lock:
             if os.getpid() not in self._drivers:
                 try:
@@ -128,9 +128,9 @@ class Bucket(ABC):
             return self._drivers[os.getpid()]
 
     def _ask(self, path: str, question: Callable[[Any], Any]) -> Any:
-        """The answer to one call: `question` is given the driver and returns a coroutine. Errors are translated.
+        """Return the answer to one call: `question` takes the driver and returns a coroutine. Errors are translated.
 
-        After credentials that have expired the driver is made anew, once: so it looks for them again where they may be newer.
+        If the credentials have expired, the driver is rebuilt once: a new one looks for newer credentials.
         """
         try:
             return self._asked(path, question)
@@ -159,14 +159,14 @@ class Bucket(ABC):
         raise AssertionError("the last try ends the loop")
 
     def _wait_for(self, function: Any, *arguments: Any) -> Any:
-        """What the driver's event loop makes of a function of its own."""
+        """Return the result of an asynchronous function, run on the driver's event loop."""
         return _sync(self._driver().loop, function, *arguments)
 
     def _absolute(self, path: str) -> str:
         return self._prefix + path
 
     def _within(self, folder: str) -> str:
-        """The prefix of all names in a folder."""
+        """Return the prefix of all names in a folder."""
         return f"{self._prefix}{folder}/" if folder else self._prefix
 
     def _relative(self, name: str) -> str:
@@ -182,13 +182,14 @@ class Bucket(ABC):
         return FileNotFoundError(f"{self._where(path)} is not what was listed")
 
     def _contradiction(self, what: str) -> StorageUnavailable:
-        """The error where answers of the store cannot all be right: a listing that lacks a file would cost its rows."""
+        """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""
         return StorageUnavailable(
             f"{self._where('')}: {what}. It is asked again; a gateway or proxy on the way may be the cause"
         )
 
     def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
         text = str(error)
+        # Drivers quote URLs and headers in their errors.
         for secret in (*self._secrets.texts(), *environment_secrets(os.environ)):
             text = text.replace(secret, "…")
         return StorageUnavailable(f"{self._where(path)} did not answer as it should ({code}): {text}")
@@ -203,18 +204,19 @@ class Bucket(ABC):
     @property
     @abstractmethod
     def _cloud(self) -> str:
-        """Who is asked where no endpoint was given."""
+        """The server's name where no endpoint was given."""
 
 
 class ReadInParts(Bucket):
-    """A bucket whose objects are read by one request for each of their parts."""
+    """A bucket whose objects are read with one request for each part."""
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """The content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile is an error.
+        """Yield the content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile raises an error.
 
-        What is read from within an object is the part of one task, which may want no more than a piece: it is asked for by pieces.
+        A read with a tag belongs to one split, and its task may want only one piece: so it requests single pieces.
         """
         length = size if tag else _PART
+        # Requested without the tag: an object replaced since the listing counts as absent, not as changed during the read.
         part = self._part(path, start, length, "")
         if tag not in {"", part.tag}:
             raise self._unlisted(path)
@@ -231,7 +233,7 @@ class ReadInParts(Bucket):
 
     @abstractmethod
     def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
-        """Up to `length` bytes of an object, if `tag` is empty or still the object's."""
+        """Return up to `length` bytes of an object, if `tag` is empty or still the object's."""
 
 
 def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -241,7 +243,7 @@ def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def missing_package(name: str, extra: str) -> ConfigError:
-    """The error where the optional driver of a store is not installed."""
+    """Return the error for a store whose optional driver is not installed."""
     return ConfigError(
         f"the package {name} is missing, which this store needs: pip install 'storage-consumer[{extra}]' (on a cluster, on "
         "every worker)"

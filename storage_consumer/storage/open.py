@@ -1,4 +1,4 @@
-"""The real storages, opened from settings and secrets. A store's driver is loaded when its storage is first asked."""
+"""The storages, opened from settings and secrets. A store's driver is loaded when its storage is first used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BUCKETS: dict[str, type[Bucket]] = {"s3": S3Storage, "gcs": GcsStorage, "azure"
 
 
 def open_storage(upstream: Upstream, secrets: Secrets) -> Storage:
-    """The storage that `upstream` names. Cheap, and nothing is asked of the storage yet."""
+    """Return the storage that `upstream` names. The call is cheap and asks nothing of the storage yet."""
     if upstream.scheme == "file":
         return LocalStorage(upstream.root)
     return _BUCKETS[upstream.scheme](upstream, secrets)

@@ -1,4 +1,4 @@
-"""S3 and what speaks its language, through s3fs."""
+"""S3 and stores that speak its protocol, through s3fs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage_consumer.storage.object_store import CONNECT_TIMEOUT, READ_TIMEOUT,
 from storage_consumer.storage.ordered_listing import OrderedBucket
 
 _DOWNLOADS = 5
-"""So often one object is asked for before a broken connection is an error."""
+"""Number of requests for one object before a broken connection is an error."""
 _PROBE = 1024
-"""Bytes by which it is seen whether a store heeds ranges."""
+"""Bytes by which to test whether a store honours ranges."""
 _EXACT: set[tuple[str, str]] = set()
-"""Endpoints and buckets where it was seen that the store heeds ranges."""
+"""Endpoints and buckets that are confirmed to honour ranges."""
 _REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
 _EXPIRED = {"ExpiredToken", "TokenRefreshRequired"}
 _SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
@@ -25,7 +25,7 @@ _ABSENT = {"NoSuchKey", "404"}
 _BEHIND_THE_END = {"InvalidRange", "416"}
 _NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
 _NO_TLS = "WRONG_VERSION_NUMBER"
-"""What OpenSSL says of a server that answers a greeting of TLS with something else."""
+"""OpenSSL's reason when a server answers a TLS greeting with something else."""
 _NO_FILE = (FileNotFoundError, PermissionError, IsADirectoryError)
 _UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
 
@@ -54,9 +54,9 @@ class S3Storage(OrderedBucket):
         )
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """See `Storage.blocks`; in pieces of up to `size` bytes, streamed from one request.
+        """Yield pieces of up to `size` bytes, streamed from one request; see `Storage.blocks`.
 
-        A download that breaks off is begun again, as long as the object is still the same; what was given is not given twice.
+        A download that breaks off is started again as long as the object is unchanged; bytes already yielded are not repeated.
         """
         if start and not self._heeds_ranges(path):
             raise self._unlisted(path)
@@ -65,6 +65,7 @@ class S3Storage(OrderedBucket):
         for attempt in range(1, _DOWNLOADS + 1):
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
             found = answer["ETag"].strip('"')
+            # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
             if seen not in {"", found}:
                 raise self._unlisted(path) if attempt == 1 else self._replaced(path)
             seen = found
@@ -79,7 +80,7 @@ class S3Storage(OrderedBucket):
                 return
 
     def _heeds_ranges(self, path: str) -> bool:
-        """Whether the store gives the bytes that it is asked for; gateways were seen that give others. Once they are right they stay so."""
+        """Return whether the store sends the bytes that were asked for: some gateways send others. A confirmed store is not probed again."""
         store = self._upstream.endpoint, self._bucket
         if store not in _EXACT:
             whole = self.read(path, _PROBE - 1)[:_PROBE]
@@ -90,18 +91,21 @@ class S3Storage(OrderedBucket):
         return True
 
     def _body(self, body: Any, size: int, *, skip: int) -> Iterator[bytes]:
-        """An answer's pieces behind its first `skip` bytes; aiobotocore raises where it ends before all was received."""
+        """Yield an answer's pieces after its first `skip` bytes; aiobotocore raises an error if the answer is incomplete."""
         try:
             while block := self._wait_for(body.read, size):
+                # What an earlier request delivered is dropped, in whatever blocks it comes now.
                 fresh = block[skip:]
                 skip -= len(block) - len(fresh)
                 if fresh:
                     yield fresh
         finally:
+            # The body belongs to the driver's event loop, which runs in another thread.
             self._driver().loop.call_soon_threadsafe(body.close)
 
     def _s3(self, method: str, path: str, **arguments: Any) -> Any:
-        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - its public twin waits for the answer without end
+        # The public counterpart of this method waits without a timeout.
+        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - see above
 
     def _open(self) -> Any:
         from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait
@@ -126,7 +130,7 @@ class S3Storage(OrderedBucket):
 
     def _translated(self, error: Exception, path: str) -> Exception:
         cause = error.__cause__ or error
-        answer = getattr(cause, "response", None) or {}  # of a connection that broke off it is None
+        answer = getattr(cause, "response", None) or {}  # it is None for a connection that broke off
         code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
         if code in _ABSENT:
             return FileNotFoundError(f"{self._where(path)} does not exist")
@@ -142,7 +146,7 @@ class S3Storage(OrderedBucket):
         return self._unasked(error, path, code)
 
     def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """The error where the store gave no answer of its own."""
+        """Return the error for a request to which the store itself gave no answer."""
         where = self._where(path)
         if mistrust := self._mistrust(error, code):
             return mistrust
@@ -160,14 +164,14 @@ class S3Storage(OrderedBucket):
         return self._unavailable(error, code, path)
 
     def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
-        """The error where the store's certificate is not trusted, or the file with those that are cannot be read."""
+        """Return the error for a certificate that is not trusted, or for an unreadable file of trusted CAs; None for any other cause."""
         server = self._upstream.endpoint or self._cloud
         for cause in _causes(error):
             if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
                 return ConfigError(
                     f"what answers at {server} speaks no TLS: write its endpoint as http://{server.partition('://')[2]}"
                 )
-            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's twin of that error has none
+            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's own error has none
                 return ConfigError(
                     f"the certificate of {server} is not trusted: {verdict}. Name the CA that signed it, a file in "
                     "PEM form, by AWS_CA_BUNDLE in the environment (of a cluster's executors too), and the endpoint as the "
@@ -182,7 +186,7 @@ class S3Storage(OrderedBucket):
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what led to it."""
+    """Yield an error and the errors that led to it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
