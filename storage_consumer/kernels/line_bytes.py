@@ -1,4 +1,4 @@
-"""What lines are made of besides the bytes of a file, for compiled loops. To be imported late, see `jit`."""
+"""The parts of lines that do not come from a file, for compiled loops. Import late, see `jit`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 class Extra(NamedTuple):
-    """Fields that do not come out of the content, by column and then by row."""
+    """Fields that are not copied from the content, by column and then by row."""
 
     text: Text
     borders: Offsets
-    """For each column where the field of each row begins, and where the last one ends."""
+    """For each column, where the field of each row begins and where the last one ends."""
 
 
 class Written(NamedTuple):
-    """Room for lines: for all their bytes and one word more, and for the place of each one's LF."""
+    """Output buffers for lines: their bytes and one spare word, and the place of each line's LF."""
 
     text: Text
     ends: Offsets
 
 
 def room_for(size: int, rows: int, columns: int) -> Written:
-    """Room for so many lines of so many columns whose fields have no more than `size` bytes together."""
+    """Return buffers for `rows` lines of `columns` fields whose total size is at most `size` bytes."""
     return Written(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
 
 
 def line_fields(
     written: Sequence[int], converted: Mapping[int, list[bytes]], place_of: Sequence[int], rows: int
 ) -> tuple[Offsets, Extra]:
-    """For each column of the lines of so many rows its place in a row, or -1 minus its place in the other fields; and these.
+    """Return for each column of `rows` lines its index in a row, or -1 minus its index in the other fields; and these fields.
 
-    `converted`: other fields, by place in the layout. `place_of`: for each column of the layout its place in a row.
+    `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each column of the
+    layout.
     """
     extra = [converted[place] for place in written if place in converted]
     others = iter(range(-1, -1 - len(extra), -1))
@@ -57,7 +58,7 @@ def line_fields(
 
 @inlined
 def write_escaped(byte: int, out: Bytes, at: int) -> int:
-    """Write a byte of a text as a line has it; where it ends."""
+    """Write a byte of a text as a line has it; return where it ends."""
     if byte in (ESCAPE, TAB, LF):
         out[at] = ESCAPE
         at += 1
