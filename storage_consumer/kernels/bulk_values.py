@@ -74,8 +74,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
 def field_of(source: Text, start: int, limit: int) -> Field:
     """Return the field that begins at `start` and ends at the next TAB, or at `limit` if that comes first."""
     at, escaped = start, False
-    # Skip by words to the first TAB or escape. Later bytes need a look one by one, since an escape must be
-    # remembered.
+    # Skip by words to the first TAB or escape. Later bytes need a look one by one, since an escape must be remembered.
     while at < limit and at < len(source.words):
         word = source.words[at]
         found = matching(word, all_bytes(TAB)) | matching(word, all_bytes(ESCAPE))

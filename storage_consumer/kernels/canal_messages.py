@@ -258,8 +258,8 @@ def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
 def _make_rows(content: Bytes, form: Form, found: Found, row: int, told: bool) -> int:  # noqa: FBT001 - Numba takes no names
     """Turn the message just read into rows; return how many, or 0 to leave it to the plain reader.
 
-    With an old image (`told`), that image was read as row `row` and the data as the next one; otherwise the data is
-    row `row`.
+    With an old image (`told`), that image was read as row `row` and the data as the next one; otherwise the data is row
+    `row`.
     """
     if not told:
         return 1
@@ -291,8 +291,8 @@ def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
         at = _old_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
         at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + told])
         at = _tail_end(content, at, found, row)
-        # Whatever failed above left `at` negative: the rows of this message are then overwritten by those of
-        # the next one.
+        # Whatever failed above left `at` negative: the rows of this message are then overwritten by those of the next
+        # one.
         rows = _make_rows(content, form, found, row, told) if at >= 0 else 0
         found.numbers[row : row + rows] = line
         row += rows

@@ -20,8 +20,7 @@ def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int
             word = text.words[start]
             marked = matching(word, quotes) | matching(word, escapes) | matching(word, tabs) | matching(word, ends)
             count = min(first(marked) if marked else WORD, end - start)
-            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by what
-            # comes next.
+            # Copy the whole word but advance only past its plain bytes: the rest is overwritten by what comes next.
             out.words[at] = word
             start += count
             at += count

@@ -29,8 +29,8 @@ def compiled(function: Loop) -> Loop:
     """Return the function, compiled. It may call `inlined` functions only and cannot create arrays, so nothing counts references.
 
     The compiled code is cached for the next process, in NUMBA_CACHE_DIR or the user's cache folder. Each process
-    compiles again, which takes some seconds, if that folder is not writable or others may write to it, and on
-    executors that get this package as a zip.
+    compiles again, which takes some seconds, if that folder is not writable or others may write to it, and on executors
+    that get this package as a zip.
     """
     kept = _njit(function, callable_by_python=True)
     with suppress(RuntimeError):  # no folder can be written to
@@ -51,8 +51,8 @@ class _Cache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for these argument types, or None if it has to be compiled.
 
-        Processes that compile for different types at the same time may use one file name. Code for other types
-        would read and write beyond its arrays, so the signature is checked.
+        Processes that compile for different types at the same time may use one file name. Code for other types would
+        read and write beyond its arrays, so the signature is checked.
         """
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call] # Numba's
@@ -80,8 +80,8 @@ def _njit(function: Loop, *, callable_by_python: bool) -> Any:
 def _folder() -> Path | None:
     """Return the cache folder for code compiled from exactly these sources; None if they are not files or the folder is not to be trusted.
 
-    Numba alone notices a change of the module that a function is in, but not of the modules that it calls. Nor does
-    it separate the code of two kinds of processors that share a folder and compile at the same time (see `_Cache`).
+    Numba alone notices a change of the module that a function is in, but not of the modules that it calls. Nor does it
+    separate the code of two kinds of processors that share a folder and compile at the same time (see `_Cache`).
     """
     # What is loaded from here runs as machine code: the name covers everything that the code depends on.
     digest = hashlib.sha256(repr((__version__, cpu_target.target_context.codegen().magic_tuple())).encode())

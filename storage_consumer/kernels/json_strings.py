@@ -119,8 +119,7 @@ def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
             word = text.words[start]
             marked = matching(word, escapes)
             count = min(first(marked) if marked else WORD, end - start)
-            # Copy the whole word but advance only to the escape: the rest is overwritten by what comes
-            # next.
+            # Copy the whole word but advance only to the escape: the rest is overwritten by what comes next.
             out.words[at] = word
             start += count
             at += count

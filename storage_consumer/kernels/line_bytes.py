@@ -41,8 +41,7 @@ def line_fields(
 ) -> tuple[Offsets, Extra]:
     """Return for each column of `rows` lines its index in a row, or -1 minus its index in the other fields; and these fields.
 
-    `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each column of the
-    layout.
+    `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each column of the layout.
     """
     extra = [converted[place] for place in written if place in converted]
     others = iter(range(-1, -1 - len(extra), -1))
@@ -50,9 +49,8 @@ def line_fields(
     sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(len(extra), rows)
     ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
     borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends
-    content = b"".join(
-        chain(*extra, (bytes(2 * WORD),))
-    )  # even without a field as long as one of many: the same types for the compiler
+    # Never empty, even without fields: the compiler then sees the same types and needs no second version of the loop.
+    content = b"".join(chain(*extra, (bytes(2 * WORD),)))
     return np.array(fields, np.int64), Extra(text_of(content), borders)
 
 

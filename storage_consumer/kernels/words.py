@@ -50,8 +50,7 @@ def all_bytes(byte: int) -> np.uint64:
 @inlined
 def matching(word: np.uint64, wanted: np.uint64) -> np.uint64:
     """Return a word that is not 0 if a byte of `word` is the byte of `wanted`; `first` finds it. Results for several bytes may be OR-ed."""
-    # The subtraction borrows, so marks above the lowest may be false. The lowest is exact, and `first` reads no
-    # other.
+    # The subtraction borrows, so marks above the lowest may be false. The lowest is exact, and `first` reads no other.
     others = word ^ wanted
     return (others - _ONES) & ~others & _TOPS
 
@@ -67,8 +66,8 @@ def first(marked: np.uint64) -> int:
 @inlined
 def bits(word: np.uint64, wanted: np.uint64) -> int:
     """Return which bytes of the word are the byte of `wanted`, the first one in the lowest bit."""
-    # Unlike `matching` this marks exactly: each byte is added within seven bits, so nothing carries. The
-    # multiplication gathers the marks.
+    # Unlike `matching` this marks exactly: each byte is added within seven bits, so nothing carries. The multiplication
+    # gathers the marks.
     others = word ^ wanted
     tops = ~(((others & _LOWS) + _LOWS) | others) & _TOPS
     return np.int64((tops >> _SEVEN) * _GATHER >> _TOP_BYTE)  # type: ignore[return-value] # as above
@@ -110,8 +109,7 @@ def _goes_on(content: Bytes, at: int) -> bool:
 @inlined
 def _character_end(content: Bytes, at: int) -> int:
     """Return where the non-ASCII character at `at` ends; -1 if it is not one."""
-    # Content ends with LF, which continues no character: each byte is read only after the ones before it
-    # continued.
+    # Content ends with LF, which continues no character: each byte is read only after the ones before it continued.
     first, second = content[at], content[at + 1]
     if not (_TWO <= first < _BEHIND_FOUR and _goes_on(content, at + 1)):
         return -1

@@ -68,9 +68,9 @@ def tokens(sql: str) -> tuple[Token, ...]:
 def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tuple[str, int, int]]:
     """Yield kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
 
-    If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each later opener of
-    its kind. The end is not searched for again, so the time stays linear in the length of the text. `is_raw`
-    returns whether backslashes are literal in the string that begins at a given place.
+    If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each later opener of its
+    kind. The end is not searched for again, so the time stays linear in the length of the text. `is_raw` returns
+    whether backslashes are literal in the string that begins at a given place.
     """
     endless: set[str] = set()
     at = 0
