@@ -21,7 +21,7 @@ TEXT_VALUE, HEX_VALUE, NUMBER_VALUE = range(3)
 """What a field becomes: its text, the bytes of its hexadecimal digits, or the number that its digits spell."""
 _IS_VALUE, _IS_NULL = 0, 1
 _LONGEST_PREFIX = 9
-"""Bytes reserved for a field beside its content: the NULL byte and a length, or the NULL byte and a number."""
+"""Bytes reserved for a field besides its content: the NULL byte and a length, or the NULL byte and a number."""
 _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFC, 0xFD, 0xFE
 """First byte of a length that takes 2, 3 or 8 more bytes."""
 _LESS_THAN_ONE, _LESS_THAN_TWO, _LESS_THAN_THREE = 251, 1 << 16, 1 << 24

@@ -123,8 +123,7 @@ def _name_end(content: Bytes, at: int, form: Form, place: int) -> int:
 @inlined
 def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
     """Find the values of the full image at `at`; return where it ends, or -1 for another form or a negative `at`."""
-    # One step back onto "{", since each turn skips a comma. A failure is -2 here, which `_name_end` still sees as
-    # negative.
+    # One step back onto "{", since each turn skips a comma. A failure is -2 here: `_name_end` still sees a negative place.
     at = _past(content, at, _BEGIN_IMAGE) - 1
     last = len(form.values) - 1
     for place in range(last + 1):
@@ -238,7 +237,7 @@ def _differ(content: Bytes, old: Offsets, new: Offsets, place: int) -> int:
 
 @inlined
 def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
-    """Return 1 if an update has to become a delete and an insert, 0 if not, -1 if that cannot be told.
+    """Return 1 if an update has to become a delete and an insert, 0 if not, -1 if that cannot be decided.
 
     Without a key every update has to. Absent values of `old` are filled in from `new`.
     """
@@ -291,8 +290,7 @@ def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
         at = _old_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
         at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + told])
         at = _tail_end(content, at, found, row)
-        # Whatever failed above left `at` negative: the rows of this message are then overwritten by those of the next
-        # one.
+        # Whatever failed above left `at` negative: the next message then overwrites the rows of this one.
         rows = _make_rows(content, form, found, row, told) if at >= 0 else 0
         found.numbers[row : row + rows] = line
         row += rows

@@ -27,6 +27,7 @@ def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int
             if not marked or start == end:
                 continue
         byte = text.bytes[start]
+        # Skip the first of two quotes, and write the second one.
         if byte == quote:
             start += 1
         at = write_escaped(byte, out.bytes, at)

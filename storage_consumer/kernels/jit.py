@@ -74,7 +74,7 @@ def _njit(function: Loop, *, callable_by_python: bool) -> Any:
     Numba does not document these options; `pyproject.toml` allows only versions that have them.
     """
     options = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": not callable_by_python}
-    return njit(function, **options)  # type: ignore[call-overload] # its types do not tell them either
+    return njit(function, **options)  # type: ignore[call-overload] # its types do not list them either
 
 
 def _folder() -> Path | None:

@@ -35,8 +35,7 @@ class Text(NamedTuple):
 def text_of(content: bytes | bytearray | Bytes) -> Text:
     """Return content as loops take it; an array can be written to."""
     array = content if isinstance(content, np.ndarray) else np.frombuffer(content, np.uint8)
-    # Overlapping words, one for each byte: stride 1. They are unaligned, and `first` and `bits` take them for
-    # little-endian.
+    # Overlapping words, one for each byte: stride 1. They are unaligned; `first` and `bits` read them as little-endian.
     count = max(0, len(array) - WORD + 1)
     return Text(array, np.ndarray((count,), np.uint64, array.data, strides=(1,)))
 
@@ -129,6 +128,7 @@ def is_utf8(text: Text) -> bool:
     """Return whether `text`, which ends with LF, is UTF-8 throughout."""
     at = 0
     while at < len(text.bytes):
+        # No byte of the word has its top bit set: eight ASCII characters.
         if at < len(text.words) and text.words[at] & _TOPS == _NONE:
             at += WORD
             continue

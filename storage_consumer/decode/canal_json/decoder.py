@@ -61,8 +61,7 @@ class _Scan:
                     yield from self.changes_in(lines)
             else:
                 for rows in self.frames.messages():
-                    # With another terminator the rows are joined by LF and read in bulk too, unless a message itself
-                    # holds LF.
+                    # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
                     lines = b"\n".join([*rows, b""])
                     is_one_each = lines.count(b"\n") == len(rows) > 0
                     yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
@@ -108,8 +107,7 @@ class _Scan:
         message, tally, high = self.decoded(row), self.tally, self.window.high
         ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
         if ts <= 0:
-            # The whole range counts: the row is late if its lowest commit-ts is, and a duplicate only if its highest
-            # one is.
+            # The row is later if its lowest commit-ts is, and a duplicate only if its highest one is.
             ts, latest = self.times(message, row)
         tally.max_ts = max(tally.max_ts, ts)
         if ts > high:
@@ -179,7 +177,7 @@ class _Scan:
     def error(
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
-        """Return the error for the current row, `row`; `torn` tells whether it ends the file, or is None to find out."""
+        """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
         place = RowPlace(
             source=self.source,
             number=self.number,

@@ -184,7 +184,7 @@ def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], A
     )
     message = msgspec.defstruct(
         "_Message",
-        [("data", tuple[whole]), ("old", tuple[part] | None, None)],  # type: ignore[valid-type] # made at run time
+        [("data", tuple[whole]), ("old", tuple[part] | None, None)],  # type: ignore[valid-type] # created at run time
         bases=(_Head,),
         kw_only=True,
         gc=False,

@@ -50,7 +50,7 @@ class CsvDecoder:
         window: Window,
         tally: Tally,
         source: str,
-        key: Sequence[int],  # noqa: ARG002 - an update that tells its old row is two rows here
+        key: Sequence[int],  # noqa: ARG002 - an update with its old row is two rows here
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
         return self._scan(blocks, layout, window, tally, source, at_once=True).changes()

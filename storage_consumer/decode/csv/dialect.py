@@ -180,6 +180,7 @@ class Dialect:
             field = self._field.match(text, position)
             assert field is not None
             position = field.end()
+            # An empty match right before a quote: a quoted field whose end is missing.
             unclosed = self.options.quote and not field[0] and text.startswith(self.options.quote, position)
             if unclosed or position == len(text):
                 return Split(fields=tuple(fields), end=None)

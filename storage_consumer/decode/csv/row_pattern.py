@@ -114,8 +114,7 @@ class Shape:
         """Return in how many ways the delimiters of a row without quotes can be read."""
         dialect = self.dialect
         text, delimiter = row.removesuffix(dialect.options.terminator), dialect.options.delimiter
-        # Count the ways from left to right, merged by position: their number may double with each field, the positions
-        # do not.
+        # Count the ways from left to right, merged by position: the ways may double with each field.
         starts = Counter({0: 1})
         fields = [*dialect.first_fields(), *self.columns]
         for field in fields[:-1]:

@@ -91,6 +91,7 @@ class Scan:
             yield from self.rows_of_shape(final=final)
             going = self.position < len(self.text) and self.other_row(final=final)
         rest = self.text[self.position :]
+        # In bytes of the file: `text` is in characters, and may hold surrogates.
         taken = size - len(_bytes(rest))
         self.take_out(taken)
         trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
