@@ -112,7 +112,7 @@ def _forms(
 
 
 def _stripe_bits(target: TargetTable) -> int:
-    """Return the number of low bits for which a stripe of neighbours fits `_STRIPE_BYTES`, even with values of full length."""
+    """Return the number of low bits, within `_STRIPE_BITS`, so that a stripe of rows of full length fits `_STRIPE_BYTES`."""
     largest = sum(_BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
     fewest, most = _STRIPE_BITS
     return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
@@ -272,7 +272,7 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
             "primary key needs to tell rows apart: select the primary key's columns, and start a new changefeed"
         )
         raise NotReplicable(message)
-    # In the target's order, primary key first. A declared key must match exactly; without one any not-null key will do.
+    # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
     for unique in target.unique_keys:
         columns = {name.casefold() for name in unique.columns}
         if declared and columns != declared:

@@ -34,7 +34,10 @@ class Shape:
 
 
 def shape(files: Iterable[FileSplit], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
-    """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for. `wish`: requested number of buckets."""
+    """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for.
+
+    `wish`: the requested number of buckets, 0 for none.
+    """
     if wish:
         return Shape(partitions=wish, whole=False)
     by_table: dict[int, int] = {}

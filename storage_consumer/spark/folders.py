@@ -39,7 +39,7 @@ def own_places(environ: Mapping[str, str], known: Collection[str], settings: Map
 
 @contextmanager
 def told_places() -> Iterator[None]:
-    """Give the JVM started inside the block folders of its own within those that the operator names in the environment."""
+    """Give a JVM that starts in this context its own folders, within those that the operator names in the environment."""
     told = os.environ.get(_TOLD, "")
     if not told:
         yield
