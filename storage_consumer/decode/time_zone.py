@@ -62,6 +62,7 @@ def utc_of(zone: str, text: str) -> str:
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
+    # Cached by the second: offsets leave the fraction as it is.
     return _utc_second(zone, found[1]) + (found[2] or "")
 
 

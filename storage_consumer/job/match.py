@@ -315,6 +315,7 @@ def _version(
     layout = row_layout(definition, target.virtual, upstream)
     places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
     misfit = _misfit(layout, target) or _other_kinds(layout, written, upstream.protocol)
+    # `_written` has checked the current structure for these, and raised an error.
     if definition is not step.current:
         misfit = misfit or other_families(layout, target, compared.become_texts)
         misfit = misfit or other_members(layout, target, upstream.protocol)

@@ -179,6 +179,7 @@ def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], A
         "_Part",
         [(fields[place], str | None | UnsetType, UNSET) for place in key or range(len(fields))],
         rename=rename,
+        # With a key, `old` may hold columns that do not matter.
         forbid_unknown_fields=not key,
         gc=False,
     )

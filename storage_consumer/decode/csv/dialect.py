@@ -104,6 +104,7 @@ class Dialect:
         if not self.options.quote:
             return rf"[^\\{first}]++|\\(?s:.)|(?!{self.terminator}){first}"
         skipped = f"[^{self.quote}{first}]++|{self.quote}[^{self.quote}]*+{self.quote}"
+        # Here the delimiter must not match by itself: it may begin the terminator.
         if self.options.terminator.startswith(self.options.delimiter):
             return f"{skipped}|(?!{self.terminator}){first}"
         return f"{skipped}|{self.delimiter}|(?!{self.terminator}){first}"
@@ -122,6 +123,7 @@ class Dialect:
         if self._unread_some is None:
             return None
         before = -1
+        # In portions, since each piece takes memory while it is matched (see `_AT_ONCE`).
         while start > before and (found := self._unread_some.match(text, start)):
             before, start = start, found.end()
         terminator = self.options.terminator

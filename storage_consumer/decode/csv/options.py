@@ -92,6 +92,7 @@ def _check_null(options: CsvOptions) -> None:
         if text and (null + text).find(text) != len(null):
             raise ConfigError(f"{given} followed by the {name} {text!r} can be read in two ways")
     terminator, nulls = options.terminator, options.delimiter + null
+    # Repeated until a terminator that spans several NULL fields must show.
     if terminator and terminator in nulls * (len(terminator) + 1):
         raise ConfigError(
             f"{given} between delimiters {options.delimiter!r}: the terminator {terminator!r} may stand in a row"

@@ -181,6 +181,7 @@ class Scan:
         shape, tally, low, high = self.shape, self.tally, self.window.low, self.window.high
         timed, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
         values_of = shape.values if self.is_utf8 else shape.checked_values
+        # Without a terminator a row ends where the next begins, and only the last one at the end of the text.
         for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
             fields = match.groups()
             operation = fields[0]
@@ -213,6 +214,7 @@ class Scan:
         before, self.before = self.before, None
         is_update = match[IS_UPDATE] == "true"
         if before:
+            # The halves of an update are adjacent rows of one commit-ts.
             if is_update and operation == INSERT and before[:2] == (number - 1, ts):
                 return before[0], ts, UPDATE, values, before[2]
             raise self.row_error(match.start(), match.end(), _half_update(before[0]), ts)
@@ -272,6 +274,7 @@ class Scan:
         if problem:
             self.tally.rows += 1
             raise self.row_error(head.start(), end, problem, ts)
+        # Both readings are tried only until a row has confirmed the shape.
         asked = form.options.output_handle_key and not self.settled
         keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
         order = header.order if header and not self.settled else form.order
