@@ -13,7 +13,7 @@ from storage_consumer.decode.decoder import Decoder
 
 
 def decoder_for(upstream: Upstream) -> Decoder:
-    """The decoder for a bucket's protocol and options."""
+    """Return the decoder for a bucket's protocol and options."""
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
     untimed = upstream.allow_missing_commit_ts and not upstream.has_commit_ts

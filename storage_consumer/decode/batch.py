@@ -1,4 +1,4 @@
-"""A batch of rows that compiled loops have found in a file's bytes, of either protocol."""
+"""A batch of rows that compiled loops found in a file's bytes, for both protocols."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from storage_consumer.model import Window
 
 
 class Rows(Protocol):
-    """Rows that lie one behind the other in some bytes; a column is told by its place in the layout."""
+    """Rows that are adjacent in some bytes; a column is given by its index in the layout."""
 
     @property
     def ts(self) -> Offsets:
-        """Commit ts."""
+        """Commit-ts of each row."""
         ...
 
     @property
     def operations(self) -> NDArray[np.int8]:
-        """INSERT, UPDATE or DELETE."""
+        """INSERT, UPDATE or DELETE for each row."""
         ...
 
     def integers(self, place: int, rows: Places) -> Offsets | None:
-        """A column's values in these rows, None where they can't be such an array."""
+        """Return a column's values in these rows, or None if such an array cannot hold them."""
         ...
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
-        """The wire texts of a column in these rows. Raises `ValueError` for one that is no value of the column's type."""
+        """Return the wire texts of a column in these rows. Raise `ValueError` for a text that is not a value of its type."""
         ...
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
-        """The lines of these rows. `converted`: fields, by column, that are not written as the bytes have them."""
+        """Return the lines of these rows. `converted`: by column, the fields that differ from the bytes in the file."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RowsBatch:
-    """A `decoder.Batch`."""
+    """An implementation of `decoder.Batch`."""
 
     rows: Rows
-    """Those that the changes are of, and others outside the window."""
+    """The rows of the changes, and others outside the window."""
     inside: Places
-    """Which of them the changes are of."""
+    """The indexes of the rows that are changes."""
     numbers: Offsets
     ts: NDArray[np.uint64]
     operations: NDArray[np.int8]
     converted: Mapping[int, list[bytes]]
-    """By place in the layout: the fields of columns that are not written as they stand in the file."""
+    """By index in the layout: the fields of columns that are not written as they are in the file."""
 
     def integers(self, place: int) -> Offsets | None:
         """See `decoder.Batch`."""
@@ -72,10 +72,10 @@ class RowsBatch:
 
 
 def inside(window: Window, rows: Rows, numbers: Offsets, converted: Sequence[int]) -> tuple[RowsBatch, Flags, Flags]:
-    """The rows inside the window as a batch, which of all rows they are, and which are later.
+    """Return the rows inside the window as a batch, which of all rows they are, and which rows are later.
 
-    `numbers`: of each row, in the file. `converted`: the columns whose fields are not written as the bytes have them. Raises
-    `ValueError` where a text of these is no value of its column's type.
+    `numbers`: the number in the file of each row. `converted`: the columns whose fields are not written as the bytes
+    have them. Raises `ValueError` if a text of these columns is not a value of its column's type.
     """
     within, later = apart(rows.ts, window)
     places = np.flatnonzero(within)
@@ -91,14 +91,15 @@ def inside(window: Window, rows: Rows, numbers: Offsets, converted: Sequence[int
 
 
 def of_files(window: Window, rows: Rows, lines: Offsets, counts: Offsets, converted: Sequence[int]) -> FilesBatch:
-    """All rows of some files as one batch.
+    """Return all rows of some files as one batch.
 
-    `lines`: of each row its number in all files together, from 0, which only two rows of one update share. `counts`: how many such numbers
-    each file has. `converted`, and what is raised: see `inside`.
+    `lines`: for each row, its number in all files together, from 0; only the two rows of one update share a number.
+    `counts`: how many such numbers each file has. `converted`, and what is raised: see `inside`.
     """
     ends: Offsets = np.cumsum(counts)
     files = np.searchsorted(ends, lines, "right")
     batch, within, later = inside(window, rows, lines - (ends - counts)[files] + 1, converted)
+    # The two rows of an update are one row of the file, so only the first of them is counted.
     firsts = np.append(True, lines[1:] != lines[:-1])
     borders = np.searchsorted(files, np.arange(len(counts) + 1))
     tallies = [Tally(rows=int(count)) for count in counts]

@@ -1,8 +1,8 @@
-"""Spellings: the one text that stands for all texts of a value, for keys whose rows are written in several ways.
+"""Canonical texts: one text for all spellings of a value, for keys whose rows are written in several ways.
 
-``3.5`` and ``3.500`` are one number, ``2024-01-31`` and ``2024-01-31 00:00:00.000`` one moment. Which spelling a column
-needs, if any, is decided in `key_forms`; here is how each is made. A spelling never changes what the target stores. A text
-that has a value which the target would change stays as it is, for `lossy_columns` to refuse.
+``3.5`` and ``3.500`` are one number, ``2024-01-31`` and ``2024-01-31 00:00:00.000`` one timestamp. `job.key_forms`
+decides which form a column needs, if any; this module spells it. A spelling never changes what the target stores. A
+text whose value the target would change stays as it is, and `job.lossy_columns` refuses it.
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from decimal import Decimal
 
 
 class Form(enum.Enum):
-    """What is brought to one text."""
+    """The kind of value that is brought to one text."""
 
     NUMBER = "number"
-    """A number by its value: no zeros in front or at the end, no exponent, no negative zero."""
+    """A number by its value: no leading or trailing zeros, no exponent, no negative zero."""
     SINGLE = "single"
-    """A number as a column of single precision holds it, where it holds it exactly."""
+    """A number as a single-precision column holds it, if it holds it exactly."""
     NEAREST_SINGLE = "nearest single"
-    """A number that was written from a column of single precision: its text is the shortest one that leads back to it."""
+    """A number written from a single-precision column: its text is the shortest one that reads back as the same number."""
     DAY = "day"
-    """A date; the time of day goes where it is midnight."""
+    """A date; the time of day is dropped if it is midnight."""
     MOMENT = "moment"
-    """Date and time of day, without zeros at the end of the fraction."""
+    """Date and time of day, without trailing zeros in the fraction."""
     TIME = "time"
-    """A time without zeros at the end of the fraction."""
+    """A time without trailing zeros in the fraction."""
     MEMBERS = "members"
-    """Names of a set's members in the target's sequence."""
+    """Names of a set's members in the target's order."""
     PADDED = "padded"
-    """Bytes with as many NULs behind them as the column puts there."""
+    """Bytes with the trailing NULs that the column adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A form, and what more it takes."""
+    """A form and its parameters."""
 
     form: Form
     length: int = 0
-    """Bytes of PADDED."""
+    """Length in bytes, for PADDED."""
     members: tuple[str, ...] = ()
-    """For MEMBERS."""
+    """The members in order, for MEMBERS."""
 
     def spell(self, text: str) -> str:
-        """The one text for the value of this wire text. Raises `ValueError` for text that is no such value."""
+        """Return the one text for the value of this wire text. Raise `ValueError` for a text that is not such a value."""
         if self.form is Form.PADDED:
+            # Two hexadecimal digits for each byte.
             return text.ljust(2 * self.length, "0")
         if self.form is Form.MEMBERS:
             return _in_sequence(text, self.members)
@@ -96,7 +97,7 @@ def _single(text: str) -> str:
 
 
 def _moment_parts(text: str) -> tuple[str, str]:
-    """Date, and time of day without zeros at the end of the fraction."""
+    """Return the date, and the time of day without trailing zeros in the fraction."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date, with or without a time")
@@ -123,9 +124,10 @@ def _time(text: str) -> str:
 
 
 def _in_sequence(text: str, members: tuple[str, ...]) -> str:
-    """The members named by a text, in their own sequence; a name that differs in case alone is the member."""
+    """Return the members that a text names, in their own order; a name that differs in case only is that member."""
     chosen = set(text.split(",")) if text else set()
     if not chosen.issubset(members):
+        # Ignore case only if needed, and only if no two members would become one.
         chosen = {name.casefold() for name in chosen}
         members_of = {name.casefold(): name for name in members}
         if len(members_of) < len(members) or not chosen <= members_of.keys():

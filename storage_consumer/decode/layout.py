@@ -1,4 +1,4 @@
-"""Which columns the rows of a table version carry."""
+"""Determine which columns the rows of a table version have."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _HIDDEN_PREFIX = "_v$_"
 
 
 def is_hidden(name: str) -> bool:
-    """Whether TiDB made this column for an expression index: schema files list it, rows never have it."""
+    """Return whether TiDB created this column for an expression index: schema files list it, rows never have it."""
     return name.casefold().startswith(_HIDDEN_PREFIX)
 
 
 def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:
-    """The columns of the definition's rows, in order.
+    """Return the columns of the definition's rows, in order.
 
-    `virtual` holds the casefolded names of the virtual generated columns as the target reports them: schema files do not
-    mark them, and rows never carry them. Raises `NotReplicable`, before any row is read, when a column's type has no rule,
-    or is TIMESTAMP and nobody said in which zone its values are.
+    `virtual`: the casefolded names of the virtual generated columns as the target reports them. Schema files do not
+    mark them, and rows never have them. Raises `NotReplicable`, before any row is read, if a column's type has no rule,
+    or if it is TIMESTAMP and no time zone for its values is configured.
     """
     real = [c for c in definition.columns if not is_hidden(c.name) and c.name.casefold() not in virtual]
     names = [column.name for column in real]

@@ -1,4 +1,4 @@
-"""How a row that does not parse is reported, by both protocols."""
+"""The report of a row that does not parse, for both protocols."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from storage_consumer.errors import UndecodableRow
 
 MAX_ROW_BYTES = 256 << 20
-"""A longer row is refused. TiDB's own limit for one row is 120 MiB at most, of which base64 makes 160 MiB."""
+"""Longer rows are refused. TiDB's own limit for one row is at most 120 MiB, which base64 turns into 160 MiB."""
 _EXCERPT_CHARACTERS = 80
 
 
@@ -18,15 +18,15 @@ class RowPlace:
     source: str
     """The file's path."""
     number: int
-    """From 1."""
+    """The row's number, from 1."""
     offset: int
     """Byte at which the row begins, from 0."""
     start: str
-    """The row's text, or as much of its beginning as is at hand."""
+    """The row's text, or as much of its beginning as is available."""
     commit_ts: int | None = None
 
     def error(self, reason: str, *, at_end: bool) -> UndecodableRow:
-        """The error to raise; `at_end` says that nothing follows the row in its file."""
+        """Return the error to raise; `at_end`: nothing follows the row in its file."""
         known = "" if self.commit_ts is None else f", commit ts {self.commit_ts}"
         return UndecodableRow(
             f"{self.source}: row {self.number} at byte {self.offset}{known}: {reason}; "

@@ -1,7 +1,7 @@
-"""The zone in which TiCDC rendered TIMESTAMP values, and what becomes of them on the way to the target.
+"""The zone in which TiCDC rendered TIMESTAMP values, and their conversion on the way to the target.
 
-A fixed offset is left to the target's session, which reads the values in it. Servers need not know zones by name, so values
-of such a zone become UTC while they are decoded, and the session's zone is UTC.
+A fixed offset is left to the target's session, which reads the values in it. Servers need not know zones by name, so
+values in such a zone become UTC during decoding, and the session's zone is UTC.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from functools import lru_cache, partial
 UTC = "+00:00"
 _UTC_NAMES = frozenset(("", "UTC", "ETC/UTC", "Z"))
 _OFFSET = re.compile(r"[-+](?:0\d|1[0-2]):[0-5]\d", re.ASCII)
-"""The offsets that every server takes for a session's zone."""
+"""The offsets that every server accepts as a session's zone."""
 _ANY_OFFSET = re.compile(r"([-+])(\d\d):(\d\d)", re.ASCII)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,6})?", re.ASCII)
 _ZERO = "0000-00-00 00:00:00"
 
 
 def session_zone(zone: str) -> str:
-    """The session zone, as an offset, for rows of a bucket whose TIMESTAMP values are in `zone` (empty: not known)."""
+    """Return the session zone, as an offset, for rows of a bucket whose TIMESTAMP values are in `zone` (empty: not known)."""
     return zone if _OFFSET.fullmatch(zone) else UTC
 
 
 def converted_zone(zone: str) -> str:
-    """`zone` if its TIMESTAMP values must become UTC while they are decoded; empty if the session's zone does it."""
+    """Return `zone` if its TIMESTAMP values must become UTC during decoding; empty if the session's zone suffices."""
     return "" if zone.upper() in _UTC_NAMES or _OFFSET.fullmatch(zone) else zone
 
 
 def offset_at(zone: str, milliseconds: int) -> str:
-    """The offset that is in force in `zone` at a moment (since 1970 UTC), to the minute, as a session's zone."""
+    """Return the offset in force in `zone` at a time in milliseconds since 1970 UTC, to the minute, as a session's zone."""
     if not converted_zone(zone):
         return session_zone(zone)
     moment = dt.datetime.fromtimestamp(milliseconds / 1000, tz=_info(zone))
@@ -41,7 +41,7 @@ def offset_at(zone: str, milliseconds: int) -> str:
 
 
 def zone_caveat(zone: str) -> str:
-    """What a zone whose clocks are put back can't tell, or an empty text; judged by the offsets of one recent year."""
+    """Return what is ambiguous in a zone whose clocks are set back, or an empty text; judged by the offsets of one recent year."""
     if not converted_zone(zone):
         return ""
     months = (dt.datetime(2025, month, 1, tzinfo=_info(zone)) for month in range(1, 13))
@@ -54,19 +54,20 @@ def zone_caveat(zone: str) -> str:
 
 
 def utc_of(zone: str, text: str) -> str:
-    """The same moment in UTC; a zero date stays as it is. Raises `ValueError` for text that is no date and time.
+    """Return the same time in UTC; a zero date stays as it is. Raise `ValueError` for text that is not a date and time.
 
-    Offsets count with their seconds. A wall-clock time that occurred twice, when the clocks went back, is taken for the first
-    of the two: the text does not tell them apart.
+    Offsets count to the second. A wall-clock time that occurred twice, when the clocks were set back, is taken for the
+    first of the two: the text does not tell them apart.
     """
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
+    # Cached by the second: offsets leave the fraction as it is.
     return _utc_second(zone, found[1]) + (found[2] or "")
 
 
 def from_utc(zone: str, text: str) -> str:
-    """The same moment as wall-clock time of `zone`; a zero date stays as it is. Raises `ValueError` for text that is none."""
+    """Return the same time as wall-clock time of `zone`; a zero date stays. Raise `ValueError` for text that is not one."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
@@ -78,7 +79,7 @@ def from_utc(zone: str, text: str) -> str:
 
 
 def occurs_twice(zone: str, text: str) -> bool:
-    """Whether a wall-clock time of `zone` is one of those that occurred twice, when the clocks went back."""
+    """Return whether a wall-clock time of `zone` occurred twice, when the clocks were set back."""
     found = _MOMENT.fullmatch(text)
     if found is None or found[1] == _ZERO or zone.upper() in _UTC_NAMES:
         return False
@@ -87,7 +88,7 @@ def occurs_twice(zone: str, text: str) -> bool:
 
 
 def to_utc(zone: str) -> partial[str]:
-    """`utc_of` for one zone."""
+    """Return `utc_of` for one zone."""
     return partial(utc_of, zone)
 
 

@@ -1,8 +1,8 @@
 """Values by column type: how TiCDC writes them, and the wire text that they become.
 
-Wire text is what travels to the writer: one string per value, the same for both protocols where the target takes the same
-text, and of one of three kinds where it does not (`WireKind`). One table holds one entry per column type; a type that is
-not in it is an error, never a guess.
+Wire text is what goes to the writer: one string per value. It is the same for both protocols if the target takes the
+same text, and of one of three kinds if it does not (`WireKind`). One table holds one entry per column type; a type that
+is not in it is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from storage_consumer.kernels.codes import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_
 from storage_consumer.model import TableColumn
 
 Converter = Callable[[str], str]
-"""From the text in the file to wire text; raises ValueError, saying why, for text that is no value of the type."""
+"""Function from the text in the file to wire text; it raises ValueError, with the reason, for text that is not a value of the type."""
 BinaryEncoding = Literal["base64", "hex", ""]
-"""The empty one: nobody said it, and no file has shown it."""
+"""Empty if no setting gave it and no file has shown it."""
 
 
 class WireKind(enum.Enum):
@@ -38,27 +38,27 @@ class WireKind(enum.Enum):
 
 
 class CsvForm(enum.Enum):
-    """The form of a value that is not NULL in a CSV row, where quoting is on."""
+    """The form of a value that is not NULL in a CSV row, with quoting on."""
 
     BARE = "bare"
     """Never quoted: numbers."""
     PLAIN = "plain"
-    """In quotes, and never with a quote inside: what TiCDC formats itself."""
+    """Quoted, and never with a quote inside: what TiCDC formats itself."""
     FREE = "free"
-    """In quotes, each quote inside doubled: what a user can type."""
+    """Quoted, each quote inside doubled: what a user can type."""
 
 
 INTEGER = "-?[0-9]{1,20}+"
 UNSIGNED_INTEGER = "[0-9]{1,20}+"
 YEAR = "[0-9]{1,4}+"
 FLOAT = r"-?[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][-+]?+[0-9]++)?)"
-"""Go's shortest form with an exponent (CSV) and the plain form without (canal-json)."""
+"""Go's shortest form with an exponent (CSV) and the plain form without one (canal-json)."""
 NUMBER_FIELDS = {INTEGER: INTEGER_FIELD, UNSIGNED_INTEGER: UNSIGNED_FIELD, YEAR: YEAR_FIELD, FLOAT: FLOAT_FIELD}
-"""How compiled loops call these."""
+"""The names of these forms in compiled loops."""
 
 
 def year(text: str) -> str:
-    """Year zero in four digits: as the string ``0`` it would become 2000."""
+    """Return a year, with year zero in four digits: as the string ``0`` it would become 2000."""
     return "0000" if text == "0" else text
 
 
@@ -66,7 +66,7 @@ _LARGEST_SINGLE = 3.4028234663852886e38
 
 
 def single(text: str) -> str:
-    """A FLOAT. The shortest text of the largest one, 3.4028235e+38, is a little more than it, which servers refuse."""
+    """Return a FLOAT in range: the shortest text of the largest one, 3.4028235e+38, slightly exceeds it, and servers refuse it."""
     if abs(float(text)) > _LARGEST_SINGLE:
         return f"{'-' if text.startswith('-') else ''}{_LARGEST_SINGLE!r}"
     return text
@@ -88,7 +88,7 @@ def _bytes_of_hex(text: str) -> str:
 
 
 def _bytes_of_unknown(text: str) -> str:
-    """Empty bytes are the same either way; all else needs the setting."""
+    """Return empty bytes, which are the same either way; raise `ValueError` for all else, which needs the setting."""
     if text:
         raise ValueError(
             "nothing says whether its bytes are written as base64 or as hex: give the changefeed's binary-encoding-method"
@@ -97,7 +97,7 @@ def _bytes_of_unknown(text: str) -> str:
 
 
 def bytes_of_latin1(text: str) -> str:
-    """TiCDC writes each byte as the code point of the same number."""
+    """Return the hexadecimal digits of bytes: TiCDC writes each byte as the code point of the same number."""
     try:
         return text.encode("latin-1").hex().upper()
     except UnicodeEncodeError as error:
@@ -105,18 +105,18 @@ def bytes_of_latin1(text: str) -> str:
 
 
 def is_base64(convert: Converter | None) -> bool:
-    """Whether a converter makes hexadecimal digits of base64, and nothing else."""
+    """Return whether a converter turns base64 into hexadecimal digits, and does nothing else."""
     return convert is _bytes_of_base64
 
 
 def convert_all(convert: Converter, texts: Sequence[str | None]) -> list[str | None]:
-    """`convert` of each text; NULL stays. Raises `ValueError` where one of them is no value of the type."""
+    """Return each text converted; NULL stays. Raise `ValueError` if a text is not a value of the type."""
     return [None if text is None else convert(text) for text in texts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """How values of one column type are written and what becomes of them."""
+    """How values of one column type are written, and what they become."""
 
     form: CsvForm
     csv_grammar: str = ""
@@ -137,7 +137,7 @@ _BINARY = _Rule(
 _FREE_TEXT = _Rule(form=CsvForm.FREE)
 _FORMATTED = _Rule(form=CsvForm.PLAIN)
 _MEMBERS = _Rule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
-"""CSV has the members' names, canal-json their number."""
+"""CSV has the names of the members, canal-json their number."""
 _INTEGERS = _Rule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)
 _FLOATS = _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT)
 
@@ -190,12 +190,12 @@ def _rule(column: TableColumn) -> _Rule:
 
 
 def is_known(column: TableColumn) -> bool:
-    """Whether there is a rule for the column's type; the other functions raise `NotReplicable` where there is none."""
+    """Return whether there is a rule for the column's type; without one the other functions raise `NotReplicable`."""
     return column.type in _RULES
 
 
 def wire_kind(column: TableColumn, protocol: Protocol) -> WireKind:
-    """How the target must take the column's wire texts."""
+    """Return how the target must take the column's wire texts."""
     rule = _rule(column)
     return rule.csv_kind if protocol == "csv" else rule.canal_kind
 
@@ -208,10 +208,10 @@ def converter(
     zone: str = "",
     spelling: Spelling | None = None,
 ) -> Converter | None:
-    """From the text in the file to wire text; None where the text stays as it is.
+    """Return the function from the text in the file to wire text; None if the text stays as it is.
 
-    The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has none.
-    `zone`, `spelling`: see `RowLayout`.
+    The text is expected to match `grammar`. `binary_encoding` is TiCDC's ``binary-encoding-method``; canal-json has
+    none. `zone`, `spelling`: see `RowLayout`.
     """
     found = _converter(column, protocol, binary_encoding, zone)
     if spelling is None or found is None:
@@ -221,7 +221,7 @@ def converter(
 
 
 def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryEncoding, zone: str) -> Converter | None:
-    """`converter` without a spelling."""
+    """Return `converter` without a spelling."""
     rule = _rule(column)
     if zone and column.type == "TIMESTAMP":
         return to_utc(zone)
@@ -233,11 +233,11 @@ def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryE
 
 
 def grammar(column: TableColumn, protocol: Protocol) -> str:
-    """Regular expression, without groups, that a value's text must match before it is converted; empty: any text."""
+    """Return the regular expression, without groups, that a value's text must match before conversion; empty: any text."""
     rule = _rule(column)
     return rule.csv_grammar if protocol == "csv" else rule.canal_grammar
 
 
 def csv_form(column: TableColumn) -> CsvForm:
-    """How a value of the column stands in a CSV row."""
+    """Return the form of the column's values in a CSV row."""
     return _rule(column).form

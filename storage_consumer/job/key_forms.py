@@ -1,12 +1,12 @@
-"""One key, one text: how key values of a window's directories are brought to one form, for every pair of types that can meet.
+"""One key, one text: bring the key values of a window's directories to one form, for every pair of types that can meet.
 
-The rows of a window may come from directories of different structures, with no statement between them that would end the
-window: an event filter of the changefeed took the statement away, and its rows tell of the new structure by a schema file
-alone. Then one key is ``3.5`` in one directory and ``3.500`` in the next. Keys are compared as texts wherever a window
-is folded and cut into buckets, so each of them is spelled in the one form that the *target's* type gives it.
+The rows of a window may come from directories of different structures without a DDL between them that would end the
+window: an event filter of the changefeed removed the statement, and only a schema file shows the new structure. Then
+one key is ``3.5`` in one directory and ``3.500`` in the next. Keys are compared as texts wherever a window is folded
+and cut into buckets, so each key is spelled in the one form that the *target's* type gives it.
 
-`_TABLE` decides it, by target and source; what is not in it has no known form, and the rows of such a directory stop the
-table. Where all directories write a column in one form, nothing is spelled and nothing costs more.
+`_TABLE` decides this, by target and source. What is not in it has no known form, and the rows of such a directory halt
+the table. If all directories write a column in one form, nothing is spelled and nothing costs more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SORTS: Mapping[str, str] = {
     **dict.fromkeys(_TEXTS, "TEXT"),
     **dict.fromkeys(_BYTES, "BYTES"),
 }
-"""Source types of which all write a value alike; each other type is a sort of its own."""
+"""Source types that all write a value alike; each other type is a sort of its own."""
 
 _PLACES: Mapping[str, str] = {
     **dict.fromkeys((*(kind.lower() for kind in _INTEGERS), "decimal", "double"), "number"),
@@ -47,11 +47,13 @@ _PLACES: Mapping[str, str] = {
     "enum": "enum",
     "binary": "binary",
 }
-"""Target type → how its keys are compared. A type that is not here takes values of its own name's type only: YEAR and BIT
-take a text for something else than the number in it."""
+"""Target type → how its keys are compared. A type that is not here takes values of its namesake only.
+
+YEAR and BIT read a text as something other than the number in it.
+"""
 
 _TABLE: Mapping[str, Mapping[str, Form | None]] = {
-    # numbers are equal by value; what the column would round is refused (`lossy_columns`)
+    # Numbers are equal by value; `lossy_columns` refuses what the column would round.
     "number": {
         "INTEGER": _AS_WRITTEN,
         "YEAR": Form.NUMBER,  # year zero is 0000
@@ -59,7 +61,7 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
         "FLOAT": Form.NUMBER,
         "DOUBLE": Form.NUMBER,
     },
-    # 0.1 of a FLOAT and 0.10000000149011612 of a DOUBLE are one number in single precision
+    # 0.1 of a FLOAT and 0.10000000149011612 of a DOUBLE are one number in single precision.
     "single": {
         "INTEGER": _AS_WRITTEN,
         "YEAR": Form.NUMBER,
@@ -67,11 +69,11 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
         "FLOAT": Form.NEAREST_SINGLE,
         "DOUBLE": Form.SINGLE,
     },
-    # 2024-01-31 is midnight
+    # 2024-01-31 is midnight.
     "moment": {"DATE": Form.MOMENT, "DATETIME": Form.MOMENT, "TIMESTAMP": Form.MOMENT},
     "day": {"DATE": _AS_WRITTEN, "DATETIME": Form.DAY, "TIMESTAMP": Form.DAY},
     "time": {"TIME": Form.TIME},
-    # the source makes of these values the very texts that stood in the files; of a FLOAT, a TIMESTAMP or YEAR zero it makes others
+    # The source turns these values into the very texts in the files, but a FLOAT, a TIMESTAMP or YEAR zero into others.
     "text": {
         "TEXT": _AS_WRITTEN,
         "ENUM": _AS_WRITTEN,
@@ -82,11 +84,11 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
         "DATETIME": _AS_WRITTEN,
         "TIME": _AS_WRITTEN,
     },
-    # a text that is not a member but a number is taken for the member's number
+    # A text that is a number and not a member is taken for the member's number.
     "enum": {"ENUM": _AS_WRITTEN},
-    # names come in the order in which the source lists its members, and are compared as a text
+    # Names come in the order in which the source lists its members, and are compared as one text.
     "set": {"SET": Form.MEMBERS},
-    # source and target pad with NULs to the column's length
+    # Source and target pad with NULs to the column's length.
     "binary": {"BINARY": Form.PADDED, "BYTES": _AS_WRITTEN},
     "bytes": {"BYTES": _AS_WRITTEN, "BINARY": _AS_WRITTEN},
 }
@@ -103,9 +105,9 @@ class KeyForms:
     """How the values of one column are spelled, by directory."""
 
     spellings: Mapping[VersionKey, Spelling] = field(default_factory=dict)
-    """Directories that are not in it need none."""
+    """Spellings by directory; a directory that is absent needs none."""
     unknown: Mapping[VersionKey, str] = field(default_factory=dict)
-    """Why the rows of a directory can't be compared with those of the structure in force."""
+    """By directory, why its rows cannot be compared with those of the current structure."""
 
 
 def key_forms(
@@ -117,10 +119,11 @@ def key_forms(
     *,
     is_key: bool,
 ) -> KeyForms:
-    """How the values of a column are spelled in each directory of a window.
+    """Return how the values of a column are spelled in each directory of a window.
 
-    `columns`: as each directory's schema file has it. `newest`: as the structure in force has it. `zone`: see `RowLayout.zone`.
-    `is_key`: it is compared for each row; else its values are parts of rows that are compared whole.
+    `columns`: the column in each directory's schema file. `newest`: the column in the current structure. `zone`: see
+    `RowLayout.zone`. `is_key`: each row is compared by it; otherwise its values are parts of rows that are compared
+    whole.
     """
     forms = {_written_form(column) for column in (*columns.values(), newest)}
     place = _PLACES.get(there.data_type, there.data_type)
@@ -146,7 +149,7 @@ def _sort(column: TableColumn) -> str:
 
 
 def _written_form(column: TableColumn) -> tuple[str, int]:
-    """Equal for two columns that write each value in the same way, as far as a schema file tells."""
+    """Return what is equal for two columns that write each value in the same way, as far as schema files show."""
     sort = _sort(column)
     detail = column.precision if sort == "BINARY" else column.scale if sort in _SCALED else 0
     return sort, detail or 0
@@ -165,7 +168,7 @@ def _spelling(column: TableColumn, there: TargetColumn, place: str) -> Spelling 
 
 
 def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str) -> str:
-    """Why there is no form in which these values can be compared with those of the structure in force; empty if there is one."""
+    """Return why these values cannot be compared with those of the current structure in any form; empty if they can."""
     if _written_form(column) == _written_form(newest):
         return ""
     sorts = {sort for sort, _ in forms}

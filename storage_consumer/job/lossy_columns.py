@@ -1,8 +1,8 @@
-"""What a target's column would change of a source's values without a word.
+"""Find what a target's column would silently change in a source's values.
 
-Strict mode makes a server refuse a value that it cannot hold, but not one that it rounds: digits after the point, fractions of
-a second, single precision, padding. The target has the source's structure unless someone changed it, so these checks cost
-nothing where nobody did.
+Strict mode makes a server refuse a value that it cannot hold, but not one that it rounds: digits after the point,
+fractions of a second, single precision, padding. The target has the source's structure unless someone changed it, so
+these checks cost nothing if nobody did.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ _FAMILIES = {
     **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), "bytes"),
     "TIME": "time",
 }
-"""Type → sort of its values. Within one, the target refuses what it cannot hold or is asked about it; see `_rule`."""
+"""Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rule` checks it."""
 _TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
-"""Target types that take the text of another type for something else: the text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth
-member to ENUM."""
+"""Target types that read the text of another type as something else.
+
+The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
+"""
 _BINARY = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
 _TEXTS = frozenset(("VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
 _SAME_AS_TEXT = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "DATE", "DATETIME", "TIME"))
@@ -43,16 +45,16 @@ _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)
 """A column type whose members are written without backslashes."""
 _ANY_DIGITS = 400
 _EXPONENT = 18
-"""Digits of an exponent that are looked at: one of more is beyond any column however it goes on."""
+"""Most digits of an exponent that are read: with more of them the value exceeds any column anyway."""
 _MIDNIGHT = re.compile(r".{10}(?: 00:00:00(?:\.0+)?)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What the target's column keeps of values that the source's column holds."""
+    """What the target's column keeps of the values that the source's column holds."""
 
     place: int
-    """In the layout."""
+    """Index in the layout."""
     name: str
     keeps: str
     """A key of `_KEPT`."""
@@ -60,9 +62,10 @@ class Limit:
 
 
 def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
-    """Which columns hold another sort of values in the target: it would change texts like ``007`` without a word. Empty if none.
+    """Return which columns hold another sort of values in the target, which would silently change texts like ``007``; or "".
 
-    `become_texts`: casefolded names of columns that are texts in other directories of the window, which a number may go with.
+    `become_texts`: casefolded names of columns that are texts in other directories of the window, which a number may go
+    with.
     """
     there = {c.name.casefold(): c.data_type for c in target.columns}
     other = [
@@ -75,25 +78,25 @@ def other_families(layout: RowLayout, target: TargetTable, become_texts: Collect
 
 
 def _takes(there: str, kind: str) -> bool:
-    """Whether a target's column takes values of a source's type for what they are, or refuses them."""
+    """Return whether a target's column reads values of a source's type as what they are, or refuses them."""
     family = _FAMILIES.get(kind)
     return family is None or (_FAMILIES.get(there.upper(), family) == family and _TAKES_ONLY.get(there, kind) == kind)
 
 
 def is_text(kind: str) -> bool:
-    """Whether a source's type holds texts."""
+    """Return whether a source's type holds texts."""
     return kind in _TEXTS or kind == "CHAR"
 
 
 def is_its_text(there: str, kind: str) -> bool:
-    """Whether the target's column keeps the text of a value, which is also what the source makes of it as a text."""
+    """Return whether the target's column keeps the text of a value, and the source would make the same text of it."""
     return is_text(there.upper()) and kind in _SAME_AS_TEXT
 
 
 def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
-    """Which ENUM and SET columns have other members in the target, where rows have them by number, or an empty text.
+    """Return which ENUM and SET columns have other members in the target, if rows have them by number; or an empty text.
 
-    Members that the schema file does not list, or that the target writes with escapes, are taken for the same.
+    Members that the schema file does not list, or that the target writes with escapes, count as equal.
     """
     there = {c.name.casefold(): c for c in target.columns}
     numbered = [c for c in layout.columns if wire_kind(c, protocol) is WireKind.UNSIGNED]
@@ -102,20 +105,20 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
 
 
 def members(column_type: str) -> tuple[str, ...]:
-    """The members of an ENUM or SET as the server writes the type out; none where it writes them with escapes."""
+    """Return the members of an ENUM or SET as the server writes the type; empty if it writes them with escapes."""
     found = _MEMBERS.fullmatch(column_type)
     return tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1])) if found else ()
 
 
 def _differ(source: tuple[str, ...], target: tuple[str, ...]) -> bool:
-    """Whether a number may mean another member: the target may have more members behind the source's."""
+    """Return whether a number may mean another member: the target may only have more members after the source's."""
     if not source or not target:
         return False
     return [name.rstrip(" ") for name in source] != [name.rstrip(" ") for name in target[: len(source)]]
 
 
 def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
-    """What to look out for in rows of this layout, of which `written` are the places that the target takes."""
+    """Return what to check in rows of this layout; `written`: the indexes of the columns that the target takes."""
     there = {c.name.casefold(): c for c in target.columns}
     found = []
     for place in written:
@@ -126,7 +129,7 @@ def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tu
 
 
 def _rule(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
-    """What the target's column keeps, None where it keeps everything or refuses what it cannot hold."""
+    """Return what the target's column keeps; None if it keeps everything or refuses what it cannot hold."""
     kind = there.data_type
     if kind in _INTEGERS or kind == "decimal" or (kind in _MOMENTS and column.type.lower() in _MOMENTS):
         written = _ANY_DIGITS if column.type in ("FLOAT", "DOUBLE") else column.scale or 0
@@ -160,7 +163,7 @@ def _single(text: str) -> bool:
     number = float(text)
     try:
         return bool(struct.unpack("<f", struct.pack("<f", number))[0] == number)
-    except OverflowError:  # which the server refuses
+    except OverflowError:  # the server refuses it
         return True
 
 
@@ -173,11 +176,11 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
     "unpadded": (lambda text, _: not text.endswith(" "), "spaces at its end"),
     "spaces": (lambda text, length: len(text) <= length or not text.endswith(" "), "spaces behind {} characters"),
 }
-"""Whether the target keeps a value as it is, and what it does not keep."""
+"""Whether the target keeps a value as it is, and the description of what it does not keep."""
 
 
 def _digits(text: str) -> int:
-    """Digits after the point that are not zeros at the end, counted without writing out what an exponent stands for."""
+    """Return the number of digits after the point without trailing zeros, without expanding the exponent."""
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
     significant = (whole + fraction).rstrip("0")
@@ -189,7 +192,7 @@ def _digits(text: str) -> int:
 
 
 def check(values: Values, limits: Iterable[Limit]) -> None:
-    """Raise `ValueError`, naming the column, for a value that the target would change without a word."""
+    """Raise `ValueError`, naming the column, for a value that the target would silently change."""
     for limit in limits:
         text = values[limit.place]
         keeps, what = _KEPT[limit.keeps]

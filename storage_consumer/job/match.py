@@ -1,6 +1,6 @@
-"""How a table's rows are told apart and how they may be written: the files' structure against the target's table.
+"""Match the files' structure with the target's table: how its rows are told apart, and how they may be written.
 
-`table_work` decides it in one place; what does not fit is an error of that table, never a guess.
+`table_work` decides it in one place; a mismatch is an error of that table, never a guess.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from storage_consumer.plan.steps import RowStep
 from storage_consumer.tso import row_floor
 
 _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
-"""With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split."""
+"""Most bytes of a stripe of rows, and least and most bits of its size.
+
+With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split.
+"""
 _BYTES_OF_A_CHARACTER, _BYTES_OF_A_NUMBER = 4, 16
 _FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _FLOATS_THERE = {
@@ -33,11 +36,11 @@ _FLOATS_THERE = {
     "float": "FLOAT",
     "double": "DOUBLE",
 }
-"""Target type → as what such a number is compared with it: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
+"""Target type → the type as which such a number is compared: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
 
 
 class _Compared(NamedTuple):
-    """The columns by whose texts rows are told apart: those of the key, or all written ones of a table without one."""
+    """The columns by whose texts rows are told apart: the key's, or all written ones of a table without a key."""
 
     key: tuple[KeyPart, ...]
     forms: Mapping[str, KeyForms]
@@ -47,9 +50,9 @@ class _Compared(NamedTuple):
 
 
 def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TablePlan:
-    """The work of one row step against the table as the target has it.
+    """Return the work of one row step against the table as the target has it.
 
-    Raises `NotReplicable` when the table's newest structure and the target's do not fit.
+    Raises `NotReplicable` if the table's newest structure and the target's do not fit.
     """
     newest = step.current
     protocol = upstream.protocol
@@ -92,7 +95,7 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
 def _forms(
     names: Collection[str], step: RowStep, target: TargetTable, upstream: Upstream, *, is_key: bool
 ) -> Mapping[str, KeyForms]:
-    """How the values of the columns that are compared, by casefolded name, are spelled in each directory."""
+    """Return, by casefolded name, how the values of the columns that are compared are spelled in each directory."""
     if not (is_key or _others(step)):
         return {}
     zone, there = converted_zone(upstream.time_zone), {column.name.casefold(): column for column in target.columns}
@@ -109,14 +112,14 @@ def _forms(
 
 
 def _stripe_bits(target: TargetTable) -> int:
-    """So many that the rows of as many neighbours take no more than `_STRIPE_BYTES`, however long their values are, but not too few."""
+    """Return the number of low bits, within `_STRIPE_BITS`, so that a stripe of rows of full length fits `_STRIPE_BYTES`."""
     largest = sum(_BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
     fewest, most = _STRIPE_BITS
     return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
 
 
 def refuse_changes(name: TableName, target: TargetTable) -> None:
-    """Raise `NotReplicable` where somebody changed the target's table so that writing would hit other rows, or it can't be seen."""
+    """Raise `NotReplicable` if the target's table was changed so that writing would hit other rows, or if it is not visible."""
     if target.unseen:
         raise NotReplicable(
             f"{name}: the target has the table {target.name} and does not show its columns. {target.unseen}"
@@ -130,7 +133,7 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
 
 
 def _refuse_view(name: TableName, target: TargetTable) -> None:
-    """Raise `NotReplicable` where the target has a view of that name; statements may replace and drop it."""
+    """Raise `NotReplicable` if the target has a view of that name; statements may replace and drop it."""
     if target.is_view:
         raise NotReplicable(
             f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC writes no "
@@ -139,7 +142,7 @@ def _refuse_view(name: TableName, target: TargetTable) -> None:
 
 
 def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
-    """Raise `NotReplicable` where rows that do not say their commit ts can't be put in order, or not be told from repeats."""
+    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be told from repeats."""
     option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
     remedy = f"set {option} = true in the changefeed, and start it and this program anew"
     if mode is Mode.KEYLESS:
@@ -164,9 +167,10 @@ def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
 
 
 def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = "") -> TablePlan:
-    """The work for files of a table that does not exist (any more): they may hold repeated deliveries only.
+    """Return the work for files of a table that does not exist (any more): they may hold repeated deliveries only.
 
-    `missing`: what is said of a table to which they hold other rows. Rows without commit ts can be nothing else once the table is dropped: what is written after a DROP has a new structure.
+    `missing`: the error for a table to which they hold other rows. Once the table is dropped, rows without commit-ts
+    can only be repeats: what is written after a DROP has a new structure.
     """
     repeats = step.dropped and not upstream.has_commit_ts
     reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
@@ -195,12 +199,12 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
 
 
 def _low(definition: TableDefinition, window: Window) -> int:
-    """Rows at or below are repeated deliveries."""
+    """Return the commit-ts at or below which rows are repeated deliveries."""
     return row_floor(window.low, definition.version, is_ddl=definition.is_ddl and not is_astray(definition))
 
 
 def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireColumn:
-    """The column as it is written and compared: a number as what the target makes of it."""
+    """Return the column as it is written and compared; a number gets the type that the target gives it."""
     kind = "VARCHAR" if is_its_text(there.data_type, column.type) else column.type
     if column.type in _FLOATS:
         kind = _FLOATS_THERE.get(there.data_type, column.type)
@@ -212,12 +216,12 @@ def _column(target: TargetTable, name: str) -> TargetColumn:
 
 
 def _others(step: RowStep) -> list[TableDefinition]:
-    """The structures of the window beside the one in force."""
+    """Return the structures of the window other than the current one."""
     return [definition for definition in step.definitions.values() if definition is not step.current]
 
 
 def _become_texts(step: RowStep) -> frozenset[str]:
-    """Casefolded names of the columns that some directory of the window has as texts; none if all are of one structure."""
+    """Return the casefolded names of columns that some directory of the window has as texts; none if there is one structure only."""
     others = _others(step)
     columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
     return frozenset(column.name.casefold() for column in columns if is_text(column.type))
@@ -226,7 +230,7 @@ def _become_texts(step: RowStep) -> frozenset[str]:
 def _written(
     newest: TableDefinition, target: TargetTable, become_texts: frozenset[str], upstream: Upstream
 ) -> tuple[WireColumn, ...]:
-    """The target's columns that rows are written to, in the rows' order."""
+    """Return the target's columns that rows are written to, in the rows' order."""
     there = {c.name.casefold(): c for c in target.columns}
     layout = row_layout(newest, target.virtual, upstream)
     misfit = _misfit(layout, target) or other_families(layout, target, become_texts)
@@ -241,7 +245,7 @@ def _written(
 
 
 def _misfit(layout: RowLayout, target: TargetTable) -> str:
-    """Which columns the rows and the target's table do not share, or an empty text."""
+    """Return which columns the rows and the target's table do not share, or an empty text."""
     carried = {c.name.casefold() for c in layout.columns}
     there = {c.name.casefold() for c in target.columns}
     needed = {c.name.casefold() for c in target.columns if not c.generated}
@@ -253,9 +257,9 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
 
 
 def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> list[tuple[str, int | None]]:
-    """The columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
+    """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
 
-    Raises `NotReplicable` when the schema file's primary key is not the target's: writing by key would hit wrong rows.
+    Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
     """
     declared = {c.name.casefold() for c in newest.columns if c.is_pk}
     certain = {c.name.casefold() for c in newest.columns if not c.nullable or c.is_pk}
@@ -268,6 +272,7 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
             "primary key needs to tell rows apart: select the primary key's columns, and start a new changefeed"
         )
         raise NotReplicable(message)
+    # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
     for unique in target.unique_keys:
         columns = {name.casefold() for name in unique.columns}
         if declared and columns != declared:
@@ -288,7 +293,7 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
 
 
 def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:
-    """When two texts of this column are one key in the target."""
+    """Return when two texts of this column are one key in the target."""
     if column.type in _FLOATS:
         return Fold.EXACT if forms.spellings else Fold.NUMBER
     if not there.binary_collation:
@@ -304,12 +309,13 @@ def _version(
     compared: _Compared,
     upstream: Upstream,
 ) -> VersionPlan:
-    """One version directory against the target's table as it is now."""
+    """Return the plan for one version directory against the target's current table."""
     key = compared.key
     definition = step.definitions[version]
     layout = row_layout(definition, target.virtual, upstream)
     places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
     misfit = _misfit(layout, target) or _other_kinds(layout, written, upstream.protocol)
+    # `_written` has checked the current structure for these, and raised an error.
     if definition is not step.current:
         misfit = misfit or other_families(layout, target, compared.become_texts)
         misfit = misfit or other_members(layout, target, upstream.protocol)
@@ -330,7 +336,7 @@ def _version(
 
 
 def _spelled(version: VersionKey, layout: RowLayout, compared: _Compared) -> RowLayout:
-    """The layout with what is spelled in this directory."""
+    """Return the layout with the spellings of this directory."""
     spelled = {name: found for name, forms in compared.forms.items() if (found := forms.spellings.get(version))}
     if not spelled:
         return layout
@@ -338,14 +344,14 @@ def _spelled(version: VersionKey, layout: RowLayout, compared: _Compared) -> Row
 
 
 def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:
-    """Which columns this directory's rows write in another form than the structure in force, or an empty text."""
+    """Return which columns this directory's rows write in another form than the current structure, or an empty text."""
     forms = {c.name.casefold(): wire_kind(c, protocol) for c in layout.columns}
     other = sorted(c.name for c in written if forms.get(c.name.casefold(), c.kind) is not c.kind)
     return f"the rows hold another type of value than the structure in force: {', '.join(other)}" if other else ""
 
 
 def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[int, ...], ...]:
-    """Where the columns of each unique key are in a row; keys over prefixes or over columns not in the row are left out."""
+    """Return where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row."""
     found = []
     for unique in target.unique_keys:
         columns = [name.casefold() for name in unique.columns]

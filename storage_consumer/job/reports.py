@@ -1,4 +1,4 @@
-"""Between a round and its job: the files of a row step as work for tasks, and what tasks report of them as text."""
+"""Between a round and its job: the files of a row step as work for tasks, and the reports of tasks as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from storage_consumer.plan.steps import RowStep
 
 
 def told(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> str:
-    """A report's error, with the place in the bucket that a refused row came from. `reports`: all of the table."""
+    """Return a report's error, with the place in the bucket of a refused row. `reports`: all of the table."""
     if isinstance(report, WriteReport) and report.row:
         path = in_sequence(step)[report.rank].stored.path
         at = f", commit ts {report.commit_ts}" if report.commit_ts else ""
         parts = [part for part in _of_files(reports) if part.path == path]
+        # Rows of a split are numbered from its first byte on: subtract that, and add the rows of the splits before it.
         start = max((part.span.start for part in parts if part.span.start < report.row), default=0)
         before = sum(part.rows for part in parts if part.span.start < start)
         return f"{report.error} (row {report.row - start + before} of {path}{at})"
@@ -24,7 +25,7 @@ def told(report: FileReport | WriteReport, step: RowStep, reports: Sequence[File
 
 
 def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:
-    """One report for each file; its span is `WHOLE` where all of the file was read, in one part or several."""
+    """Return one report for each file; its span is `WHOLE` if all of the file was read, in one split or several."""
     found: dict[str, FileReport] = {}
     for report in sorted(_of_files(reports), key=lambda report: report.span.start):
         before = found.get(report.path)
@@ -33,7 +34,7 @@ def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport
 
 
 def _together(before: FileReport, report: FileReport) -> FileReport:
-    """What two parts that follow one another come to: their counts together, the error of the first that has one."""
+    """Return the sum of two adjacent splits: their counts added up, with the error of the first that has one."""
     if before.span.end != report.span.start:
         return before
     faulty = before if before.error else report
@@ -54,12 +55,12 @@ def _of_files(reports: Iterable[FileReport | WriteReport]) -> list[FileReport]:
 
 
 def in_sequence(step: RowStep) -> list[DataFile]:
-    """The files of one table in its sequence: a file's rank is its place here."""
+    """Return the files of one table in its sequence: a file's rank is its index here."""
     return sorted(step.files, key=lambda file: (file.version_key, file.order))
 
 
 def file_works(step: RowStep, index: int, is_divisible: Callable[[str], bool]) -> Iterable[FileSplit]:
-    """The files of one table with their ranks in its sequence. `is_divisible`: whether the file of a path may be read in parts."""
+    """Yield the files of one table with their ranks. `is_divisible`: whether the file at a path may be split."""
     last: dict[str, int] = {}
     for file in step.files:
         last[file.stream] = max(last.get(file.stream, 0), file.number)

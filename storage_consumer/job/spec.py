@@ -1,4 +1,4 @@
-"""What a task needs to know about a table: its rows' layouts, its target columns, its key. Frozen, picklable, no secret."""
+"""What a task must know about a table: the layouts of its rows, its target columns, its key. Frozen, picklable, without secrets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Mode(Enum):
     """How a table's changes are ordered and written."""
 
     KEYED = "keyed"
-    """Only the last state of each key counts; deletes of a bucket first, then upserts in any order."""
+    """Only the last state of each key counts; a bucket's deletes come first, then its upserts in any order."""
     ORDERED = "ordered"
-    """The target may find keys equal that differ in text: all changes of a bucket in sequence."""
+    """The target may treat keys as equal that differ in text: all changes of a bucket in sequence."""
     KEYLESS = "keyless"
     """No key: every event counts, in sequence, in one bucket, committed with its position."""
 
@@ -29,11 +29,11 @@ class Fold(Enum):
 
     EXACT = "exact"
     PAD = "pad"
-    """After trailing spaces are taken off."""
+    """If they are equal without trailing spaces."""
     NUMBER = "number"
-    """As floating point numbers."""
+    """If they are equal as floating-point numbers."""
     LOOSE = "loose"
-    """By a collation that we do not imitate: only a coarse image of the text tells keys surely apart."""
+    """If a collation that we do not imitate says so: only a coarse image of the text proves keys different."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class WireColumn:
     name: str
     kind: WireKind
     type: str
-    """Upper-case type name of the schema file; of a FLOAT or DOUBLE, and of what becomes a text, that of the target's column."""
+    """Upper-case type name in the schema file; for a FLOAT or DOUBLE, and for what becomes a text, that of the target's column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ class KeyPart:
     column: WireColumn
     fold: Fold
     prefix: int | None = None
-    """Only so many leading characters (bytes for binary types) count; None = all."""
+    """The number of leading characters (bytes for binary types) that count; None means all."""
     beyond_bmp: bool = True
-    """For LOOSE: the collation tells characters beyond U+FFFF from one another; older ones find all of them equal."""
+    """For LOOSE: whether the collation distinguishes characters beyond U+FFFF; older ones find all of them equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,59 +64,59 @@ class VersionPlan:
 
     layout: RowLayout
     low: int
-    """Rows with commit ts <= low are repeated deliveries."""
+    """Rows with commit-ts <= low are repeated deliveries."""
     written: tuple[int, ...]
-    """Per written column its place in the layout."""
+    """For each written column, its index in the layout."""
     key: tuple[int, ...]
-    """Per key column its place in the layout."""
+    """For each key column, its index in the layout."""
     unique: tuple[tuple[int, ...], ...] = ()
-    """For a keyless table: per unique key that may hold NULL the places of its columns in the layout."""
+    """For a keyless table: for each unique key that may hold NULL, the indexes of its columns in the layout."""
     limits: tuple[Limit, ...] = ()
     """What the target would not keep of values that these rows may hold."""
     misfit: str = ""
-    """Why its rows do not fit the target's table as it is now; empty if they do. No row in the window may be of it then."""
+    """Why its rows do not fit the target's current table; empty if they do. If set, no row in the window may be of this version."""
     is_all_duplicates: bool = False
-    """All its rows are repeated deliveries, though they do not say their commit ts: the table was dropped after them."""
+    """Whether all its rows are repeated deliveries, though they have no commit-ts: the table was dropped after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlan:
-    """All that tasks need to know about one table in one window."""
+    """All that tasks must know about one table in one window."""
 
     index: int
     table_key: str
-    """Under which its progress is stored."""
+    """The key under which its progress is stored."""
     name: TableName
-    """With the target's own spelling."""
+    """The name as the target spells it."""
     window: Window
     mode: Mode
     has_other_unique_keys: bool
-    """It has further unique keys: writers that get in each other's way with REPLACE queue from then on."""
+    """Whether there are further unique keys: writers whose REPLACE statements block each other then queue."""
     written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
     versions: Mapping[VersionKey, VersionPlan]
     replaces: bool = False
-    """A keyless table has unique keys over columns that may be NULL: a row replaces the one that shares such a key."""
+    """Whether a keyless table has unique keys over nullable columns: a row replaces the one that shares such a key."""
     timed: bool = True
-    """Every row says its commit ts; else the place in the files is the order."""
+    """Whether every row has its commit-ts; otherwise the place in the files is the order."""
     stripe_bits: int = 6
-    """So many of an integer key's last bits do not count for its bucket: neighbours share one, so that each writer fills pages of the
-    target's index in sequence."""
+    """How many low bits of an integer key its bucket ignores. Neighbours share a bucket, so each writer fills index pages in sequence."""
     latest: int = MAX_TSO
-    """The highest commit ts that a row may have: no source can have given out a later one yet."""
+    """The highest commit-ts that a row may have: no source can have issued a later one yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Which rows of a file one task reads, by the bytes at which they begin; see `decode.file_splits`.
+    """The rows of a file that one task reads, by the bytes at which they begin; see `decode.file_splits`.
 
-    The rows of a part are numbered from `start` + 1 on: so numbers of later parts are higher, however many rows are before them.
+    The rows of a split are numbered from `start` + 1 on: so later splits have higher numbers, however many rows precede
+    them.
     """
 
     start: int = 0
     """Inclusive."""
     end: int | None = None
-    """Exclusive; None: to the end of the file."""
+    """Exclusive; None means the end of the file."""
 
 
 WHOLE = ByteRange()
@@ -130,11 +130,11 @@ class FileSplit:
     """`TablePlan.index`."""
     file: DataFile
     rank: int
-    """Place in the sequence order of its table's files in this job."""
+    """Index in the sequence of its table's files in this job."""
     newest: bool
-    """No file follows it in its stream, so its last row may still be in writing."""
+    """Whether no file follows it in its stream, so that its last row may still be being written."""
     splittable: bool = False
-    """It may be read in parts."""
+    """Whether it may be split."""
     span: ByteRange = WHOLE
 
     @property
@@ -150,15 +150,15 @@ class JobSpec:
     upstream: Upstream
     downstream: Downstream
     secrets_file: str
-    """Path of the file that holds the secrets on this machine, or empty: then they come from the environment."""
+    """Path of the file that holds the secrets on this machine; if empty, they come from the environment."""
     tables: tuple[TablePlan, ...]
     partitions: int
     """Tasks that write; each has a slot."""
     whole: bool = False
-    """All files of a table are read by the task that writes it."""
+    """Whether all files of a table are read by the task that writes it."""
     epoch: int
     window_id: int
     load_data: bool
-    """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements."""
+    """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements are."""
     max_packet: int
-    """max_allowed_packet of the server, bytes."""
+    """The server's max_allowed_packet, in bytes."""

@@ -18,21 +18,21 @@ class TargetColumn:
     generated: str = ""
     """``VIRTUAL``, ``STORED`` or empty."""
     binary_collation: bool = True
-    """Equality is by code point (or the type has no collation)."""
+    """Whether equality is by code point, or the type has no collation."""
     pads: bool = False
-    """Trailing spaces do not count in comparisons."""
+    """Whether comparisons ignore trailing spaces."""
     collation: str = ""
-    """Name of the collation; empty where the type has none."""
+    """Name of the collation; empty if the type has none."""
     digits: int | None = None
-    """Digits after the point, or of fractions of a second; None where the type has none."""
+    """Digits after the point, or of fractions of a second; None if the type has none."""
     length: int | None = None
-    """Longest value in characters (bytes for binary types); None where the type has none."""
+    """Longest value in characters (bytes for binary types); None if the type has none."""
     column_type: str = ""
-    """The type as the server writes it out: ``enum('a','b')``."""
+    """The type as the server writes it: ``enum('a','b')``."""
 
     @property
     def beyond_bmp(self) -> bool:
-        """Whether the collation has weights for characters beyond U+FFFF: those made after Unicode 5."""
+        """Whether the collation has weights for characters beyond U+FFFF, as those created after Unicode 5 have."""
         return any(age in self.collation for age in ("_520_", "_0900_", "uca1400_"))
 
 
@@ -43,7 +43,7 @@ class UniqueKey:
     name: str
     columns: tuple[str, ...]
     prefixes: tuple[int | None, ...]
-    """Per column the number of leading characters (bytes for binary types) that are indexed; None = all."""
+    """For each column, the number of leading characters (bytes for binary types) that are indexed; None means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +51,16 @@ class TargetTable:
     """A table as the target's information_schema shows it."""
 
     name: TableName
-    """With the target's own spelling."""
+    """The name as the target spells it."""
     columns: tuple[TargetColumn, ...]
     unique_keys: tuple[UniqueKey, ...]
-    """The primary key first, if there is one."""
+    """The unique keys, the primary key first if there is one."""
     key_drift: str = ""
-    """What somebody else added to its unique keys since the last statement of ours; empty if nothing."""
+    """What others added to its unique keys since our last statement; empty if nothing."""
     unseen: str = ""
-    """What to do where it is there and its columns are not shown; empty where they are."""
+    """What to do if the table exists but its columns are not shown; empty if they are."""
     is_view: bool = False
-    """Rows that are written to it would go into other tables."""
+    """Whether it is a view, so that rows written to it would go into other tables."""
 
     @property
     def virtual(self) -> frozenset[str]:

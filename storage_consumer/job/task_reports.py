@@ -1,4 +1,4 @@
-"""What tasks tell the driver: what became of each file, and of each table in each bucket. Frozen, picklable."""
+"""What tasks report to the driver: the outcome of each file, and of each table in each bucket. Frozen, picklable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage_consumer.job.spec import WHOLE, ByteRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
-    """What became of one file."""
+    """The outcome of one file."""
 
     table: int
     path: str
@@ -22,23 +22,23 @@ class FileReport:
     error: str = ""
     """Why the file's table cannot go on; empty if it can."""
     torn: bool = False
-    """The error may go away by itself: the last row of the newest file, which may still be in writing; or `gone`."""
+    """Whether the error may vanish by itself: the last row of the newest file may still be being written, or see `gone`."""
     gone: bool = False
-    """What was listed is no longer there; of a part also: the file has to be read whole."""
+    """Whether the listed object no longer exists; for a split also: whether the file has to be read whole."""
     span: ByteRange = WHOLE
-    """Which part of the file this is about."""
+    """The part of the file that this is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteReport:
-    """What became of one table in one bucket."""
+    """The outcome of one table in one bucket."""
 
     table: int
     written: int = 0
     """Rows written and deleted."""
     error: str = ""
-    """Why the target did not take a row; empty if it took all."""
+    """Why the target refused a row; empty if it took all of them."""
     commit_ts: int = 0
-    """Of the row that the target did not take; 0 where that is not known, as `rank` (of its file) and `row` (number) then."""
+    """Commit-ts of the refused row; 0 if it is not known, and so are then `rank` (of its file) and `row` (number)."""
     rank: int = 0
     row: int = 0

@@ -1,5 +1,6 @@
-"""Loops over bytes, compiled by Numba when they first run.
+"""Byte loops, compiled by Numba when they first run.
 
-Takes: arrays of bytes. Gives: arrays of positions, numbers and lines; no rule of the format is decided here alone, each loop has a plain twin.
-Touches the outside: keeps compiled code in a cache folder. Import its modules late: see `jit`.
+Takes: byte arrays. Gives: arrays of positions, numbers and lines. Every loop has a plain Python twin, so no rule of the
+format is decided here alone.
+Touches the outside: caches compiled code in a folder. Import its modules late: see `jit`.
 """

@@ -1,4 +1,4 @@
-"""Arrays about the bytes of many rows."""
+"""Array types for the bytes of many rows."""
 
 from __future__ import annotations
 

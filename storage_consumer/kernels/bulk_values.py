@@ -1,7 +1,7 @@
-"""Lines (see `wire_format`) to rows as MariaDB's bulk statements take them, in a compiled loop. To be imported late, see `jit`.
+"""Encode lines (see `wire_format`) as rows of MariaDB's bulk statements, in a compiled loop. Import late, see `jit`.
 
-Each value is one byte that says whether it is NULL, and, if it is not, the value as parameters of prepared statements are sent:
-texts and bytes with their length in front, whole numbers in eight bytes.
+Each value starts with one byte that says whether it is NULL. A value that is not NULL follows as a prepared statement
+sends its parameters: texts and bytes with a length prefix, integers in eight bytes.
 Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE and "protocol data types".
 """
 
@@ -18,12 +18,12 @@ from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import WORD, Text, all_bytes, copy, first, matching, text_of
 
 TEXT_VALUE, HEX_VALUE, NUMBER_VALUE = range(3)
-"""What is made of a field: its text, the bytes that its hexadecimal digits stand for, the number that its digits are."""
+"""What a field becomes: its text, the bytes of its hexadecimal digits, or the number that its digits spell."""
 _IS_VALUE, _IS_NULL = 0, 1
 _LONGEST_PREFIX = 9
-"""Bytes in front of a value's own, or of a number."""
+"""Bytes reserved for a field besides its content: the NULL byte and a length, or the NULL byte and a number."""
 _TWO_BYTES, _THREE_BYTES, _EIGHT_BYTES = 0xFC, 0xFD, 0xFE
-"""First byte of a length that takes so many more."""
+"""First byte of a length that takes 2, 3 or 8 more bytes."""
 _LESS_THAN_ONE, _LESS_THAN_TWO, _LESS_THAN_THREE = 251, 1 << 16, 1 << 24
 _ZERO, _NINE, _CAPITAL_N, _SMALL_T, _SMALL_N = b"09Ntn"
 _TEN, _MOST = np.uint64(10), np.uint64(2**64 - 1)
@@ -34,7 +34,7 @@ _DIGITS[list(b"abcdef")] = range(10, 16)
 
 
 class Field(NamedTuple):
-    """Where a field of a line lies, and whether it holds an escape."""
+    """The borders of a field in a line (end exclusive), and whether it holds an escape."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Field(NamedTuple):
 
 
 def bulk_rows(lines: Lines, kinds: Offsets) -> memoryview | None:
-    """The rows of these lines, whose fields are of these kinds; None where a line has not so many, or a field is not of its kind."""
+    """Return the encoded rows of `lines`, or None if a line has another number of fields or a field does not fit its kind."""
     content, starts, ends = lines.places()
     room = lines.size + _LONGEST_PREFIX * len(lines) * len(kinds) + WORD
     out = text_of(np.empty(room, np.uint8))
@@ -52,7 +52,7 @@ def bulk_rows(lines: Lines, kinds: Offsets) -> memoryview | None:
 
 @compiled
 def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Text) -> int:
-    """Write the rows; where they end, -1 where one is not as it has to be."""
+    """Write the rows; return where they end, or -1 if a row is malformed."""
     at = 0
     for row in range(len(starts)):
         place = starts[row]
@@ -64,6 +64,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
             if at < 0:
                 return -1
             place = field.end + 1
+        # A full row has consumed its last byte: `place` is then one past the LF.
         if place != ends[row] + 1:
             return -1
     return at
@@ -71,8 +72,9 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
 
 @inlined
 def field_of(source: Text, start: int, limit: int) -> Field:
-    """The field that begins here, and does not end behind `limit`."""
+    """Return the field that begins at `start` and ends at the next TAB, or at `limit` if that comes first."""
     at, escaped = start, False
+    # Skip by words to the first TAB or escape. Later bytes need a look one by one, since an escape must be remembered.
     while at < limit and at < len(source.words):
         word = source.words[at]
         found = matching(word, all_bytes(TAB)) | matching(word, all_bytes(ESCAPE))
@@ -83,18 +85,19 @@ def field_of(source: Text, start: int, limit: int) -> Field:
     while at < limit and source.bytes[at] != TAB:
         escaped = escaped or source.bytes[at] == ESCAPE
         at += 1
+    # A word may reach past `limit`, into the next line.
     return Field(start, min(at, limit), escaped)
 
 
 @inlined
 def is_null(content: Bytes, field: Field) -> bool:
-    """Whether a field stands for NULL."""
+    """Return whether a field stands for NULL."""
     return field.escaped and field.end == field.start + 2 and content[field.start + 1] == _CAPITAL_N
 
 
 @inlined
 def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> int:
-    """Write one value; where it ends, -1 where the field is not of this kind."""
+    """Write one value; return where it ends, or -1 if the field does not fit this kind."""
     start, end, escaped = field
     if is_null(source.bytes, field):
         out.bytes[at] = _IS_NULL
@@ -112,7 +115,7 @@ def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> i
 
 @inlined
 def _write_length(size: int, out: Bytes, at: int) -> int:
-    """Write a length; where it ends."""
+    """Write a length prefix (MySQL's length-encoded integer); return where it ends."""
     if size < _LESS_THAN_ONE:
         out[at] = size
         return at + 1
@@ -129,10 +132,11 @@ def _write_length(size: int, out: Bytes, at: int) -> int:
 
 @inlined
 def _write_number(content: Bytes, start: int, end: int, out: Text, at: int) -> int:
-    """Write the number that the digits are."""
+    """Write the digits as an unsigned 64-bit number; return where it ends, or -1 if they are not one."""
     number = np.uint64(0)
     for place in range(start, end):
         digit = np.uint64(content[place] - _ZERO)
+        # Test before multiplying: the product would wrap around silently.
         if not _ZERO <= content[place] <= _NINE or number > (_MOST - digit) // _TEN:
             return -1
         number = number * _TEN + digit
@@ -142,7 +146,7 @@ def _write_number(content: Bytes, start: int, end: int, out: Text, at: int) -> i
 
 @inlined
 def _write_hex(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write the bytes that pairs of hexadecimal digits stand for."""
+    """Write the bytes that pairs of hexadecimal digits stand for; return where they end, or -1 if these are no such pairs."""
     if (end - start) % 2:
         return -1
     at = _write_length((end - start) // 2, out, at)
@@ -157,7 +161,8 @@ def _write_hex(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int
 
 @inlined
 def _write_unescaped(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write a text that holds escapes."""
+    """Write a text that holds escapes; return where it ends, or -1 if an escape is incomplete or unknown."""
+    # The length comes first on the wire, so count the characters before writing any.
     size, place = 0, start
     while place < end:
         place += 2 if content[place] == ESCAPE else 1

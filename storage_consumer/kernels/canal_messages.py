@@ -1,8 +1,10 @@
-"""Loops over the bytes of canal-json messages: they check the form byte by byte, find the values, and write the lines.
+"""Byte loops over canal-json messages: check their form, find their values, and write the lines.
 
-The form is the one that TiCDC writes: members in its sequence, no white space, columns in the sequence of the table. What has another
-they leave to the plain reader. Content has to be UTF-8 and to end with LF: no loop runs beyond a byte that can't be in a message.
-To be imported late, see `jit`.
+The form is the one that TiCDC writes: its order of members, no white space, columns in the order of the table. A
+message in any other form is left to the plain reader.
+Content must be UTF-8 and end with LF: every loop stops at a byte that cannot be in a message, so none runs past the
+end.
+Import late, see `jit`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from storage_consumer.kernels.numbers import MINUS, POINT, ZERO, digits_end, num
 from storage_consumer.kernels.words import Text, begins, copy
 
 SINGLE_FIELD, TEXT_FIELD, BINARY_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
-"""Forms of a string: a FLOAT that is surely no larger than the largest one, any text, and bytes as code points up to U+00FF."""
+"""Forms of a string: a FLOAT certain to be within range, any text, and bytes written as code points up to U+00FF."""
 _COMMA, _COLON, _OPEN, _CLOSE, _SMALL_N, _NO_VALUE, _CR = b",:{}nN\r"
 _DELETE, _INSERT, _UPDATE = (np.frombuffer(text, np.uint8) for text in (b"DELETE", b"INSERT", b"UPDATE"))
 _ES, _TS, _SQL_TYPE, _MYSQL_TYPE = (
@@ -32,47 +34,50 @@ _OLD, _DATA, _COMMIT_TS, _ROW_KEY, _END = (
 )
 _NULL, _BEGIN_IMAGE, _END_IMAGE = (np.frombuffer(text, np.uint8) for text in (b"null", b"[{", b"}]"))
 _SURE_DIGITS = 38
-"""Numbers with no more of them before the point are below the largest FLOAT."""
+"""Numbers with at most this many digits before the point are below the largest FLOAT."""
 
 
 class Form(NamedTuple):
-    """What messages look like."""
+    """The fixed parts of messages of one table version."""
 
     head: Bytes
-    """What stands before the name of the type."""
+    """The bytes before the name of the type."""
     names: Bytes
-    """Of all columns, each in quotes and with a colon."""
+    """The names of all columns, each in quotes and with its colon."""
     ends: Offsets
-    """Where each of them begins among these bytes, and where the last one ends."""
+    """Where each name begins in `names`, and where the last one ends."""
     values: Bytes
     """The form of each column's values."""
     key: Offsets
-    """The key's columns."""
+    """The indexes of the key's columns."""
 
 
 class Found(NamedTuple):
-    """What there is of each row, of which a message has one or two; room for twice as many as there are lines."""
+    """Output arrays, one entry per row. A message gives one or two rows, so there is room for twice the number of messages."""
 
     borders: Offsets
-    """Where the value of each column begins and where it ends (exclusive), quotes included: two entries for each."""
+    """Where each column's value begins and ends (exclusive), quotes included: two entries for each column."""
     ts: Offsets
-    """Its commit ts."""
+    """The row's commit-ts."""
     operations: NDArray[np.int8]
     numbers: Offsets
-    """Its line, from 0."""
+    """The row's line number, from 0."""
     odd: Offsets
-    """Where the lines begin that have another form, and their numbers: two entries for each."""
+    """Start and line number of each line in another form: two entries for each."""
 
 
 @inlined
 def _past(content: Bytes, at: int, text: Bytes) -> int:
-    """Where this text ends that stands here; -1 where it does not, or `at` is negative."""
+    """Return where `text` ends if it is at `at`; -1 if it is not, or if `at` is negative.
+
+    Parsers chain on this: a failure passes through as a negative `at`.
+    """
     return at + len(text) if at >= 0 and begins(content, at, text) else -1
 
 
 @inlined
 def _integer_end(content: Bytes, at: int) -> int:
-    """Where a number of up to 63 bits ends that begins here; -1 for none, or where `at` is negative."""
+    """Return where the integer of up to 63 bits at `at` ends; -1 if there is none, or if `at` is negative."""
     if at < 0:
         return -1
     end = digits_end(content, at)
@@ -81,7 +86,7 @@ def _integer_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _single_end(content: Bytes, at: int) -> int:
-    """Where a FLOAT ends that begins here; -1 for none, one with an exponent, and one that may be beyond the largest one."""
+    """Return where the FLOAT at `at` ends; -1 if there is none, it has an exponent, or it may exceed the largest FLOAT."""
     if content[at] == MINUS:
         at += 1
     end = digits_end(content, at)
@@ -96,7 +101,7 @@ def _single_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _value_end(content: Bytes, at: int, form: int) -> int:
-    """Where a value ends that begins here; -1 for none of this form and no null."""
+    """Return where the value at `at` ends; -1 if it is neither null nor of this form."""
     if content[at] == _SMALL_N:
         return _past(content, at, _NULL)
     if content[at] != QUOTE:
@@ -111,13 +116,14 @@ def _value_end(content: Bytes, at: int, form: int) -> int:
 
 @inlined
 def _name_end(content: Bytes, at: int, form: Form, place: int) -> int:
-    """Where the name of the column at this place ends, with its colon, that stands here; -1 where it does not."""
+    """Return where the name of column `place` ends, colon included, if it is at `at`; -1 if it is not."""
     return _past(content, at, form.names[form.ends[place] : form.ends[place + 1]])
 
 
 @inlined
 def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
-    """Find the values of an image of all columns that begins here; where it ends, -1 for another form, or where `at` is negative."""
+    """Find the values of the full image at `at`; return where it ends, or -1 for another form or a negative `at`."""
+    # One step back onto "{", since each turn skips a comma. A failure is -2 here: `_name_end` still sees a negative place.
     at = _past(content, at, _BEGIN_IMAGE) - 1
     last = len(form.values) - 1
     for place in range(last + 1):
@@ -131,13 +137,14 @@ def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
 
 @inlined
 def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
-    """Find the values of an image of some columns that begins here, with -1 for the others; where it ends, -1 for another form."""
+    """Find the values of the partial image at `at`, with -1 for absent columns; return where it ends, or -1 for another form."""
     for border in range(len(borders)):
         borders[border] = -1
     at = _past(content, at, _BEGIN_IMAGE)
     if at < 0 or content[at] == _CLOSE:
         return _past(content, at, _END_IMAGE)
     at -= 1
+    # Columns keep the table's order, so one pass in that order meets every column that is present.
     for place in range(len(form.values)):
         start = _name_end(content, at + 1, form, place)
         if start < 0:
@@ -153,7 +160,7 @@ def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
 
 @inlined
 def _types_end(content: Bytes, at: int) -> int:
-    """Where an object of strings and integers ends that begins here, or null; -1 for another form, or where `at` is negative."""
+    """Return where the object of strings and integers, or the null, at `at` ends; -1 for another form or a negative `at`."""
     if at < 0 or content[at] == _SMALL_N:
         return _past(content, at, _NULL)
     if content[at] != _OPEN:
@@ -172,7 +179,7 @@ def _types_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _operation(content: Bytes, at: int) -> int:
-    """The operation whose name stands here; -1 for none, or where `at` is negative."""
+    """Return the operation whose name is at `at`; -1 if there is none, or if `at` is negative."""
     if _past(content, at, _INSERT) >= 0:
         return INSERT
     if _past(content, at, _UPDATE) >= 0:
@@ -182,12 +189,13 @@ def _operation(content: Bytes, at: int) -> int:
 
 @inlined
 def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
-    """Read what stands before the images of a message that begins here; where it ends, -1 for another form."""
+    """Read a message from its start to the images; return where they begin, or -1 for another form."""
     at = _past(content, at, form.head)
     operation = _operation(content, at)
     if operation < 0:
         return -1
     found.operations[row] = operation
+    # DELETE, INSERT and UPDATE are equally long.
     at = _integer_end(content, _past(content, at + len(_INSERT), _ES))
     at = _integer_end(content, _past(content, at, _TS))
     at = _types_end(content, _past(content, at, _SQL_TYPE))
@@ -196,7 +204,7 @@ def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> in
 
 @inlined
 def _tail_end(content: Bytes, at: int, found: Found, row: int) -> int:
-    """Read what stands behind the images of a message; where its LF is, -1 for another form, or where `at` is negative."""
+    """Read a message from the end of its images; return the place of its LF, or -1 for another form or a negative `at`."""
     at = _past(content, at, _COMMIT_TS)
     if at < 0:
         return -1
@@ -214,7 +222,7 @@ def _tail_end(content: Bytes, at: int, found: Found, row: int) -> int:
 
 @inlined
 def _differ(content: Bytes, old: Offsets, new: Offsets, place: int) -> int:
-    """Whether a value is not as it was, as 0 or 1; -1 where escapes have to be looked at to tell."""
+    """Return 1 if a value changed and 0 if not; -1 if escapes have to be decoded to tell."""
     start, size = old[2 * place], old[2 * place + 1] - old[2 * place]
     is_escaped = False
     is_same = size == new[2 * place + 1] - new[2 * place]
@@ -223,14 +231,15 @@ def _differ(content: Bytes, old: Offsets, new: Offsets, place: int) -> int:
         is_same = is_same and content[at] == content[new[2 * place] + at - start]
     for at in range(new[2 * place], new[2 * place + 1]):
         is_escaped |= content[at] == ESCAPE
+    # Unequal bytes with an escape may still be one text: \u0041 and A.
     return 0 if is_same else -1 if is_escaped else 1
 
 
 @inlined
 def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
-    """Whether an update has to be a delete and an insert, as 0 or 1, and -1 where that can't be told; all have to without a key.
+    """Return 1 if an update has to become a delete and an insert, 0 if not, -1 if that cannot be decided.
 
-    What `old` does not have is filled in from `new`.
+    Without a key every update has to. Absent values of `old` are filled in from `new`.
     """
     for place in range(len(old)):
         if old[place] < 0:
@@ -246,13 +255,15 @@ def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
 
 @inlined
 def _make_rows(content: Bytes, form: Form, found: Found, row: int, told: bool) -> int:  # noqa: FBT001 - Numba takes no names
-    """Make rows of the message that was read; how many, 0 where that is left to the plain reader.
+    """Turn the message just read into rows; return how many, or 0 to leave it to the plain reader.
 
-    Its old image, if it is `told`, was read as this row and its data as the next one, else its data as this row.
+    With an old image (`told`), that image was read as row `row` and the data as the next one; otherwise the data is row
+    `row`.
     """
     if not told:
         return 1
     old, new = found.borders[row], found.borders[row + 1]
+    # Only an update may have an old image: another operation with one is left to the plain reader (-1 + 1 = 0).
     moves = _moves(content, form, old, new) if found.operations[row] == UPDATE else -1
     for place in range(len(old) if moves == 0 else 0):
         old[place] = new[place]
@@ -264,9 +275,9 @@ def _make_rows(content: Bytes, form: Form, found: Found, row: int, told: bool) -
 
 @compiled
 def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
-    """Read the lines of a text; how many rows they are, how many of them have another form, and how many there are.
+    """Read the lines of a text; return the number of rows, of lines in another form, and of lines.
 
-    The last one is -1 where `found` has no room for all.
+    The number of lines is -1 if `found` has no room for all.
     """
     content = text.bytes
     at = row = odd = line = 0
@@ -279,6 +290,7 @@ def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
         at = _old_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
         at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + told])
         at = _tail_end(content, at, found, row)
+        # Whatever failed above left `at` negative: the next message then overwrites the rows of this one.
         rows = _make_rows(content, form, found, row, told) if at >= 0 else 0
         found.numbers[row : row + rows] = line
         row += rows
@@ -295,7 +307,7 @@ def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
 
 @inlined
 def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int) -> int:
-    """Write a value as a line has it; where it ends."""
+    """Write a value as a line has it; return where it ends."""
     line = out.bytes
     if text.bytes[start] != QUOTE:
         line[at], line[at + 1] = ESCAPE, _NO_VALUE
@@ -316,9 +328,10 @@ def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int
 def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
     text: Text, form: Form, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
 ) -> int:
-    """Write the lines of these rows, each with LF behind it; how many bytes they are.
+    """Write the lines of these rows, each followed by LF; return their size in bytes.
 
-    `borders`: see `Found`. `fields`: for each column of a line which value of the row it is, or -1 minus which column of `extra`.
+    `borders`: see `Found`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
+    index in `extra`.
     """
     at, out, line, others = 0, lines.text, lines.text.bytes, extra.text
     for number in range(len(rows)):

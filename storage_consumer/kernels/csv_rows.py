@@ -1,7 +1,7 @@
-"""Loops over the bytes of CSV rows: they check the form byte by byte and find the fields.
+"""Byte loops over CSV rows: check their form and find the fields.
 
-What has another form they leave to the plain reader. Content has to be UTF-8 and to end with LF, so that no loop runs beyond it;
-quote and delimiter are no LF. To be imported late, see `jit`.
+Rows in any other form are left to the plain reader. Content must be UTF-8 and end with LF, so that no loop runs past
+it; quote and delimiter are not LF. Import late, see `jit`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from storage_consumer.kernels.numbers import digits_end, number_end, number_of
 from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, first, matching
 
 PLAIN_FIELD, BASE64_FIELD, FREE_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
-"""Forms of a text in quotes: without a quote, such of base64, and with doubled quotes. Numbers stand without quotes."""
+"""Forms of a quoted text: without a quote inside, base64, and with doubled quotes. Numbers are not quoted."""
 NO_DIGIT = 255
 DIGITS = np.full(256, NO_DIGIT, np.uint8)
-"""Byte → which digit of base64 it is."""
+"""The value of each byte as a digit of base64."""
 DIGITS[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
 _LF, _CR, _PAD, _ESCAPE, _NULL = b"\n\r=\\N"
 _MOST_PADS = 2
@@ -28,9 +28,9 @@ _TRUE, _FALSE = (np.frombuffer(text, np.uint8) for text in (b"true", b"false"))
 
 
 def _step(odd: int, quotes: int) -> int:
-    """Where in a word of text the byte is that comes behind a closing quote, or where none is -2, and -1 for an odd number of quotes.
+    """Return which byte of a word comes right after a closing quote; otherwise -1 if the word ends in an odd run of quotes, else -2.
 
-    `quotes`: which bytes are one. `odd`: whether an odd number of them stands right before the word.
+    `quotes`: a bit for each byte that is a quote. `odd`: whether the word follows an odd run of quotes.
     """
     for place in range(WORD):
         is_quote = quotes >> place & 1
@@ -40,46 +40,47 @@ def _step(odd: int, quotes: int) -> int:
     return odd - 2
 
 
+# All answers of `_step`, so that the loop over words needs one look-up for eight bytes.
 _STEPS = np.array([[_step(odd, quotes) for quotes in range(256)] for odd in range(2)], np.int8)
 
 
 class Marks(NamedTuple):
-    """What stands between fields and rows."""
+    """The bytes between fields and rows."""
 
     quote: int
     delimiter: int
     has_cr: bool
-    """CR stands before the LF of each row."""
+    """CR precedes the LF of each row."""
     paired: bool
-    """Behind the commit ts a field says whether the row is one of an update."""
+    """A field after the commit-ts says whether the row is half of an update."""
 
 
 class Form(NamedTuple):
-    """What rows look like."""
+    """The fixed parts of rows of one table version."""
 
     marks: Marks
     names: Bytes
-    """What stands between the operation's letter and the commit ts."""
+    """The bytes between the operation's letter and the commit-ts."""
     values: Bytes
     """The form of each value."""
 
 
 class Found(NamedTuple):
-    """What there is of each row; room for as many as there may be."""
+    """Output arrays, one entry per row, for the largest possible number of rows."""
 
     borders: Offsets
-    """The places of the delimiters before and between its values and of its LF."""
+    """Places of the delimiters before and between the row's values, and of its LF."""
     ts: Offsets
-    """Its commit ts."""
+    """The row's commit-ts."""
     operations: Bytes
-    """The letter."""
+    """The operation's letter."""
     updates: Flags
-    """Whether it says to be one of an update."""
+    """Whether the row says that it is half of an update."""
 
 
 @inlined
 def _next(text: Text, at: int, byte: int) -> int:
-    """Where this byte comes next, from here on; where the text ends if it does not."""
+    """Return the place of the next `byte` from `at` on, or the end of the text if there is none."""
     wanted = all_bytes(byte)
     while at < len(text.words):
         marked = matching(text.words[at], wanted)
@@ -93,12 +94,13 @@ def _next(text: Text, at: int, byte: int) -> int:
 
 @inlined
 def _free_end(text: Text, at: int, quote: int) -> int:
-    """As `_text_end`, of a text in which two quotes are one that belongs to it."""
+    """Return where a text ends, as `_text_end` does; two quotes in a row are a quote inside it."""
     wanted, odd = all_bytes(quote), 0
     while at < len(text.words):
         step: int = _STEPS[odd, bits(text.words[at], wanted)]
         if step >= 0:
             return at + step
+        # No closing quote yet. The step also carries over whether an odd run of quotes touches the next word.
         odd = step + 2
         at += WORD
     while at < len(text.bytes) and (text.bytes[at] == quote or not odd):
@@ -109,14 +111,14 @@ def _free_end(text: Text, at: int, quote: int) -> int:
 
 @inlined
 def _text_end(text: Text, at: int, quote: int) -> int:
-    """Where a text ends that begins behind a quote here, its closing quote included; -1 where it does not end."""
+    """Return where the text that begins after the quote before `at` ends, closing quote included; -1 if it has no end."""
     at = _next(text, at, quote)
     return at + 1 if at < len(text.bytes) else -1
 
 
 @inlined
 def _base64_end(content: Bytes, at: int, quote: int) -> int:
-    """Where base64 ends that begins behind a quote here, its closing quote included; -1 for what is none."""
+    """Return where the base64 text that begins at `at` ends, closing quote included; -1 if it is not base64."""
     start = at
     while DIGITS[content[at]] != NO_DIGIT:
         at += 1
@@ -129,7 +131,7 @@ def _base64_end(content: Bytes, at: int, quote: int) -> int:
 
 @inlined
 def _field_end(text: Text, at: int, quote: int, form: int) -> int:
-    """Where a field ends that begins here; -1 for none of this form and no NULL."""
+    """Return where the field at `at` ends; -1 if it is neither NULL nor of this form."""
     content = text.bytes
     if content[at] == _ESCAPE:
         return at + 2 if content[at + 1] == _NULL else -1
@@ -144,7 +146,7 @@ def _field_end(text: Text, at: int, quote: int, form: int) -> int:
 
 @inlined
 def _is_update(content: Bytes, at: int) -> int:
-    """What the field says that begins here: 1 for true, 0 for false, -1 for anything else."""
+    """Return 1 if the field at `at` is true, 0 if it is false, -1 for anything else."""
     if begins(content, at, _TRUE):
         return 1
     return 0 if begins(content, at, _FALSE) else -1
@@ -152,7 +154,7 @@ def _is_update(content: Bytes, at: int) -> int:
 
 @inlined
 def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
-    """Read what stands before the values of a row that begins here; where the delimiter before them is, -1 for another form."""
+    """Read a row from its start to its values; return the place of the delimiter before them, or -1 for another form."""
     quote, delimiter, _, paired = form.marks
     if at + 2 >= len(content) or content[at] != quote or not begins(content, at + 2, form.names):
         return -1
@@ -167,13 +169,14 @@ def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> in
         if said < 0:
             return -1
         found.updates[row] = said == 1
+        # Past the delimiter and "true" or "false".
         end += 6 - said
     return end if content[end] == delimiter else -1
 
 
 @inlined
 def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
-    """Find the values of a row behind the delimiter here; where its LF is, -1 for another form."""
+    """Find the values of a row after the delimiter at `at`; return the place of its LF, or -1 for another form."""
     size, last = len(text.bytes), len(form.values) - 1
     borders[0] = at
     for value in range(last + 1):
@@ -192,7 +195,7 @@ def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
 
 @compiled
 def find_rows(text: Text, form: Form, found: Found) -> int:
-    """Find the rows of this form that a text begins with; how many, no more than `found` has room for."""
+    """Find the rows of this form at the start of a text; return how many there are, at most as many as `found` has room for."""
     at = 0
     for row in range(len(found.ts)):
         at = _head_end(text.bytes, at, form, found, row)

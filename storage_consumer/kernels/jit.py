@@ -1,7 +1,7 @@
-"""Loops over bytes that are compiled for the processor (Numba) when they run first.
+"""Byte loops that Numba compiles to machine code when they first run.
 
-Only modules that are imported late may use it: importing Numba takes a process a quarter of a second and 60 MB, which small rounds
-and the driver do not need.
+Only modules that are imported late may use it: importing Numba costs a process a quarter of a second and 60 MB, which
+small rounds and the driver do not need.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 
 
 def compiled(function: Loop) -> Loop:
-    """The same function, compiled; what it calls has to be `inlined`. It can't make arrays, so that nothing counts references.
+    """Return the function, compiled. It may call `inlined` functions only and cannot create arrays, so nothing counts references.
 
-    The compiled code is kept for the next process, below NUMBA_CACHE_DIR or the user's cache folder. Where that cannot be written to,
-    where others may write to it, and on executors to which this package comes as a zip, each process compiles anew, which takes some seconds.
+    The compiled code is cached for the next process, in NUMBA_CACHE_DIR or the user's cache folder. Each process
+    compiles again, which takes some seconds, if that folder is not writable or others may write to it, and on executors
+    that get this package as a zip.
     """
     kept = _njit(function, callable_by_python=True)
     with suppress(RuntimeError):  # no folder can be written to
@@ -40,18 +41,18 @@ def compiled(function: Loop) -> Loop:
 
 
 def inlined(function: Loop) -> Loop:
-    """A function that becomes part of those that call it."""
+    """Return a function that becomes part of those that call it."""
     return cast("Loop", _njit(function, callable_by_python=False))
 
 
 class _Cache(FunctionCache):
-    """Compiled code in files. Where one can't be read or written, or holds something else, the function is compiled anew."""
+    """Compiled code in files. Where a file is unreadable, unwritable or holds something else, the function is compiled again."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The code for these types of arguments.
+        """Return the code for these argument types, or None if it has to be compiled.
 
-        Processes that compile for different types at the same time may give their files one name: what it was compiled for is
-        looked at, since it would read and write beyond its arrays.
+        Processes that compile for different types at the same time may use one file name. Code for other types would
+        read and write beyond its arrays, so the signature is checked.
         """
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call] # Numba's
@@ -62,26 +63,27 @@ class _Cache(FunctionCache):
         return found if found and found.signature.args == sig else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the code for these types of arguments."""
+        """Cache the code for these argument types."""
         with suppress(OSError):  # a disk that is full
             super().save_overload(sig, data)  # type: ignore[no-untyped-call] # Numba's
 
 
 def _njit(function: Loop, *, callable_by_python: bool) -> Any:
-    """The function, compiled without Numba's run time: to count the references of arrays takes longer than most loops.
+    """Return the function, compiled without Numba's runtime: counting references to arrays takes longer than most loops.
 
-    Numba does not document the options; `pyproject.toml` allows the versions that have them.
+    Numba does not document these options; `pyproject.toml` allows only versions that have them.
     """
     options = {"_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": not callable_by_python}
-    return njit(function, **options)  # type: ignore[call-overload] # its types do not tell them either
+    return njit(function, **options)  # type: ignore[call-overload] # its types do not list them either
 
 
 def _folder() -> Path | None:
-    """Where code is kept that was compiled of these very sources; None where they are no files, or nobody may trust what is there.
+    """Return the cache folder for code compiled from exactly these sources; None if they are not files or the folder is not to be trusted.
 
-    Numba alone would see a change of the module that a function is in, but not one of what it calls. Nor does it keep what two
-    kinds of processors compile at the same time apart (see `_Cache`), which may share a folder.
+    Numba alone notices a change of the module that a function is in, but not of the modules that it calls. Nor does it
+    separate the code of two kinds of processors that share a folder and compile at the same time (see `_Cache`).
     """
+    # What is loaded from here runs as machine code: the name covers everything that the code depends on.
     digest = hashlib.sha256(repr((__version__, cpu_target.target_context.codegen().magic_tuple())).encode())
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:

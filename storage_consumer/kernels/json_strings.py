@@ -1,6 +1,6 @@
-"""Loops over the bytes of JSON strings: where they end, and what they are in a line.
+"""Byte loops over JSON strings: where they end, and how a line has them.
 
-Content has to be UTF-8 and to end with LF: no loop runs beyond a byte that can't be in a string. To be imported late, see `jit`.
+Content must be UTF-8 and end with LF: every loop stops at a byte that cannot be in a string. Import late, see `jit`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STANDS = np.array([byte >= _SPACE and byte not in b'"\\' for byte in range(256)
 """Whether a byte of a JSON string stands for itself."""
 _ODD = 255
 _ESCAPED = np.full(256, _ODD, np.uint8)
-"""What the letter of an escape stands for."""
+"""The byte that each letter of an escape stands for."""
 _ESCAPED[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
 _HEX_DIGITS = np.full(256, _ODD, np.uint8)
 _HEX_DIGITS[list(b"0123456789abcdef")] = range(16)
@@ -26,12 +26,12 @@ _ESCAPE_SIZE, _CODE_SIZE = 2, 6
 _HIGH, _LOW, _BEHIND_LOW, _ASTRAL = 0xD800, 0xDC00, 0xE000, 0x10000
 _TWO_BYTES, _THREE_BYTES = 0x80, 0x800
 _LATIN, _BEHIND_LATIN = 0xC2, 0xC4
-"""The first bytes of U+0080 to U+00FF are from the former on and below the latter."""
+"""The first bytes of U+0080 to U+00FF: from the former (inclusive) to the latter (exclusive)."""
 
 
 @inlined
 def _unit(content: Bytes, at: int) -> int:
-    """The UTF-16 unit that the escape with the letter u stands for that begins here; -1 for none."""
+    r"""Return the UTF-16 unit of the escape \uXXXX at `at`; -1 if there is none."""
     if content[at] != ESCAPE or content[at + 1] != _SMALL_U:
         return -1
     unit = 0
@@ -45,7 +45,7 @@ def _unit(content: Bytes, at: int) -> int:
 
 @inlined
 def _escape(content: Bytes, at: int) -> tuple[int, int]:
-    """The code point that the escape here stands for, and where it ends; -1 for none, and for half a pair."""
+    """Return the code point of the escape at `at`, and where the escape ends; -1 for both if it is invalid or a lone surrogate."""
     if content[at + 1] != _SMALL_U:
         code = int(_ESCAPED[content[at + 1]])
         return (-1, -1) if code == _ODD else (code, at + _ESCAPE_SIZE)
@@ -63,7 +63,7 @@ def _escape(content: Bytes, at: int) -> tuple[int, int]:
 
 @inlined
 def string_end(content: Bytes, at: int) -> int:
-    """Where a string ends that begins behind a quote here, its closing quote included; -1 for none, or where `at` is negative."""
+    """Return where the string whose first character is at `at` ends, closing quote included; -1 for none, or for a negative `at`."""
     while at >= 0:
         while _STANDS[content[at]]:
             at += 1
@@ -77,12 +77,13 @@ def string_end(content: Bytes, at: int) -> int:
 
 @inlined
 def binary_end(content: Bytes, at: int) -> int:
-    """Where a string of code points up to U+00FF ends that begins behind a quote here, its closing quote included; -1 for none."""
+    """Return where the string of code points up to U+00FF at `at` ends, closing quote included; -1 if it is not one."""
     while content[at] != QUOTE:
         if content[at] == ESCAPE:
             code, at = _escape(content, at)
             if not 0 <= code < 256:  # noqa: PLR2004 - the values of a byte
                 return -1
+        # UTF-8 is checked already, so any byte below 0xC4 is ASCII or part of a character up to U+00FF.
         elif content[at] < _SPACE or content[at] >= _BEHIND_LATIN:
             return -1
         else:
@@ -92,7 +93,7 @@ def binary_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _write_code(code: int, out: Bytes, at: int) -> int:
-    """Write a code point as a line has it; where it ends."""
+    """Write a code point as a line has it; return where it ends."""
     if code < _TWO_BYTES:
         return write_escaped(code, out, at)
     if code < _THREE_BYTES:
@@ -111,13 +112,14 @@ def _write_code(code: int, out: Bytes, at: int) -> int:
 
 @inlined
 def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
-    """Write a text as a line has it; where it ends. Behind that there has to be room for a word, whose bytes may change."""
+    """Write a text as a line has it; return where it ends. One word of room must follow, whose bytes may change."""
     content, line, escapes = text.bytes, out.bytes, all_bytes(ESCAPE)
     while start < end:
         if start < len(text.words):
             word = text.words[start]
             marked = matching(word, escapes)
             count = min(first(marked) if marked else WORD, end - start)
+            # Copy the whole word but advance only to the escape: the rest is overwritten by what comes next.
             out.words[at] = word
             start += count
             at += count
@@ -133,7 +135,7 @@ def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
 
 @inlined
 def write_binary(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write code points up to U+00FF as the hexadecimal digits of bytes; where they end."""
+    """Write code points up to U+00FF as the hexadecimal digits of bytes; return where they end."""
     while start < end:
         code = int(content[start])
         if code == ESCAPE:

@@ -1,4 +1,4 @@
-"""What lines are made of besides the bytes of a file, for compiled loops. To be imported late, see `jit`."""
+"""The parts of lines that do not come from a file, for compiled loops. Import late, see `jit`."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 class Extra(NamedTuple):
-    """Fields that do not come out of the content, by column and then by row."""
+    """Fields that are not copied from the content, by column and then by row."""
 
     text: Text
     borders: Offsets
-    """For each column where the field of each row begins, and where the last one ends."""
+    """For each column, where the field of each row begins and where the last one ends."""
 
 
 class Written(NamedTuple):
-    """Room for lines: for all their bytes and one word more, and for the place of each one's LF."""
+    """Output buffers for lines: their bytes and one spare word, and the place of each line's LF."""
 
     text: Text
     ends: Offsets
 
 
 def room_for(size: int, rows: int, columns: int) -> Written:
-    """Room for so many lines of so many columns whose fields have no more than `size` bytes together."""
+    """Return buffers for `rows` lines of `columns` fields whose total size is at most `size` bytes."""
     return Written(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
 
 
 def line_fields(
     written: Sequence[int], converted: Mapping[int, list[bytes]], place_of: Sequence[int], rows: int
 ) -> tuple[Offsets, Extra]:
-    """For each column of the lines of so many rows its place in a row, or -1 minus its place in the other fields; and these.
+    """Return for each column of `rows` lines its index in a row, or -1 minus its index in the other fields; and these fields.
 
-    `converted`: other fields, by place in the layout. `place_of`: for each column of the layout its place in a row.
+    `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each column of the layout.
     """
     extra = [converted[place] for place in written if place in converted]
     others = iter(range(-1, -1 - len(extra), -1))
@@ -49,15 +49,14 @@ def line_fields(
     sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(len(extra), rows)
     ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
     borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends
-    content = b"".join(
-        chain(*extra, (bytes(2 * WORD),))
-    )  # even without a field as long as one of many: the same types for the compiler
+    # Never empty, even without fields: the compiler then sees the same types and needs no second version of the loop.
+    content = b"".join(chain(*extra, (bytes(2 * WORD),)))
     return np.array(fields, np.int64), Extra(text_of(content), borders)
 
 
 @inlined
 def write_escaped(byte: int, out: Bytes, at: int) -> int:
-    """Write a byte of a text as a line has it; where it ends."""
+    """Write a byte of a text as a line has it; return where it ends."""
     if byte in (ESCAPE, TAB, LF):
         out[at] = ESCAPE
         at += 1

@@ -1,4 +1,4 @@
-"""Compiled loops over lines. To be imported late, see `jit`."""
+"""Compiled loops over lines. Import late, see `jit`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage_consumer.kernels.words import WORD, Text, copy, text_of
 
 
 def gather(content: Bytes, starts: Offsets, ends: Offsets) -> Bytes:
-    """The lines between these places side by side, each with the LF that is at its end."""
+    """Return the lines between these places side by side, each with the LF at its end."""
     sizes = ends + 1 - starts
     out = np.empty(int(sizes.sum()) + WORD, np.uint8)
     _gather(text_of(content), starts, sizes, text_of(out))
@@ -19,7 +19,7 @@ def gather(content: Bytes, starts: Offsets, ends: Offsets) -> Bytes:
 
 @compiled
 def _gather(source: Text, starts: Offsets, sizes: Offsets, out: Text) -> None:
-    """Write pieces one behind the other."""
+    """Write pieces one after the other."""
     at = 0
     for number in range(len(starts)):
         at = copy(source, starts[number], starts[number] + sizes[number], out, at)

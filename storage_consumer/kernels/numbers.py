@@ -1,4 +1,4 @@
-"""Numbers in bytes, for compiled loops: their forms, and what they are. To be imported late, see `jit`."""
+"""Numbers in bytes, for compiled loops: their forms and their values. Import late, see `jit`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from storage_consumer.kernels.jit import compiled, inlined
 
 MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
 _MOST_DIGITS, _YEAR_DIGITS = 20, 4
-"""Of an integer of 64 bits, the sign not counted, and of a year."""
+"""Most digits of a 64-bit integer, without its sign, and of a year."""
 _TIMES_TEN = np.uint64(10)
 _LARGEST = np.uint64(2**63 - 1)
 
 
 @inlined
 def digits_end(content: Bytes, at: int) -> int:
-    """Where the digits end that begin here."""
+    """Return where the digits at `at` end."""
     while ZERO <= content[at] <= _NINE:
         at += 1
     return at
@@ -25,7 +25,7 @@ def digits_end(content: Bytes, at: int) -> int:
 
 @inlined
 def _fraction_end(content: Bytes, at: int) -> int:
-    """Where the fraction and the exponent end that may begin here; -1 for one without digits."""
+    """Return where the optional fraction and exponent at `at` end; -1 if one of them has no digits."""
     if content[at] == POINT:
         end = digits_end(content, at + 1)
         if end == at + 1:
@@ -40,7 +40,7 @@ def _fraction_end(content: Bytes, at: int) -> int:
 
 @inlined
 def number_end(content: Bytes, at: int, form: int) -> int:
-    """Where a number ends that begins here; -1 for none of this form."""
+    """Return where the number at `at` ends; -1 if it is not of this form."""
     if content[at] == MINUS and form not in (UNSIGNED_FIELD, YEAR_FIELD):
         at += 1
     end = digits_end(content, at)
@@ -53,9 +53,10 @@ def number_end(content: Bytes, at: int, form: int) -> int:
 
 @inlined
 def number_of(content: Bytes, start: int, end: int) -> int:
-    """The number that these digits are; -1 for none, for one written as nobody does, and for one beyond 63 bits."""
+    """Return the number that these digits spell; -1 if they are not digits, have a leading zero, or need more than 63 bits."""
     if end == start or end - start >= _MOST_DIGITS or (content[start] == ZERO and end - start > 1):
         return -1
+    # 19 digits at most: these never overflow 64 unsigned bits, so one comparison at the end is enough.
     number = np.uint64(0)
     for place in range(start, end):
         digit = content[place] - ZERO
@@ -67,9 +68,9 @@ def number_of(content: Bytes, start: int, end: int) -> int:
 
 @compiled
 def read_integers(content: Bytes, starts: Offsets, ends: Offsets, numbers: Offsets) -> bool:
-    """Read the numbers between these places (the end exclusive), each of digits behind one or no minus.
+    """Read the numbers between these places (end exclusive), each with an optional minus; return whether all could be read.
 
-    False where one is empty, is written as nobody writes numbers (``007``, ``-0``), or has more than 63 bits.
+    Not readable are empty numbers, unusual spellings (``007``, ``-0``), and numbers of more than 63 bits.
     """
     for row in range(len(starts)):
         start = starts[row]

@@ -1,6 +1,6 @@
-"""Lines (see `wire_format`) to the literals of many rows, in a compiled loop, for what usual fields are. To be imported late, see `jit`.
+"""Turn lines (see `wire_format`) into the literals of many rows, in a compiled loop, for ordinary fields. Import late, see `jit`.
 
-What escapes mean in a line they mean in a literal too; a literal has a few more, as the driver makes them.
+The escapes of a line mean the same in a literal. A literal has a few more, chosen as the driver does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _QUOTE, _COMMA, _OPEN, _CLOSE, _SMALL_X, _SMALL_E, _CAPITAL_E, _POINT, _ZERO, _N
 _PLUS, _MINUS, _SMALL_A, _SMALL_F, _CAPITAL_A, _CAPITAL_F = b"+-afAF"
 _SMALL_T, _SMALL_N, _SMALL_R, _CAPITAL_Z = b"tnrZ"
 _NUL, _CR, _SUB = b"\0\r\x1a"
-"""Signs that are escaped in a literal, by other ones, though not in a line."""
+"""Characters that a literal escapes with another character, though a line does not."""
 _NULL = np.frombuffer(b"NULL", np.uint8)
 _AROUND = 6
-"""Bytes of a literal beside those of its field, and what is between it and the next."""
+"""Most bytes that a literal adds to its field, the separator included."""
 
 
 def literal_rows(lines: Lines, kinds: Offsets) -> bytes | None:
-    """The literals of these lines, ``1,'a'),(2,'b'``; None where some field is not the usual one of its kind."""
+    """Return the literals of these lines, ``1,'a'),(2,'b'``; None if a field is not an ordinary one of its kind."""
     content, starts, ends = lines.places()
     out = text_of(np.empty(2 * lines.size + _AROUND * len(lines) * len(kinds) + WORD, np.uint8))
     end = _write(text_of(content), starts, ends, kinds, out)
@@ -36,7 +36,7 @@ def literal_rows(lines: Lines, kinds: Offsets) -> bytes | None:
 
 @compiled
 def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Text) -> int:
-    """Write the rows; where they end, -1 where one is not as it has to be."""
+    """Write the rows; return where they end, or -1 if a row is malformed."""
     at = 0
     for row in range(len(starts)):
         place = starts[row]
@@ -55,7 +55,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
 
 @inlined
 def _write_border(row: int, column: int, out: Bytes, at: int) -> int:
-    """Write what stands before a value."""
+    """Write the separator before a value; return where it ends."""
     if column:
         out[at] = _COMMA
         return at + 1
@@ -67,7 +67,7 @@ def _write_border(row: int, column: int, out: Bytes, at: int) -> int:
 
 @inlined
 def _write_null(out: Bytes, at: int) -> int:
-    """Write NULL."""
+    """Write NULL; return where it ends."""
     for step in range(len(_NULL)):
         out[at + step] = _NULL[step]
     return at + len(_NULL)
@@ -75,7 +75,7 @@ def _write_null(out: Bytes, at: int) -> int:
 
 @inlined
 def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> int:
-    """Write one literal; where it ends, -1 where the field is not the usual one."""
+    """Write one literal; return where it ends, or -1 if the field is not an ordinary one."""
     start, end, _ = field
     if is_null(source.bytes, field):
         return _write_null(out.bytes, at)
@@ -95,11 +95,12 @@ def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> i
 
 @inlined
 def _write_text(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write a text in quotes."""
+    """Write a text in quotes; return where it ends, or -1 if an escape is incomplete or unknown."""
     out[at] = _QUOTE
     at += 1
     is_escaped = False
     for place in range(start, end):
+        # Bytes after a backslash pass as they are, so only escapes that a line may hold are let through.
         byte = content[place]
         if is_escaped and byte not in (ESCAPE, _SMALL_T, _SMALL_N):
             return -1
@@ -115,7 +116,7 @@ def _write_text(content: Bytes, start: int, end: int, out: Bytes, at: int) -> in
 
 @inlined
 def _write_hex(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write hexadecimal digits as a literal of bytes."""
+    """Write hexadecimal digits as a bytes literal; return where it ends, or -1 if these are no pairs of digits."""
     if (end - start) % 2:
         return -1
     out[at], out[at + 1] = _SMALL_X, _QUOTE
@@ -133,7 +134,7 @@ def _write_hex(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int
 
 @inlined
 def _digits_end(content: Bytes, at: int, end: int) -> int:
-    """Where digits end that begin here, if any do."""
+    """Return where the digits at `at` end; `at` itself if there are none."""
     while at < end and _ZERO <= content[at] <= _NINE:
         at += 1
     return at
@@ -141,13 +142,13 @@ def _digits_end(content: Bytes, at: int, end: int) -> int:
 
 @inlined
 def _are_digits(content: Bytes, start: int, end: int) -> bool:
-    """Whether there is nothing but digits."""
+    """Return whether all bytes are digits."""
     return _digits_end(content, start, end) == end
 
 
 @inlined
 def _signed_end(content: Bytes, at: int, end: int) -> int:
-    """Where digits end that begin here, with a sign or without; -1 where there are none."""
+    """Return where the digits at `at`, with an optional sign, end; -1 if there are none."""
     if at < end and content[at] in (_PLUS, _MINUS):
         at += 1
     behind = _digits_end(content, at, end)
@@ -156,7 +157,7 @@ def _signed_end(content: Bytes, at: int, end: int) -> int:
 
 @inlined
 def _number_end(content: Bytes, start: int, end: int) -> tuple[int, bool]:
-    """Where a number ends that begins here, -1 where none does; and whether it has an exponent."""
+    """Return where the number at `start` ends, or -1 if there is none, and whether it has an exponent."""
     at = _signed_end(content, start, end)
     if 0 <= at < end and content[at] == _POINT:
         behind = _digits_end(content, at + 1, end)

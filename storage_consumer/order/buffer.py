@@ -1,4 +1,4 @@
-"""The changes of a table that a task has read and not sent on yet: one state per key, or every event of a table without one."""
+"""Buffer a table's changes between reading and sending: one state per key, or every event of a table without a key."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from storage_consumer.order.keys import (
 NOTICE, CHANGES, REPORT = 0, 1, 2
 """Kinds of shuffled items, in the order in which a bucket must see them."""
 BLOCK_ROWS, BLOCK_BYTES = 5_000, 512 << 10
-"""Most changes in one shuffled block, and about how many bytes of files they come from: on a cluster Spark holds many blocks at once."""
+"""Most changes in one shuffled block, and about how many bytes of files they come from: on a cluster Spark holds many blocks in memory."""
 
 PIECE_BYTES = 256 << 10
-"""Of a file, decoded at once."""
+"""Bytes of a file that are decoded in one piece."""
 UNMADE_BYTES = 2 << 20
-"""Of files, of which no lines are made before it is known which changes a later one of the same key makes needless."""
+"""Bytes of files whose lines wait until it is known which of their changes are superseded by later ones of the same key."""
 
 Place = tuple[int, int, int, int]
-"""(bucket, kind, table index, lowest commit ts): where an item goes and where it is sorted in there."""
+"""(bucket, kind, table index, lowest commit-ts): the bucket of an item and its sort key there."""
 
 _UNORDERED_MOVE = (
     "this update changes the row's key and does not say its commit ts, so it can't be put in order with the others of its "
@@ -63,19 +63,19 @@ _DELETE_WITHOUT_KEY = (
 
 
 class BadKey(ValueError):
-    """A key of a batch is none."""
+    """A row of the batch has no usable key."""
 
     def __init__(self, place: int, message: str) -> None:
-        """`place`: in the batch, from 0."""
+        """Initialize; `place`: the row's index in the batch, from 0."""
         super().__init__(message)
         self.place = place
 
 
 class Buffer:
-    """The changes of one version of one table that have not been sent on."""
+    """The changes of one version of one table that are not sent yet."""
 
     def __init__(self, work: TablePlan, version: VersionPlan, partitions: int) -> None:
-        """Without changes; `partitions`: the number of buckets."""
+        """Start empty; `partitions`: the number of buckets."""
         self._work = work
         self._partitions = partitions
         self._key = key_function(work.key, version.key) if version.key else None
@@ -84,7 +84,7 @@ class Buffer:
         self._limits = version.limits
         self._key_limits = tuple(limit for limit in version.limits if limit.place in version.key)
         self.misfit = version.misfit
-        """Why no change can be taken; empty if they can."""
+        """Why no change can be taken; empty if changes can be taken."""
         self._written = version.written
         self._row = LineEncoder(version.layout, version.written) if version.written else None
         self._key_row = LineEncoder(version.layout, version.key) if version.key else None
@@ -95,18 +95,18 @@ class Buffer:
         self.takes_batches = (
             bool(version.written) and work.timed and not (version.limits or version.misfit or version.is_all_duplicates)
         )
-        """Whether many changes can be taken at once."""
+        """Whether changes can be taken in batches."""
         self.rows = 0
-        """Row changes that came in since the last were sent on."""
+        """Row changes received since the last ones were sent."""
         self.size = 0
-        """Bytes of files that were read in the same time."""
+        """Bytes of files read in the same time."""
         self._made_until = 0
-        """How many of them there were when the lines of all batches were made last."""
+        """The value of `size` when the lines of all batches were last written."""
         self._waits = True
-        """Whether lines are made of many batches together."""
+        """Whether batches wait, so that their lines are written together."""
 
     def measured(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The content of a file in pieces that a processor's cache can hold, counted into `size` as they are read."""
+        """Yield the content of a file in pieces that fit a processor's cache, counted into `size` as they are read."""
         for block in blocks:
             for start in range(0, len(block), PIECE_BYTES):
                 piece = block[start : start + PIECE_BYTES]
@@ -114,7 +114,7 @@ class Buffer:
                 yield piece
 
     def add(self, change: RowChange, rank: int) -> None:
-        """Take one row change. Raises `NotReplicable` or `ValueError` for one that can't be applied as it is."""
+        """Take one row change. Raise `NotReplicable` or `ValueError` if it cannot be applied as it is."""
         number, commit_ts, operation, values, old = change
         self.rows += 1
         if self._limits:
@@ -126,6 +126,7 @@ class Buffer:
             raise NotReplicable(_DELETE_WITHOUT_KEY)
         key = self._key(values)
         self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values, key)
+        # An update that changes the key is also a delete of the old key, which may go to another bucket.
         if old is not None and (old_key := self._key(old)) != key:
             if not self._work.timed:
                 raise NotReplicable(_UNORDERED_MOVE)
@@ -133,12 +134,13 @@ class Buffer:
             self._held.add(commit_ts, order_of(rank, number, upsert=False), old, old_key)
 
     def take(self, batch: Batch, rank: int | Integers) -> int:
-        """Take many changes; how many, an update that is a delete and an insert being one. Raises `BadKey`, and has taken none then.
+        """Take many changes; return how many, where an update that is a delete and an insert counts as one.
 
-        `rank`: of the file that they are in, or of each change.
+        `rank`: the rank of their file, or of each change's file. Raises `BadKey`, having taken none.
         """
         places = batch.numbers + order_of(rank, 0, upsert=False)
         order = places + np.where(batch.operations > DELETE, order_of(0, 0, upsert=True), 0)
+        # The delete and the insert of one update are adjacent and share rank and row number.
         changes = len(order) - int((places[1:] == places[:-1]).sum())
         self.rows += changes
         if self._key is None:
@@ -152,7 +154,7 @@ class Buffer:
         return changes
 
     def _take_events(self, batch: Batch, order: Integers) -> None:
-        """Take many events of a keyless table; in its batches an update that tells its old row is a delete and an insert."""
+        """Take many events of a keyless table; an update with an old row is a delete and an insert in its batches."""
         everything = np.arange(len(order))
         updates = np.flatnonzero(batch.operations == UPDATE)
         told = np.zeros(len(updates), np.bool_)
@@ -165,9 +167,9 @@ class Buffer:
         self._batches.append(Changes(ts=batch.ts, order=order, keys=[], lines=lines))
 
     def _make_lines(self) -> None:
-        """Make the lines of what batches hold; of the last change of each key only, as long as that leaves less than half of them.
+        """Write the lines of all batches; only of the last change of each key, as long as that leaves fewer than half of them.
 
-        Where more is left, waiting costs more than it saves: what was read is no longer in the processor's cache.
+        If more is left, waiting costs more than it saves: what was read is no longer in the processor's cache.
         """
         self._made_until = self.size
         if not self._unmade:
@@ -181,6 +183,7 @@ class Buffer:
         taken: list[Places] = []
         lines: list[Lines] = []
         start = 0
+        # `chosen` is sorted, so each batch finds its share of it by two binary searches.
         for part in parts:
             end = start + len(part.order)
             places = chosen[slice(*np.searchsorted(chosen, (start, end)))] - start
@@ -196,16 +199,16 @@ class Buffer:
         )
 
     def _key_texts(self, batch: Batch, chosen: Places) -> list[tuple[str | None, ...]]:
-        """The texts of the key's columns in the changes at these places."""
+        """Return the texts of the key's columns in the changes at these indexes."""
         return list(zip(*(batch.texts(place, chosen) for place in self._places), strict=True))
 
     def _keys_of(self, batch: Batch) -> list[Key]:
-        """The keys of all changes."""
+        """Return the keys of all changes. Raise `BadKey` for the first change without a usable one."""
         texts = self._key_texts(batch, np.arange(len(batch.ts)))
         keys: list[Key] = []
         try:
             for text in texts:
-                keys.append(self._key_of(text))  # noqa: PERF401 - how many there are says which one failed
+                keys.append(self._key_of(text))  # noqa: PERF401 - the number of keys shows which one failed
         except ValueError as fault:
             raise BadKey(len(keys), str(fault)) from fault
         return keys
@@ -213,10 +216,10 @@ class Buffer:
     def _add_event(
         self, number: int, commit_ts: int, operation: int, values: Values, old: Values | None, rank: int
     ) -> None:
-        """Every event of a keyless table counts.
+        """Take an event of a keyless table: every event counts.
 
-        An update that does not tell its old row still does where a unique key of the row holds no NULL: TiCDC splits the
-        updates that change one, so the row with this very key is the one.
+        An update without its old row can still be applied if a unique key of the row holds no NULL. TiCDC splits
+        updates that change such a key, so the row to replace is the one with this very key.
         """
         if operation == PARTIAL_DELETE:
             raise NotReplicable(_DELETE_WITHOUT_KEY)
@@ -227,16 +230,17 @@ class Buffer:
         self._held.add(commit_ts, order_of(rank, number, upsert=operation > DELETE), values)
 
     def _untold(self) -> str:
-        """Why an update of a keyless table can't be applied."""
+        """Return why an update of a keyless table cannot be applied."""
         return (
             "this row does not say which one it took the place of, and it has no key: "
             f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
         )
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:
-        """All that is held, encoded, by bucket; the buffer is empty afterwards."""
+        """Yield everything that is held, encoded, by bucket; the buffer is empty afterwards."""
         self._make_lines()
         changes, rows = self._changes(), self._block_rows()
+        # Reset before the first yield, so that changes added between two blocks are not lost.
         self._held, self._batches, self.rows, self.size, self._made_until = _Held(), [], 0, 0, 0
         if not len(changes):
             return
@@ -248,11 +252,11 @@ class Buffer:
                 yield (bucket, CHANGES, self._work.index, int(block.ts.min())), block.packed()
 
     def _block_rows(self) -> int:
-        """Changes in one block, by the average of what is held."""
+        """Return the number of changes in one block, by the average size of what is held."""
         return max(1, min(BLOCK_ROWS, BLOCK_BYTES * self.rows // max(1, self.size)))
 
     def _changes(self) -> Changes:
-        """The last change of each key, or every event of a keyless table, in sequence."""
+        """Return the last change of each key, or every event of a keyless table, in sequence."""
         held = self._held
         ts, order = np.array(held.ts, np.uint64), np.array(held.order, np.int64)
         keys: Keys = compact_keys(held.keys)
@@ -269,11 +273,11 @@ class Buffer:
         return changes.chosen(self._kept(changes.ts, changes.order, changes.keys))
 
     def _kept(self, ts: Unsigned, order: Integers, keys: Keys) -> Places:
-        """Which changes count: the last one of each key, or every event of a keyless table in sequence."""
+        """Return which changes count: the last one of each key, or every event of a keyless table in sequence."""
         return latest(ts, order, keys, timed=self._work.timed) if self._key else np.lexsort((order, ts))
 
     def _lines(self, places: Sequence[int]) -> Lines:
-        """The lines of the changes at these places; none where the rows do not fit the target's table."""
+        """Return the lines of the changes at these indexes; none if the rows do not fit the target's table."""
         if self._row is None:
             return Lines.of([])
         rows, orders = self._held.rows, self._held.order
@@ -281,7 +285,7 @@ class Buffer:
         return Lines.of([whole(rows[place]) if is_upsert(orders[place]) else key_only(rows[place]) for place in places])
 
     def _buckets(self, keys: Keys, count: int) -> Integers:
-        """The bucket of each change."""
+        """Return the bucket of each change."""
         if not self._key:
             return np.full(count, one_bucket(self._work.index, self._partitions))
         if isinstance(keys, np.ndarray):
@@ -290,7 +294,7 @@ class Buffer:
 
 
 class _Unmade(NamedTuple):
-    """A batch of which no lines were made."""
+    """A batch whose lines are not written yet."""
 
     batch: Batch
     order: Integers
@@ -298,7 +302,7 @@ class _Unmade(NamedTuple):
 
 
 class _Held:
-    """Changes in columns, as they came."""
+    """Changes in columns, in order of arrival."""
 
     def __init__(self) -> None:
         self.ts: list[int] = []
@@ -307,7 +311,7 @@ class _Held:
         self.keys: list[Key] = []
 
     def add(self, ts: int, order: int, row: Values, key: Key | None = None) -> None:
-        """One more."""
+        """Append a change."""
         self.ts.append(ts)
         self.order.append(order)
         self.rows.append(row)

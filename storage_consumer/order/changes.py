@@ -1,6 +1,6 @@
-"""Changes of one table in columns: what a task holds of them, what the shuffle carries, and which of a key's changes counts.
+"""Changes of one table in columns: what a task holds of them, what the shuffle carries, and which change of a key counts.
 
-There are millions of them, so what is done to each is done by NumPy wherever keys are integers.
+There are millions of them, so NumPy does all work per change wherever keys are integers.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ Integers = NDArray[np.int64]
 Unsigned = NDArray[np.uint64]
 Places = NDArray[np.intp]
 Keys = Integers | list[Key]
-"""An array where all keys are integers that it can hold, else a list."""
+"""An array if all keys are integers that it can hold, otherwise a list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Changes:
-    """Changes of one table, in any sequence; every column has one entry for each of them."""
+    """Changes of one table, in any order; every column has one entry for each of them."""
 
     ts: Unsigned
-    """Commit ts."""
+    """Commit-ts of each change."""
     order: Integers
-    """What comes first at one commit ts; see `ordering.order_of`."""
+    """The order at one commit-ts; see `order.keys.order_of`."""
     keys: Keys
-    """Empty for a table without a key."""
+    """The key of each change; empty for a table without a key."""
     lines: Lines
     """The written columns of an upsert, the key's columns of a delete; see `decode.wire_format`."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of changes."""
         return len(self.lines)
 
     def pairs(self) -> Iterator[tuple[bool, bytes]]:
-        """Of each change whether it leaves a row behind, and its line."""
+        """Yield for each change whether it leaves a row in place, and its line."""
         return zip(is_upsert(self.order).tolist(), self.lines, strict=True)
 
     def chosen(self, places: Places) -> Changes:
-        """Those at these places, in the same sequence."""
+        """Return the changes at these indexes, in this order."""
         return Changes(
             ts=self.ts[places],
             order=self.order[places],
@@ -54,15 +54,15 @@ class Changes:
         )
 
     def packed(self) -> bytes:
-        """As one piece, for the shuffle."""
+        """Return the changes as one piece, for the shuffle."""
         keys = self.keys.data if isinstance(self.keys, np.ndarray) else self.keys
         lines, ends = self.lines.packed()
         return marshal.dumps((self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data))
 
 
 def unpacked(piece: bytes) -> Changes:
-    """What `Changes.packed` made of at least one change."""
-    ts, order, keys, lines, ends = marshal.loads(piece)  # noqa: S302 - made by the first half of this very job
+    """Return the changes that `Changes.packed` encoded; at least one."""
+    ts, order, keys, lines, ends = marshal.loads(piece)  # noqa: S302 - written by the first half of this very job
     return Changes(
         ts=np.frombuffer(ts, np.uint64),
         order=np.frombuffer(order, np.int64),
@@ -72,7 +72,7 @@ def unpacked(piece: bytes) -> Changes:
 
 
 def together(parts: Sequence[Changes]) -> Changes:
-    """All changes of some parts, of which there is at least one."""
+    """Return the changes of all parts, of which there is at least one."""
     if len(parts) == 1:
         return parts[0]
     return Changes(
@@ -84,13 +84,14 @@ def together(parts: Sequence[Changes]) -> Changes:
 
 
 def in_sequence(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
-    """Changes of tables without a key by commit ts and order, in parts that cut no commit ts.
+    """Yield changes of tables without a key by commit-ts and order, in parts that do not cut a commit-ts.
 
-    `pieces`: each with its lowest commit ts, by which they come, and of which each is sorted by commit ts. One is unpacked only
-    when the sequence has come to its lowest commit ts.
+    `pieces`: each with its lowest commit-ts, in this order, and each sorted by commit-ts. A piece is unpacked only when
+    the sequence has reached its lowest commit-ts.
     """
     opened: list[tuple[Changes, int]] = []
     for lowest, piece in pieces:
+        # No later piece begins below `lowest`, so all changes below it are open by now.
         opened = yield from _below(opened, lowest)
         opened.append((unpacked(piece), 0))
     yield from _below(opened, None)
@@ -99,7 +100,7 @@ def in_sequence(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
 def _below(
     opened: Iterable[tuple[Changes, int]], border: int | None
 ) -> Generator[Changes, None, list[tuple[Changes, int]]]:
-    """The changes with commit ts below `border` (None: all), of those that begin at a place in `opened`; returns the others."""
+    """Yield the changes with commit-ts below `border` (None: all) from the given starts in `opened` on; return the rest."""
     due: list[Changes] = []
     rest: list[tuple[Changes, int]] = []
     for changes, start in opened:
@@ -115,19 +116,20 @@ def _below(
 
 
 def _is_in_sequence(part: Changes) -> bool:
-    """Whether its changes come by commit ts and order."""
+    """Return whether the changes are sorted by commit-ts and order."""
     ts, order = part.ts, part.order
     return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
 
 
 def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
-    """The places of the last change of each key: by key if keys are integers, else by their first changes.
+    """Return the indexes of the last change of each key: sorted by key if keys are integers, else by each key's first change.
 
-    `timed`: see `ordering.sequence_of`.
+    `timed`: see `order.keys.sequence_of`.
     """
     codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
-    if (codes[1:] > codes[:-1]).all():  # new rows, most often
+    if (codes[1:] > codes[:-1]).all():  # strictly ascending: each key occurs once, as new rows mostly do
         return np.arange(len(codes))
+    # Sorted by key, then commit-ts, then order: the last of each run of equal keys is the one that counts.
     sequence = np.lexsort((sequence_of(order, timed=timed), ts, codes))
     codes = codes[sequence]
     is_last = np.empty(len(codes), np.bool_)
@@ -137,13 +139,13 @@ def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
 
 
 def _numbered(keys: Iterable[Key]) -> Integers:
-    """A number for each key, the same one for equal keys."""
+    """Return a number for each key, the same one for equal keys."""
     numbers: dict[Key, int] = {}
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
 def joined_keys(parts: Sequence[Keys]) -> Keys:
-    """The keys of all parts, one behind the other."""
+    """Return the keys of all parts, one after the other."""
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
@@ -151,17 +153,17 @@ def joined_keys(parts: Sequence[Keys]) -> Keys:
 
 
 def listed_keys(keys: Keys) -> list[Key]:
-    """The same keys as a list."""
+    """Return the keys as a list."""
     return keys.tolist() if isinstance(keys, np.ndarray) else keys
 
 
 def chosen_keys(keys: Keys, places: Places) -> Keys:
-    """The keys at these places."""
+    """Return the keys at these indexes."""
     return keys[places] if isinstance(keys, np.ndarray) else [keys[place] for place in places.tolist()]
 
 
 def compact_keys(keys: list[Key]) -> Keys:
-    """The same keys as an array if all are integers that fit."""
+    """Return the keys as an array if all are integers that fit, otherwise unchanged."""
     if all(type(key) is int for key in keys):
         try:
             return np.array(keys, np.int64)

@@ -1,4 +1,4 @@
-"""The events of a table without a key: in sequence, each as often as the source made it, and what is left of many of them."""
+"""The events of a table without a key: in sequence, each as often as it occurred at the source, and their net effect."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from storage_consumer.order.keys import delivered_once, is_upsert, rank_of
 from storage_consumer.tso import is_applied
 
 ROW_COST = 100
-"""Bytes of memory that a row takes beside its line: the object's head, its places in a dictionary and in a list."""
+"""Bytes of memory that a row takes besides its line: the object header, its slots in a dictionary and in a list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Events:
-    """Events in sequence; every column has one entry for each of them, and at one commit ts deletes come first."""
+    """Events in sequence; every column has one entry for each of them, and at one commit-ts deletes come first."""
 
     ts: Unsigned
-    """Commit ts, never smaller than the one before."""
+    """Commit-ts of each event, never smaller than the one before."""
     upserts: NDArray[np.bool_]
-    """Whether the event leaves a row behind."""
+    """Whether the event leaves a row in place."""
     lines: list[bytes]
-    """The row that comes or goes; see `decode.wire_format`."""
+    """The row that is added or removed; see `decode.wire_format`."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of events."""
         return len(self.lines)
 
     def by_commit_ts(self) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
-        """Each commit ts with its events."""
+        """Yield each commit-ts with its events."""
         told = zip(self.ts.tolist(), self.upserts.tolist(), self.lines, strict=True)
         for ts, events in groupby(told, key=itemgetter(0)):
             yield ts, [(upsert, line) for _, upsert, line in events]
 
     def part(self, start: int, end: int) -> Events:
-        """Those from place `start` (inclusive) to `end` (exclusive)."""
+        """Return the events from index `start` (inclusive) to `end` (exclusive)."""
         return Events(ts=self.ts[start:end], upserts=self.upserts[start:end], lines=self.lines[start:end])
 
     def pieces(self, most: int) -> Iterator[Events]:
-        """The same in parts that cut no commit ts, of at most so many events where no commit ts has more."""
+        """Yield the events in parts that do not cut a commit-ts, of at most `most` events unless one commit-ts has more."""
         start = 0
         while len(self) - start > most:
             following = self.ts[start + most]
             end = int(np.searchsorted(self.ts, following))
-            if end <= start:  # one commit ts has more
+            if end <= start:  # this commit-ts alone has more
                 end = int(np.searchsorted(self.ts, following, side="right"))
             yield self.part(start, end)
             start = end
@@ -59,25 +59,26 @@ class Events:
             yield self.part(start, len(self))
 
     def after(self, checkpoint: int) -> Events:
-        """Those that are not in the target at this checkpoint."""
-        due = bisect(self.ts, False, key=lambda ts: not is_applied(int(ts), checkpoint))  # noqa: FBT003 - what `key` tells of the others
+        """Return the events that are not in the target at this checkpoint."""
+        due = bisect(self.ts, False, key=lambda ts: not is_applied(int(ts), checkpoint))  # noqa: FBT003 - the value that `key` has for the others
         return self.part(due, len(self)) if due else self
 
 
 def in_parts(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Events]:
-    """A table's events from what tasks sent of them, each as often as the source made it, in parts that cut no commit ts.
+    """Yield a table's events from what tasks sent, each as often as it occurred at the source, in parts that cut no commit-ts.
 
-    `pieces`: see `folding.in_sequence`.
+    `pieces`: see `order.changes.in_sequence`.
     """
     return map(_delivered_once, in_sequence(pieces))
 
 
 def _delivered_once(part: Changes) -> Events:
-    """What was delivered several times, once. A commit ts that is in one file only was delivered once: a file holds one pass."""
+    """Return repeated deliveries once. A commit-ts that occurs in one file only was delivered once: a file holds one pass."""
     found = Events(ts=part.ts, upserts=is_upsert(part.order), lines=list(part.lines))
     files = rank_of(part.order)
     starts = np.flatnonzero(np.append(True, part.ts[1:] != part.ts[:-1]))
     ends = np.append(starts[1:], len(part))
+    # Lowest and highest rank differ exactly if the commit-ts is in several files. Usually none is, and no Python loop runs.
     in_several = np.minimum.reduceat(files, starts) != np.maximum.reduceat(files, starts)
     if not in_several.any():
         return found
@@ -91,13 +92,13 @@ def _delivered_once(part: Changes) -> Events:
 
 
 def _at(ts: np.uint64, events: Sequence[tuple[bool, bytes]]) -> Events:
-    """Events of one commit ts."""
+    """Return events of one commit-ts."""
     upserts = np.array([upsert for upsert, _ in events], np.bool_)
     return Events(ts=np.full(len(events), ts), upserts=upserts, lines=[line for _, line in events])
 
 
 def _joined(parts: Sequence[Events]) -> Events:
-    """All events of some parts, of which there is at least one."""
+    """Return the events of all parts, of which there is at least one."""
     return Events(
         ts=np.concatenate([part.ts for part in parts]),
         upserts=np.concatenate([part.upserts for part in parts]),
@@ -106,26 +107,26 @@ def _joined(parts: Sequence[Events]) -> Events:
 
 
 class Net:
-    """What events in sequence come to: rows to delete, by number, and then rows to insert, which leave behind what all events do.
+    """The net effect of events in sequence: rows to delete, counted, and then rows to insert, with the same result as all events.
 
-    Rows whose lines are equal are one row to everyone, so of each line only numbers count: a delete takes back an equal insert
-    before it, and lines do not touch one another. An insert does not make up for a delete before it: each delete that is left has
-    to find a row that was in the table before all these events.
+    Rows with equal lines cannot be told apart, so only the count of each line matters: a delete cancels an equal insert
+    before it, and different lines do not affect each other. An insert does not cancel a delete before it: each
+    remaining delete has to find a row that was in the table before all these events.
     """
 
     def __init__(self) -> None:
-        """Of no events."""
+        """Start without events."""
         self.inserts: Counter[bytes] = Counter()
         self.deletes: Counter[bytes] = Counter()
         self.deleted_at: dict[bytes, int] = {}
-        """Of each row to delete the commit ts of the first delete that is left."""
+        """For each row to delete, the commit-ts of its first remaining delete."""
         self.met = 0
-        """How many deletes there were, those that took back an insert among them."""
+        """The number of deletes, including those that cancelled an insert."""
         self.size = 0
-        """Bytes of memory that all this takes, about."""
+        """Approximate bytes of memory that all this takes."""
 
     def add(self, events: Events) -> None:
-        """Some more events. What is not deleted among them goes in all at once; the others one by one, in their sequence."""
+        """Add events. Lines that none of them deletes are added in bulk, the others one by one in sequence."""
         lines = events.lines
         doomed = set(compress(lines, (~events.upserts).tolist()))
         if not doomed:

@@ -1,7 +1,7 @@
-"""Order and repeats: which of a key's changes counts, which keys are the same, and which bucket a change belongs to.
+"""Order and repeats: which change of a key counts, which keys are the same, and which bucket a change belongs to.
 
-The sequence of changes is (commit ts, deletes before upserts, partition, dispatcher, date, file number, row number); never
-arrival, file time or round. The part after the commit ts is packed into one integer, the *order*.
+The sequence of changes is (commit-ts, deletes before upserts, partition, dispatcher, date, file number, row number);
+never arrival, file time or round. The part after the commit-ts is packed into one integer, the *order*.
 """
 
 from __future__ import annotations
@@ -22,52 +22,55 @@ from storage_consumer.decode.values import WireKind
 from storage_consumer.job.spec import Fold, KeyPart
 
 Key = int | str | tuple[str, ...]
-"""Equal for two rows exactly when their key is the same (for a LOOSE part: no coarser than the target's collation).
+"""Equal for two rows exactly if their key is the same (for a LOOSE part: no coarser than the target's collation).
 
-One integer column gives integers, unless another structure's rows hold what is none.
+One integer column gives integers, unless rows of another structure hold something else.
 """
 
+# From the top: a bit for upserts, the rank of the file, the row number. 61 bits in all, so an order fits a signed
+# integer.
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
 _INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
-"""Of a multiplicative hash: 2**64 divided by the golden ratio, and how many of the 64 bits of the product are too regular."""
+"""Multiplicative hash: 2**64 divided by the golden ratio, and how many low bits of the product are too regular to use."""
 
 
 def order_of(rank: Any, row: int, *, upsert: bool) -> Any:
-    """The order of a row, or of rows of each of an array of ranks: upserts after deletes, then the file's rank in sequence, then the row number."""
+    """Return the order of a row, or of rows for an array of ranks: upserts after deletes, then file rank, then row number."""
     return (_UPSERT if upsert else 0) | rank << _ROW_BITS | row
 
 
 def is_upsert(order: Any) -> Any:
-    """Whether the change with this order leaves a row behind; of an array, which ones do."""
+    """Return whether the change with this order leaves a row in place; for an array, whether each does."""
     return order >= _UPSERT
 
 
 def rank_of(order: Any) -> Any:
-    """The rank of the file that the change with this order is in; of an array, of each."""
+    """Return the rank of the file that holds the change with this order; for an array, each rank."""
     return order >> _ROW_BITS & ((1 << _RANK_BITS) - 1)
 
 
 def row_of(order: int) -> int:
-    """The number of the row in its file."""
+    """Return the number of the row in its file."""
     return order & ((1 << _ROW_BITS) - 1)
 
 
 def sequence_of(order: NDArray[np.int64], *, timed: bool) -> NDArray[np.int64]:
-    """What puts changes of one commit ts in sequence.
+    """Return what puts changes of one commit-ts in sequence.
 
-    `timed`: the commit ts is that of the rows, so that deletes come first. Else the place in the files decides whatever the
-    changes do: TiCDC writes the rows of one stream in commit order, deletes of a transaction first.
+    `timed`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place in the files decides,
+    whatever the operation: TiCDC writes the rows of one stream in commit order, with the deletes of a transaction
+    first.
     """
     return order if timed else order & (_UPSERT - 1)
 
 
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
-    """A function from a row's values to its key. `places`: where each part is in the values.
+    """Return a function from a row's values to its key. `places`: the index of each part in the values.
 
-    It raises `ValueError` for a NULL in a key column.
+    The function raises `ValueError` for a NULL in a key column.
     """
     folds = [_fold_text(part) for part in parts]
     if len(parts) == 1:
@@ -96,7 +99,7 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
 
 
 def is_integer(parts: Sequence[KeyPart]) -> bool:
-    """Whether the key is one integer column."""
+    """Return whether the key is one integer column."""
     return len(parts) == 1 and parts[0].column.type in _INTEGERS
 
 
@@ -105,7 +108,7 @@ def _integer(text: str) -> Key:
 
 
 def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
-    """A function that brings equal key texts of one column to the same text; None: they are the same already."""
+    """Return a function that maps equal key texts of one column to the same text; None if equal keys have equal texts."""
     prefix = part.prefix
     if prefix is not None:
         width = prefix * 2 if part.column.kind is WireKind.HEX else prefix
@@ -113,20 +116,22 @@ def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
     if part.fold is Fold.PAD:
         return lambda text: text.rstrip(" ")
     if part.fold is Fold.NUMBER:
+        # Adding 0.0 turns -0.0 into 0.0.
         return lambda text: repr(float(text) + 0.0)
     return None
 
 
 _OLD_FRACTIONS = str.maketrans("৴৵৶৷" + "༪༫༬༭༮༯༰༱༲༳", "1234" + "1234567890")
-"""Signs of fractions that collations take for the digit in them."""
+"""Fraction characters that collations treat as the digit in them."""
 
 
 def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
-    """The digits of a text: equal for any two texts that some collation finds equal.
+    """Return the digits of a text: equal for any two texts that some collation finds equal.
 
-    Collations ignore case, accents, width, punctuation and expand letters, each in its own way; none tells two texts equal
-    whose digits differ once every numeral sign (not ideographs, which are letters) is brought to its digits. Older collations
-    find all signs beyond U+FFFF equal to one another, newer ones give them their own weights; `beyond_bmp`: the latter.
+    Collations ignore case, accents, width and punctuation and expand letters, each in its own way. None finds two texts
+    equal whose digits differ once every numeral character (not ideographs, which are letters) is replaced by its
+    digits. Older collations find all characters beyond U+FFFF equal to one another, newer ones give them weights of
+    their own; `beyond_bmp`: the collation is a newer one.
     """
     if text.isascii():
         return "".join(filter(str.isdigit, text))
@@ -140,7 +145,7 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
 
 
 def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
-    """A function from a key to a text that is the same for any two keys that the target may find equal."""
+    """Return a function from a key to a text that is the same for any two keys that the target may find equal."""
     images = [_image(part) if part.fold is Fold.LOOSE else None for part in parts]
     if len(parts) == 1:
         image: Callable[[Any], str] = images[0] or str
@@ -153,13 +158,13 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
 
 
 def _image(part: KeyPart) -> Callable[[str], str]:
-    """The coarse image of one column's texts; that of a set is the same in any sequence of its members."""
+    """Return the function for the coarse image of one column's texts; a set's image does not depend on the order of its members."""
     image = partial(coarse_image, beyond_bmp=part.beyond_bmp)
     return (lambda text: "".join(sorted(image(text)))) if part.column.type == "SET" else image
 
 
 def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
-    """A function from a key to its bucket, so that keys the target may find equal are in the same one."""
+    """Return a function from a key to its bucket; keys that the target may find equal share one."""
     if is_integer(parts):
         return lambda key: (
             stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
@@ -169,26 +174,28 @@ def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int)
 
 
 def stripe(key: int, partitions: int, bits: int) -> int:
-    """The bucket of an integer key; see `TablePlan.stripe_bits`."""
+    """Return the bucket of an integer key; see `TablePlan.stripe_bits`."""
+    # Keys are often consecutive: the hash spreads their stripes evenly over the buckets. Its low bits are dropped.
     return ((key >> bits) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
 
 
 def stripes(keys: NDArray[np.int64], partitions: int, bits: int) -> NDArray[np.int64]:
-    """`stripe` of each key."""
+    """Return `stripe` of each key."""
+    # Unsigned arithmetic wraps around as the modulo in `stripe` does: both must give the same bucket.
     mixed = (keys >> bits).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)
     return mixed.view(np.int64) % partitions
 
 
 def one_bucket(table_index: int, partitions: int) -> int:
-    """The bucket of a table without a key; as long as there are buckets, no two tables share one."""
+    """Return the bucket of a table without a key; tables share one only if there are more tables than buckets."""
     return table_index % partitions
 
 
 def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> Iterator[tuple[bool, list[bytes]]]:
-    """Changes in sequence, each an upsert (True) or a delete and its line, in runs of one kind.
+    """Yield changes in sequence, each an upsert (True) or a delete and its line, in runs of one kind.
 
-    A delete goes before the upserts in front of it, unless one of them may be of the same row.
-    `images`: of the changes' keys; see `image_function`.
+    A delete moves ahead of the upserts before it, unless one of them may be of the same row. `images`: those of the
+    changes' keys; see `image_function`.
     """
     deletes: list[bytes] = []
     upserts: list[bytes] = []
@@ -198,6 +205,7 @@ def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> I
             upserts.append(line)
             written.add(image)
             continue
+        # Different images prove that the rows differ: only an equal image keeps the delete after the upserts.
         if image in written:
             yield from _told(deletes, upserts)
             deletes, upserts, written = [], [], set()
@@ -206,7 +214,7 @@ def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> I
 
 
 def _told(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, list[bytes]]]:
-    """Both as runs, if there are any."""
+    """Yield each of the two that is not empty as a run."""
     if deletes:
         yield False, deletes
     if upserts:
@@ -214,23 +222,25 @@ def _told(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, li
 
 
 def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
-    """The events of one commit ts of a table without a key, each as often as the source made it: deletes, then inserts.
+    """Return the events of one commit-ts of a keyless table, each as often as it occurred at the source: deletes, then inserts.
 
-    `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files, so an equal event counts
-    as often as it is in the pass that has it most often, not as often as it is in all of them together.
+    `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files. So the count of
+    an event is the maximum over the passes, not their sum.
     """
     most: Counter[tuple[bool, bytes]] = Counter()
     for delivered in _passes(changes):
+        # The union of two counters keeps the larger count of each event.
         most |= delivered
     ordered = sorted(most.items(), key=lambda item: item[0][0])
     return [event for event, count in ordered for _ in range(count)]
 
 
 def _passes(changes: Iterable[tuple[int, bytes]]) -> Iterator[Counter[tuple[bool, bytes]]]:
-    """The events of each pass over one transaction.
+    """Yield the events of each pass over one transaction.
 
-    TiCDC cuts a large transaction where it will, so a file may begin with the rest of the one before it. A pass begins where
-    a transaction does: a file whose first rows are neither among the pass before nor the same and more goes on with it.
+    TiCDC may cut a large transaction anywhere, so a file may begin with the rest of the one before it. A pass begins
+    where a transaction does. A file continues the pass before it if its first rows are of this transaction and neither
+    of the two contains the other.
     """
     files: dict[int, Counter[tuple[bool, bytes]]] = {}
     first_rows: dict[int, int] = {}
@@ -241,6 +251,8 @@ def _passes(changes: Iterable[tuple[int, bytes]]) -> Iterator[Counter[tuple[bool
     current: Counter[tuple[bool, bytes]] = Counter()
     for rank in sorted(files):
         events = files[rank]
+        # Only the first rows of the next file can be the rest of a transaction. Events that contain the pass so far, or
+        # are contained in it, are a repetition of it.
         follows = rank - 1 in files and first_rows[rank] == 1
         if follows and not events <= current and not current <= events:
             current += events

@@ -1,6 +1,6 @@
-"""Small files of one table version, read together as if they were one: a flush each few seconds leaves thousands of them.
+"""Read small files of one table version together, as if they were one: a flush every few seconds leaves thousands of them.
 
-What it takes to decode a batch hardly depends on how many rows are in it: for files of 12 KiB that was more than for the rows.
+The cost of decoding a batch hardly depends on its number of rows: for files of 12 KiB it exceeded the cost of the rows.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from storage_consumer.model import Window
 from storage_consumer.order.buffer import PIECE_BYTES, BadKey, Buffer
 
 SMALL_BYTES = 64 << 10
-"""Files of fewer bytes are read together, as many as have `PIECE_BYTES`."""
+"""Files of fewer bytes are read together, up to `PIECE_BYTES` in all."""
 LEAST_BYTES = 32 << 10
-"""Of fewer bytes in all it takes longer than one by one."""
+"""Least number of bytes that are read together: fewer are faster one by one."""
 
 
 def runs(files: Iterable[FileSplit]) -> Iterator[list[FileSplit]]:
-    """The same files in their sequence, those that may be read together side by side."""
+    """Yield the files in their sequence; adjacent files that may be read together share a list."""
     run: list[FileSplit] = []
     size = 0
     for work in files:
@@ -43,9 +43,9 @@ def read_together(
     buffer: Buffer,
     decoder: Decoder,
 ) -> list[Tally] | None:
-    """Take the changes of these files into the buffer; what was in each. None where each has to be read by itself: none was taken.
+    """Take the changes of these files into the buffer; return the tally of each file.
 
-    `contents`: fewer than files where one is gone.
+    Returns None, having taken none, if each file has to be read by itself. `contents`: fewer than files if one is gone.
     """
     size = sum(map(len, contents))
     if len(contents) < len(run) or size < LEAST_BYTES:
@@ -56,7 +56,7 @@ def read_together(
     try:
         if len(found.files):
             buffer.take(found.batch, np.array([work.rank for work in run])[found.files])
-    except BadKey:  # the file and the row are told when it is read by itself
+    except BadKey:  # reading each file by itself finds the file and the row
         return None
     buffer.size += size
     return found.tallies

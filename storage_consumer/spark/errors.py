@@ -1,4 +1,4 @@
-"""What the failure of a Spark job means, out of the text that Spark tells it in."""
+"""Interpret the failure of a Spark job by the text in which Spark reports it."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
         "a worker or executor was killed, most often for want of memory: give it more, more --partitions, or fewer cores in --spark-master",
     ),
 )
-"""What Spark says where something around it is amiss, what that is to us, and the remedy."""
+"""What Spark reports if something around it is wrong, the error that this is to us, and the remedy."""
 
 
 def meaning_of(fault: BaseException) -> StorageConsumerError:
-    """The error that a task raised, from the text that Spark carries it in."""
+    """Return the error that a task raised, from the text in which Spark carries it."""
     text = str(fault)
+    # The last line that names an error of ours is the one that was raised: causes come first in a traceback.
     for line in reversed(text.splitlines()):
         name, _, message = line.strip().partition(": ")
         if known := _FAILURES.get(name.rpartition(".")[2]):
@@ -56,7 +57,7 @@ def meaning_of(fault: BaseException) -> StorageConsumerError:
 
 
 def _gist(text: str) -> str:
-    """The line of Spark's text that says most: the end of a Python traceback, else Spark's own account of the last failure."""
+    """Return the most telling line of Spark's text: the end of a Python traceback, else Spark's own account of the last failure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and not lines[-1].startswith(("at ", "...", "Caused by:")):
         return lines[-1]

@@ -1,4 +1,4 @@
-"""What executors get from the driver, and what they must have: this package travels, with the contents of files that are no secret.
+"""What executors get from the driver, and what they must have: this package is shipped, with the contents of non-secret files.
 
 Not shipped are Python itself, the packages that this one needs, and secrets.
 """
@@ -41,40 +41,41 @@ _REMEDY = (
 
 
 def ship(context: SparkContext) -> None:
-    """Give the executors this very package, so that theirs is never missing and never another version."""
+    """Give the executors this very package, so that theirs is neither missing nor another version."""
     home = Path(storage_consumer.__path__[0])
-    if home.parent.is_file():  # a zip, which spark-submit has shipped; or it is shipped now
+    if home.parent.is_file():  # a zip, which spark-submit has shipped or which is shipped now
         archive = home.parent
     else:
         content = zipped(home)
         name = f"{_PACKAGE}-{storage_consumer.__version__}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
         archive = Path(tempfile.mkdtemp(dir=SparkFiles.getRootDirectory())) / name
         archive.write_bytes(content)
-    if archive.name not in (context._python_includes or ()):  # noqa: SLF001 - a name can be shipped once
+    if archive.name not in (context._python_includes or ()):  # noqa: SLF001 - a name can be shipped only once
         context.addPyFile(str(archive))
 
 
 def zipped(home: Path) -> bytes:
-    """The package's modules as a zip, the same bytes for the same modules."""
+    """Return the package's modules as a zip, with the same bytes for the same modules."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(home.rglob("*.py")):
+            # A `ZipInfo` without a date has a fixed one, so the bytes depend on the modules only.
             entry = zipfile.ZipInfo(path.relative_to(home.parent).as_posix())
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 
 def travelling(spec: JobSpec) -> JobSpec:
-    """The job with the content of the CA file in it, read anew for each job: an executor has no such file."""
+    """Return the job with the content of the CA file in it, read again for each job: an executor has no such file."""
     target = spec.downstream
     return replace(spec, downstream=replace(target, ssl_ca_text=certificates(target.ssl_ca))) if target.ssl_ca else spec
 
 
 @contextmanager
 def at_executor(secrets_file: str, told: Sequence[str]) -> Iterator[Secrets]:
-    """The secrets as this machine has them; what goes wrong inside says on which machine, and which secrets are missing there.
+    """Yield the secrets as this machine has them; add to errors raised inside the machine's name and the secrets missing on it.
 
-    `told`: names of those that the driver has. Raises `ConfigError` where the target's password is missing.
+    `told`: names of the secrets that the driver has. Raises `ConfigError` if the target's password is missing.
     """
     held = held_secrets(secrets_file)
     if held or not secrets_file:
@@ -96,19 +97,19 @@ def at_executor(secrets_file: str, told: Sequence[str]) -> Iterator[Secrets]:
 
 
 def _check_password(told: Sequence[str], secrets: Secrets) -> None:
-    """Not left to the target, to which no password is one too."""
+    """Raise `ConfigError` here if the password is missing: an empty one may be a valid login on the target."""
     if "password" in told and not secrets.password:
         raise ConfigError("there is no password for the target")
 
 
 def see_packages() -> None:
-    """Raise `ModuleNotFoundError` where a package is missing that is imported only when there is much to read."""
+    """Raise `ModuleNotFoundError` if a package is missing that is imported only when there is much to read."""
     if find_spec("numba") is None:
         raise ModuleNotFoundError("No module named 'numba'")
 
 
 def opened(upstream: Upstream, secrets: Secrets) -> Storage:
-    """The bucket; `StorageUnavailable` where it is a folder that this machine does not have."""
+    """Return the bucket's storage; raise `StorageUnavailable` if it is a folder that this machine does not have."""
     storage = open_storage(upstream, secrets)
     if upstream.scheme == "file":
         try:
@@ -121,7 +122,7 @@ def opened(upstream: Upstream, secrets: Secrets) -> Storage:
 
 
 def misfit(text: str) -> str:
-    """What executors lack, out of the text of a failure; empty where that is not the reason."""
+    """Return what executors lack, from the text of a failure; empty if that is not the reason."""
     if found := _OTHER_PYTHON.search(text):
         return f"executors run Python {found[1]}, the driver runs {found[2]}. {_REMEDY}"
     if found := _NO_PYTHON.search(text):

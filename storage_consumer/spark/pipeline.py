@@ -1,7 +1,8 @@
-"""One wave's rows as one Spark job. No rule of its own: both halves are in pipeline.py, between them lies a shuffle, or nothing.
+"""Run one wave's rows as one Spark job. Both halves are in the `pipeline` module, with a shuffle or nothing between them.
 
-Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many machines.
-File systems and connections are built in the worker; what is sent there holds no secret.
+Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many
+machines.
+File systems and connections are opened in the worker; what is sent there holds no secret.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _OTHERS_ENDED = (
     "the program again, with a new session"
 )
 _Seen = Callable[[FileReport], None]
-"""Told of each file that a task has read."""
+"""Called for each file that a task has read."""
 _Report = FileReport | WriteReport
 _Share = tuple[int, JobSpec, list[FileSplit]]
 """A task's number, what it needs of the job, and its files."""
@@ -68,7 +69,7 @@ class SparkPipeline:
     """Runs jobs in one SparkContext."""
 
     def __init__(self, session: SparkSession, tuning: Tuning, *, owned: bool) -> None:
-        """`owned`: the session is ours to stop."""
+        """Use `session`; `owned`: it is ours to stop."""
         self._session = session
         self._owned = owned
         self._context: SparkContext = session.sparkContext
@@ -80,7 +81,7 @@ class SparkPipeline:
 
     @classmethod
     def open(cls, tuning: Tuning) -> SparkPipeline:
-        """In the active session, or in one of our own."""
+        """Return a pipeline in the active session, or in one of our own."""
         began = time.monotonic()
         session, owned = open_session(tuning)
         context = session.sparkContext
@@ -97,15 +98,15 @@ class SparkPipeline:
 
     @property
     def cores(self) -> int:
-        """Cores of all executors that are there now; some may come after the start. Raises as `run`."""
+        """Cores of all executors that exist now; more may come after the start. Raises as `run` does."""
         with self._meant():
             return self._context.defaultParallelism
 
     def prepare(self, upstream: Upstream, secrets_file: str) -> None:
-        """Give the executors what they need of ours, and see that they have what else they need. Done once.
+        """Give the executors what they need from us, and check that they have what else they need. Done once.
 
-        Raises `ConfigError` where they lack something, `StorageUnavailable` where they do not get at the bucket, `SparkUnavailable`
-        and `Abandoned` as `run`. Waits for a first executor for as long as it takes; Spark warns of that.
+        Raises `ConfigError` if they lack something, `StorageUnavailable` if they cannot reach the bucket,
+        `SparkUnavailable` and `Abandoned` as `run` does. Waits for a first executor without limit; Spark warns of that.
         """
         context = self._context
         if self._prepared or is_one_process(context):
@@ -126,7 +127,7 @@ class SparkPipeline:
         self._prepared = True
 
     def cancel(self) -> None:
-        """Give up the running job, and start no other."""
+        """Cancel the running job, and start no other."""
         self._abandoned = True
         with suppress(Py4JError, OSError, AttributeError):  # no JVM, no job
             self._context.cancelJobsWithTag(self._tag)
@@ -142,10 +143,10 @@ class SparkPipeline:
         return not answers(self._context)
 
     def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[_Report]:
-        """Read, decode, order and write; the reports of all files and of all tables in all buckets.
+        """Read, decode, order and write; return the reports of all files, and of all tables in all buckets.
 
-        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` where a task did, `SparkUnavailable` where
-        one was lost, and `Abandoned` after `cancel`.
+        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` if a task did, `SparkUnavailable`
+        if one was lost, and `Abandoned` after `cancel`.
         """
         context = self._context
         if not is_one_process(context):
@@ -153,6 +154,7 @@ class SparkPipeline:
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
         def seen(report: FileReport) -> None:
+            # A file that is split counts as read with its last split, the only one without an end.
             files_read.add(report.span.end is None)
             rows_read.add(report.applied)
 
@@ -165,7 +167,7 @@ class SparkPipeline:
 
     @contextmanager
     def _job(self) -> Iterator[None]:
-        """Jobs that can be called off, and whose failures become errors of ours."""
+        """Make the jobs inside cancellable, and turn their failures into errors of ours."""
         if self._abandoned:
             raise Abandoned
         with self._meant():
@@ -177,12 +179,13 @@ class SparkPipeline:
 
     @contextmanager
     def _meant(self) -> Iterator[None]:
-        """Spark's failures become errors of ours."""
+        """Turn Spark's failures into errors of ours."""
         try:
             yield
         except StorageConsumerError:
             raise
         except Exception as fault:
+            # After a cancellation or the loss of the session Spark fails with arbitrary errors: test for both first.
             if self._abandoned:
                 raise Abandoned from fault
             if self.lost:
@@ -193,20 +196,20 @@ class SparkPipeline:
             raise meaning_of(fault) from fault
 
     def _end(self) -> StorageConsumerError:
-        """What it means that the session has ended: one of ours is made anew at the next try."""
+        """Return the error for a session that has ended: one of ours is created again at the next try."""
         if self._owned and "PYSPARK_GATEWAY_PORT" not in os.environ:
             return SparkUnavailable(_ENDED)
         return StorageConsumerError(_OTHERS_ENDED)
 
     def _in_turns(self, reports: RDD[_Report], partitions: int) -> list[_Report]:
-        """What the tasks that write say; never more of them at once than may have a connection."""
+        """Return the reports of the tasks that write; at most as many run at a time as may have a connection."""
         shifts = turns(self._context, partitions, self._worker_count)
         if len(shifts) == 1:
             return reports.collect()
         return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
 
     def _whole(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
-        """The job of one stage: each task reads and writes tables of its own, and is sent no more than these."""
+        """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
         told = self._secrets_told
 
         def work(shares: Iterable[_Share]) -> Iterator[_Report]:
@@ -220,12 +223,12 @@ class SparkPipeline:
         return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
 
     def _shuffled(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
-        """The job of two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
+        """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
         with between_halves(self._context) as folder:
             return self._in_halves(spec, files, seen, folder)
 
     def _in_halves(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen, folder: str) -> list[_Report]:
-        """The same, with a folder for blocks; see `between_halves`."""
+        """Run the same, with a folder for blocks; see `between_halves`."""
         shared, told = self._context.broadcast(spec), self._secrets_told
 
         def read(groups: Iterable[list[FileSplit]]) -> Iterator[tuple[Place, Any]]:
@@ -242,6 +245,7 @@ class SparkPipeline:
         groups = in_groups(files, self.cores)
         try:
             written = (
+                # The key of an item is its place, which begins with its bucket.
                 self._context.parallelize(groups, len(groups))
                 .mapPartitions(read)
                 .partitionBy(spec.partitions, lambda place: place[0])
@@ -252,14 +256,14 @@ class SparkPipeline:
             shared.destroy()
 
     def _let_end(self) -> None:
-        """After a failure: in a session of others, their tasks would be waited for as well."""
+        """Wait for tasks after a failure; not in a session of others, whose own tasks would be waited for too."""
         if self._owned and not is_one_process(self._context):
             with suppress(Py4JError):
                 let_end(self._context)
 
 
 class _Told:
-    """Tells the progress of a running job from its accumulators."""
+    """Reports the progress of a running job from its accumulators."""
 
     def __init__(self, progress: Progress, files: Any, rows: Any) -> None:
         self._progress, self._files, self._rows = progress, files, rows
@@ -279,20 +283,20 @@ class _Told:
             self._seen = now
 
     def stop(self) -> None:
-        """Tell the rest."""
+        """Stop, and report the rest."""
         self._end.set()
         self._thread.join()
         self._tell()
 
 
 def _share(spec: JobSpec, files: Iterable[FileSplit]) -> JobSpec:
-    """What one task needs of a job."""
+    """Return what one task needs of a job."""
     wanted = {work.table for work in files}
     return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
 
 
 def _as_they_are(reports: Iterable[_Report]) -> Iterable[_Report]:
-    """What a turn does with the reports of a task, besides giving them to the driver."""
+    """Return the reports unchanged: a turn only passes them to the driver."""
     return reports
 
 
@@ -303,7 +307,7 @@ def _by_place(item: tuple[Place, Any]) -> Place:
 def _read(
     spec: JobSpec, secrets: Secrets, files: Sequence[FileSplit], buckets: int, seen: _Seen
 ) -> Iterator[tuple[Place, Any]]:
-    """The first half, in a worker."""
+    """Yield the items of the first half, in a worker."""
     shorten_collection(len(sys.modules))
     storage = opened(spec.upstream, secrets)
     tables = {table.index: table for table in spec.tables}
@@ -315,7 +319,7 @@ def _read(
 
 
 def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
-    """The second half, in a worker."""
+    """Yield the reports of the second half, in a worker."""
     shorten_collection(len(sys.modules))
     writer = TargetWriter(spec, secrets.password, partition)
     try:
@@ -327,9 +331,10 @@ def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tupl
 
 @lru_cache(maxsize=1)
 def shorten_collection(modules: int) -> None:  # noqa: ARG001 - once for each number of them
-    """Take what this worker has loaded so far out of the search for reference cycles. `modules`: how many those are.
+    """Exclude what this worker has loaded so far from the search for reference cycles. `modules`: how many are loaded.
 
-    PySpark searches everything after each task that a reused worker has done, which takes a tenth of the workers' CPU time, and with
-    the compiler of loops a fifth; modules are not going away. Done only where some were loaded, so later cycles are found as ever.
+    PySpark searches everything after each task of a reused worker, which takes a tenth of the workers' CPU time, and
+    with the compiler of loops a fifth; modules stay anyway. This runs only after new ones were loaded, so later cycles
+    are found as usual.
     """
     gc.freeze()

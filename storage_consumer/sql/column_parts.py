@@ -1,4 +1,4 @@
-"""Where the columns of a DDL are, and what only looks like a clause but is a name. Pure."""
+"""Find the columns of a DDL, and tell clauses from names that look like them. Pure."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from storage_consumer.sql.tokens import Token, closing, elements, has_words
 INDEX_WORDS = ("INDEX", "KEY")
 _TYPE_WORDS = frozenset(("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY", "PRECISION"))
 NAMES = ("quoted", "word")
-"""Kinds of tokens that can be names: TiCDC writes them in backquotes, but older versions store what was typed."""
+"""Kinds of tokens that can be names: TiCDC writes names in backquotes, but older versions store them as typed."""
 _COLUMN_VERBS = {"ADD": 0, "MODIFY": 0, "CHANGE": 1, "ALTER": 0}
-"""Verb of an action on a column → how far behind the column's former name its new one stands."""
+"""Verb of an action on a column → how many tokens after the column's former name its new one is."""
 _NO_COLUMNS = frozenset(
     (*INDEX_WORDS, *("UNIQUE", "PRIMARY", "FULLTEXT", "SPATIAL", "CONSTRAINT", "CHECK", "FOREIGN", "PARTITION"))
 )
-"""Bare words that begin the definition of something else."""
+"""Bare words that begin the definition of something other than a column."""
 _BEFORE_NAMES = frozenset(
     (
         *("TABLE", "INDEX", "KEY", "COLUMN", "EXISTS", "."),
         *("ADD", "DROP", "ALTER", "MODIFY", "CHANGE", "RENAME", "TO", "AFTER"),
     )
 )
-"""What a name stands behind, a word of an option or clause never."""
+"""The words that may precede a name; a word of an option or clause never follows one of them."""
 
 
 def is_name(found: Sequence[Token], at: int) -> bool:
-    """Whether a bare word outside parentheses, which might begin an option, is the name of a table, index or column."""
+    """Return whether a bare word outside parentheses, which might begin an option, names a table, index or column."""
     before = [token.upper for token in found[max(at - 3, 0) : at]]
     changed = before[-2:-1] == ["CHANGE"] or before[-3:-1] == ["CHANGE", "COLUMN"]
     return changed or any(word in _BEFORE_NAMES for word in before[-1:])
 
 
 def column_at(part: Sequence[Token]) -> int:
-    """Where the name of the column stands that this part defines, adds or changes, -1 if there is no one name."""
+    """Return the index of the name of the column that this part defines, adds or changes; -1 if there is not exactly one."""
     at = 0
     if part and part[0].upper in _COLUMN_VERBS:
         at = 1 + has_words(part[1:2], "COLUMN")
@@ -47,7 +47,7 @@ def column_at(part: Sequence[Token]) -> int:
 def column_parts(
     found: Sequence[Token], parts: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[str, str, Sequence[Token]]]:
-    """Former name, name, and the tokens from the name on, of each column that a statement defines or changes.
+    """Yield former name, name, and the tokens from the name on, of each column that a statement defines or changes.
 
     `parts`: see `Statement`.
     """
@@ -67,12 +67,12 @@ def column_parts(
 
 
 def is_text(column: Sequence[Token]) -> bool:
-    """Whether the column is of a type that has a collation."""
+    """Return whether the column has a type with a collation."""
     return column[1].upper.endswith(("CHAR", "TEXT")) or column[1].upper in ("ENUM", "SET")
 
 
 def type_end(column: Sequence[Token]) -> int:
-    """Index of the first token behind a column's type, which stands behind its name."""
+    """Return the index of the first token after the column's type, which follows its name."""
     at = 2
     if at < len(column) and column[at].text == "(":
         at = closing(column, at) + 1

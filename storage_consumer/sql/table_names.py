@@ -1,7 +1,8 @@
-"""Where a statement names tables and databases, and the same statement with these names as the target has them.
+"""Find where a statement names tables and databases, and rewrite these names as the target spells them.
 
-Statements are stored as TiDB ran them: names may be spelled in another case than the table was made with (TiDB compares them
-without case), and a name without a database means the session's, which is not recorded; see `plan.unqualified_names`.
+Statements are stored as TiDB ran them. A name may differ in case from the name that its table was created with, since
+TiDB ignores case. A name without a database means the session's database, which is not recorded; see
+`plan.unqualified_names`.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ _NO_TABLE = frozenset(("COLUMN", "INDEX", "KEY", "PARTITION"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameAt:
-    """A table's name, or a database's (empty table), at its place in a statement."""
+    """The name of a table, or of a database (empty table), and its place in a statement."""
 
     schema: str
-    """Empty where the statement does not say it."""
+    """Empty if the statement does not name the database."""
     table: str
     start: int
     end: int
     new: bool = False
-    """The statement makes this name."""
+    """Whether the statement creates this name."""
     reads: bool = False
-    """The statement takes something from this table and leaves it as it is: what LIKE copies, a parent, what a view selects."""
+    """Whether the statement only reads this table: what LIKE copies, a parent table, what a view selects from."""
     alias_at: int = -1
-    """Where a view may give the table an alias, if it gives none; else -1."""
+    """Where an alias may be inserted if a view gives the table none; otherwise -1."""
     qualifies: bool = False
-    """It stands before a column of a view."""
+    """Whether the name qualifies a column of a view."""
 
 
 def table_names(query: str) -> list[NameAt]:
-    """Every table, view or database that the statement names, in its order; columns, indexes and aliases are left out.
+    """Return every table, view or database that the statement names, in order, without columns, indexes and aliases.
 
-    Where a view names a column with table and database, that is a name too.
+    A view's column that is qualified with database and table counts as a name too.
     """
     return named_by(tokens(query))
 
 
 def named_by(found: Sequence[Token]) -> list[NameAt]:
-    """As `table_names`, for one reading of a statement."""
+    """Return what `table_names` does, for a statement that is already split into tokens."""
     if not found:
         return []
     first, second = found[0].upper, found[1].upper if len(found) > 1 else ""
@@ -60,14 +61,14 @@ def named_by(found: Sequence[Token]) -> list[NameAt]:
 
 
 def _view_body(found: Sequence[Token], first: str) -> int:
-    """Index of the first token of a view's SELECT; the number of tokens where there is none."""
+    """Return the index of the first token of a view's SELECT; the number of tokens if there is none."""
     view = find_words(found, "VIEW", depth=0) if first == "CREATE" else -1
     body = find_words(found, "AS", depth=0, start=view) if view > 0 else -1
     return body + 1 if body > 0 else len(found)
 
 
 def _selected(found: Sequence[Token], body: int) -> Iterator[NameAt]:
-    """The tables that a view selects from, and where its columns name them with their database."""
+    """Yield the tables that a view selects from, and the places where its columns name them with their database."""
     taken = set()
     for source in sources(found, body):
         first, last = found[source.at], found[source.at + source.length - 1]
@@ -88,7 +89,7 @@ def _selected(found: Sequence[Token], body: int) -> Iterator[NameAt]:
 
 
 def _database(found: Sequence[Token], *, new: bool) -> Iterator[NameAt]:
-    """The name in a database's statement, which ALTER may leave out."""
+    """Yield the name in a statement on a database; ALTER may leave it out."""
     at = _skip(found, 2)
     if at < len(found) and (found[at].kind == "quoted" or new or found[0].upper == "DROP" or at + 1 < len(found)):
         token = found[at]
@@ -114,7 +115,7 @@ def _tables(found: Sequence[Token], first: str) -> Iterator[NameAt]:
 
 
 def _opens(found: Sequence[Token], at: int, first: str) -> tuple[bool, bool]:
-    """Whether a name follows the token, and whether that name is one that the statement makes."""
+    """Return whether a name follows the token, and whether the statement creates that name."""
     token, word = found[at], found[at].upper
     following = found[at + 1].upper if at + 1 < len(found) else ""
     if word == "RENAME" and first == "ALTER" and token.depth == 0:
@@ -135,14 +136,14 @@ def _opens(found: Sequence[Token], at: int, first: str) -> tuple[bool, bool]:
 
 
 def _skip(found: Sequence[Token], at: int) -> int:
-    """Past the words that may stand between a keyword and its name."""
+    """Return the index of the first token after the words that may separate a keyword from its name."""
     while at < len(found) and found[at].upper in _SKIPPED:
         at += 1
     return at
 
 
 def _name_at(found: Sequence[Token], at: int) -> tuple[int, NameAt] | None:
-    """The name at an index, and the index after it."""
+    """Return the index after the name at an index, and the name; None if there is no name."""
     if at >= len(found) or found[at].kind not in _NAMES or found[at].upper in ("SELECT", "PARTITION"):
         return None
     one = found[at]
@@ -159,7 +160,7 @@ Existing = Mapping[TableName, TableName]
 
 
 def looked_up(definition: TableDefinition) -> set[TableName]:
-    """Folded names whose spelling matters for `with_real_names`."""
+    """Return the folded names whose spelling matters to `with_real_names`."""
     own = definition.name.folded()
     wanted = {own, replace(own, table="")}
     for name in table_names(definition.query):
@@ -171,9 +172,9 @@ def looked_up(definition: TableDefinition) -> set[TableName]:
 def with_homes(
     definition: TableDefinition, existing: Existing, elsewhere: Callable[[NameAt], TableName | None]
 ) -> TableDefinition:
-    """The definition whose names without a database say the one that they mean, where that is not the definition's own.
+    """Return the definition with its unqualified names qualified, where they mean another database than the definition's own.
 
-    `elsewhere` is asked for each: the table that it means, or None to leave it.
+    `elsewhere` returns for each of them the table that it means, or None to leave it unchanged.
     """
     edits = []
     for name in table_names(definition.query):
@@ -184,9 +185,9 @@ def with_homes(
 
 
 def with_real_names(definition: TableDefinition, existing: Existing) -> TableDefinition:
-    """The definition with its names as the target spells them, in the query too.
+    """Return the definition with its names as the target spells them, in the query too.
 
-    Names that the statement makes keep the spelling they are given.
+    Names that the statement creates keep their spelling.
     """
     own = definition.name
     schema = _schema(own.schema, existing)
@@ -208,7 +209,7 @@ def _schema(schema: str, existing: Existing) -> str:
 
 
 def _respelled(name: NameAt, own: TableName, existing: Existing) -> str:
-    """What is to stand in the place of a name; empty where it may stay."""
+    """Return the replacement for a name; empty if the name can stay."""
     if not name.table:
         schema = _schema(name.schema, existing)
         return "" if name.new or schema == name.schema else quote(schema)

@@ -1,7 +1,7 @@
-"""SQL text as tokens: just enough to find names and clauses in a DDL without taking strings or comments for code.
+"""Split SQL into tokens: just enough to find names and clauses in a DDL without mistaking strings or comments for code.
 
-Not a parser: the original text runs on the target whenever it can, so all that is needed is to see which tables a statement
-names, and to put in or take out a clause at an exact place.
+This is not a parser. The original text runs on the target whenever it can, so it is enough to see which tables a
+statement names, and to insert or remove a clause at an exact place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN = re.compile(
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
-"""A token whose end need not be searched for."""
+"""A token whose end does not have to be searched for."""
 _RAW_STRING = re.compile("''?")
 _ENDS = {
     "'": ("string", re.compile(r"\\.|''?", re.DOTALL)),
@@ -28,19 +28,19 @@ _ENDS = {
     "`": ("quoted", re.compile("``?")),
     "/*": ("comment", re.compile(r"\*/")),
 }
-"""What opens a token → its kind, and what to look at for its end: one sign of its quotes is it, what is longer is none."""
+"""What opens a token → its kind, and what may end it. A single closing character ends it; a longer match is an escape."""
 _HEEDED_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|!\d*)")
-"""How a comment begins whose content TiDB reads."""
+"""The beginning of a comment whose content TiDB reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One piece of a statement that is not white space or a comment."""
+    """A piece of a statement that is neither white space nor a comment."""
 
     kind: str
     """``string``, ``quoted`` (a name in backquotes), ``word`` or ``symbol``."""
     text: str
-    """As written."""
+    """The text as written."""
     start: int
     end: int
     depth: int
@@ -58,19 +58,19 @@ class Token:
 
 
 def tokens(sql: str) -> tuple[Token, ...]:
-    """The tokens of `sql`; comments (``/*T! ... */`` included) are left out.
+    """Return the tokens of `sql`, without comments (``/*T! ... */`` included).
 
-    Before a statement runs it is looked at from many sides, so those of usual length are kept for a while.
+    Many checks look at a statement before it runs, so the tokens of statements of usual length are cached.
     """
     return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
 
 
 def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tuple[str, int, int]]:
-    """Yield kind, start and end of each token, of white space (``space``) and of comments (``comment``) too.
+    """Yield kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
 
-    Where a string, a quoted name or a comment has no end, what opens it is a symbol, and so is each later one of its kind: the end
-    is not searched for again, so that the time grows with the length of the text alone. `is_raw` is asked whether backslashes in
-    the string that begins at a place stand for themselves.
+    If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each later opener of its
+    kind. The end is not searched for again, so the time stays linear in the length of the text. `is_raw` returns
+    whether backslashes are literal in the string that begins at a given place.
     """
     endless: set[str] = set()
     at = 0
@@ -90,7 +90,8 @@ def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tu
 
 
 def _end(sql: str, at: int, opener: str, stops: re.Pattern[str]) -> int:
-    """Return where the token ends that begins at a place; -1 for nowhere."""
+    """Return where the token that begins at `at` ends (exclusive); -1 if it does not end."""
+    # A longer match (an escape, a doubled quote) is content, so that the search goes on after it.
     closing_length = 2 if opener == "/*" else 1
     for stop in stops.finditer(sql, at + len(opener)):
         if stop.end() - stop.start() == closing_length:
@@ -99,7 +100,7 @@ def _end(sql: str, at: int, opener: str, stops: re.Pattern[str]) -> int:
 
 
 def _scanned(sql: str) -> tuple[Token, ...]:
-    """As `tokens`."""
+    """Return what `tokens` does, without the cache."""
     found: list[Token] = []
     depth = 0
     for kind, start, end in pieces(sql):
@@ -116,21 +117,21 @@ def _scanned(sql: str) -> tuple[Token, ...]:
 
 _kept = lru_cache(maxsize=64)(_scanned)
 _USUAL_LENGTH = 1 << 13
-"""Characters; what is kept of longer ones would be megabytes."""
+"""Characters; caching the tokens of longer statements would take megabytes."""
 
 
 def heeds_comment(sql: str) -> bool:
-    """Whether TiDB reads a part of a statement that other servers take for a comment."""
+    """Return whether TiDB reads a part of a statement that other servers take for a comment."""
     return _HEEDED_COMMENT.search(sql) is not None
 
 
 def makes_global_index(sql: str) -> bool:
-    """Whether a statement speaks of a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
+    """Return whether a statement mentions a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
     return "global" in sql.casefold() and has_words(tokens(_HEEDED_COMMENT.sub(" ", sql)), "GLOBAL")
 
 
 def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
-    """Every (schema, table, index of the first token) that could be a table name; schema is empty where none is written."""
+    """Yield (schema, table, index of the first token) for all that could be a table name; schema is empty if none is written."""
     index = 0
     while index < len(found):
         token = found[index]
@@ -145,12 +146,12 @@ def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
 
 
 def has_words(found: Sequence[Token], *words: str, depth: int | None = None) -> bool:
-    """Whether the bare words follow one another somewhere (at a given depth of parentheses, if one is given)."""
+    """Return whether the bare words follow one another somewhere, at the given depth of parentheses if there is one."""
     return find_words(found, *words, depth=depth) >= 0
 
 
 def find_words(found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0) -> int:
-    """Index of the first token of that sequence of bare words at or after `start`, or -1."""
+    """Return the index of the first token of the first such sequence of bare words from `start` (inclusive) on, or -1."""
     first, *others = words
     for index in range(start, len(found) - len(others)):
         if (
@@ -163,7 +164,7 @@ def find_words(found: Sequence[Token], *words: str, depth: int | None = None, st
 
 
 def closing(found: Sequence[Token], opening: int) -> int:
-    """Index of the parenthesis that closes the one at index `opening`, or -1."""
+    """Return the index of the parenthesis that closes the one at index `opening`, or -1."""
     for index in range(opening + 1, len(found)):
         if found[index].text == ")" and found[index].kind == "symbol" and found[index].depth == found[opening].depth:
             return index
@@ -171,7 +172,7 @@ def closing(found: Sequence[Token], opening: int) -> int:
 
 
 def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, int]]:
-    """Index ranges [first, last) of the comma-separated elements between a parenthesis and its closing one."""
+    """Return the index ranges [first, last) of the comma-separated elements between a parenthesis and its closing one."""
     inside = found[opening].depth + 1
     parts, first = [], opening + 1
     for index in range(opening + 1, end + 1):
@@ -183,7 +184,7 @@ def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, 
 
 
 def closings(found: Sequence[Token]) -> dict[int, int]:
-    """Return for the index of each parenthesis that is closed the index of the one that closes it."""
+    """Return, by the index of each parenthesis that is closed, the index of the one that closes it."""
     opened: list[int] = []
     ends: dict[int, int] = {}
     for index, token in enumerate(found):
@@ -195,7 +196,7 @@ def closings(found: Sequence[Token]) -> dict[int, int]:
 
 
 def openings(found: Sequence[Token]) -> list[int]:
-    """Return for each token the index of the parenthesis that it stands in, -1 for none."""
+    """Return for each token the index of the innermost parenthesis around it, or -1 for none."""
     opened, around = [-1], list[int]()
     for index, token in enumerate(found):
         if token.kind == "symbol" and token.text == ")" and len(opened) > 1:
@@ -207,7 +208,7 @@ def openings(found: Sequence[Token]) -> list[int]:
 
 
 def replace_spans(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """`sql` with each (start, end, text) put in; the spans must not overlap."""
+    """Return `sql` with each span (start, end, text) replaced by its text; the spans must not overlap."""
     parts: list[str] = []
     at = 0
     for start, end, text in sorted(edits):
@@ -217,7 +218,7 @@ def replace_spans(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:
 
 
 def quote(name: str) -> str:
-    """An identifier in backquotes."""
+    """Return an identifier in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 

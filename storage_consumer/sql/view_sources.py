@@ -1,4 +1,4 @@
-"""The tables that a SELECT takes its rows from, told from columns, aliases, functions and common table expressions by its grammar."""
+"""Find the tables that a SELECT reads; its grammar tells them from columns, aliases, functions and common table expressions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = ("quoted", "word")
 _ENDS = frozenset(
     ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "LOCK", "INTO")
 )
-"""Words behind which no table follows at the same depth until the next SELECT."""
+"""Words after which no table follows at the same depth until the next SELECT."""
 _JOINS = frozenset(("JOIN", "STRAIGHT_JOIN"))
 _NO_ALIAS = frozenset(
     (
@@ -30,25 +30,25 @@ _NO_TABLE = frozenset(("DUAL",))
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One table in a FROM clause."""
+    """A table in a FROM clause."""
 
     at: int
     """Index of the first token of its name."""
     length: int
     """Number of tokens of its name: 1, or 3 with the database."""
     end: int
-    """Index behind the name, where an alias may be put in."""
+    """Index of the first token after the name, where an alias may be inserted."""
     aliased: bool
 
 
 @dataclass(slots=True)
 class _Clause:
-    """What is open at one depth of parentheses."""
+    """The clause that is open at one depth of parentheses."""
 
     place: str = ""
-    """``select``: behind SELECT, ``from``: in a FROM clause, else empty."""
+    """``select`` after SELECT, ``from`` in a FROM clause, otherwise empty."""
     expects: bool = False
-    """A table follows."""
+    """Whether a table follows."""
 
 
 Ends = Mapping[int, int]
@@ -56,7 +56,7 @@ Ends = Mapping[int, int]
 
 
 def sources(found: Sequence[Token], start: int) -> Iterator[Source]:
-    """The tables of the SELECT that begins at index `start`, those of the ones inside it included; in order."""
+    """Yield the tables of the SELECT that begins at index `start`, in order, those of nested SELECTs included."""
     ends = closings(found)
     hidden = _hidden(_common_tables(found, start, ends))
     for source in _named(found, start, ends):
@@ -65,7 +65,7 @@ def sources(found: Sequence[Token], start: int) -> Iterator[Source]:
 
 
 def _named(found: Sequence[Token], start: int, ends: Ends) -> Iterator[Source]:
-    """As `sources`, common table expressions included."""
+    """Yield what `sources` does, and common table expressions too."""
     clauses = [_Clause()]
     at = start
     while at < len(found):
@@ -89,13 +89,14 @@ def _named(found: Sequence[Token], start: int, ends: Ends) -> Iterator[Source]:
 
 
 def _is_behind_dot(found: Sequence[Token], at: int) -> bool:
-    """Whether a word is the last part of a name, and so no keyword."""
+    """Return whether a word is the last part of a qualified name, and so not a keyword."""
     return at > 0 and found[at].kind in _NAMES and found[at - 1].text == "."
 
 
 def _nest(clauses: list[_Clause], token: Token) -> None:
-    """Open what a parenthesis opens, or close it."""
+    """Open the clause that a parenthesis opens, or close one."""
     if token.text == ")":
+        # The outermost clause stays: a hostile statement may close more than it opened.
         del clauses[max(1, len(clauses) - 1) :]
         return
     clauses.append(_Clause("from", expects=True) if clauses[-1].expects else _Clause())
@@ -103,7 +104,7 @@ def _nest(clauses: list[_Clause], token: Token) -> None:
 
 
 def _follow(clause: _Clause, token: Token) -> None:
-    """What a keyword or comma changes."""
+    """Update the clause for a keyword or comma."""
     word = token.upper
     if word == "SELECT":
         clause.place, clause.expects = "select", False
@@ -116,13 +117,13 @@ def _follow(clause: _Clause, token: Token) -> None:
 
 
 def _is_name(found: Sequence[Token], at: int) -> bool:
-    """Whether a table's name begins here, or a function that stands for a table."""
+    """Return whether the name of a table, or of a function that yields one, begins here."""
     token = found[at]
     return token.kind in _NAMES and token.upper not in ("SELECT", "LATERAL", "VALUES", "TABLE", "WITH")
 
 
 def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
-    """The table whose name begins at an index; None for a function and for DUAL."""
+    """Return the table whose name begins at an index; None for a function and for DUAL."""
     length = 1
     if at + 2 < len(found) and found[at + 1].text == "." and found[at + 2].kind in _NAMES:
         length = 3
@@ -140,7 +141,7 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
 
 
 def _behind_hint(found: Sequence[Token], at: int, ends: Ends) -> int:
-    """Past ``USE INDEX FOR JOIN (i, j)`` and its like."""
+    """Return the index after ``USE INDEX FOR JOIN (i, j)`` or a similar hint."""
     for index in range(at + 1, min(at + 6, len(found))):
         if found[index].text == "(":
             return max(at + 1, ends.get(index, -1) + 1)
@@ -161,7 +162,7 @@ def _common_tables(found: Sequence[Token], start: int, ends: Ends) -> Iterator[_
 
 
 def _named_by(found: Sequence[Token], index: int, until: int, ends: Ends) -> Iterator[_Scope]:
-    """The names that one WITH gives, up to `until`; ``WITH CHECK OPTION`` and ``WITH ROLLUP`` give none."""
+    """Yield the names that one WITH defines, up to `until`; ``WITH CHECK OPTION`` and ``WITH ROLLUP`` define none."""
     at, recursive = index + 1, False
     if at < len(found) and found[at].upper == "RECURSIVE":
         at, recursive = at + 1, True
@@ -175,6 +176,7 @@ def _named_by(found: Sequence[Token], index: int, until: int, ends: Ends) -> Ite
         end = ends.get(at + 1, -1)
         if end < 0:
             return
+        # A recursive expression is visible in its own body, any other only after it.
         yield name, at + 1 if recursive else end, until
         if end + 1 >= len(found) or found[end + 1].text != ",":
             return
@@ -182,11 +184,11 @@ def _named_by(found: Sequence[Token], index: int, until: int, ends: Ends) -> Ite
 
 
 _Hidden = Mapping[str, tuple[Sequence[int], Sequence[int]]]
-"""Name → where common tables of it begin to hide a table, in order, and how far the furthest of those up to each one does."""
+"""Name → where common tables of that name begin to hide a table, in order, and for each the furthest end up to it."""
 
 
 def _hidden(scopes: Iterator[_Scope]) -> _Hidden:
-    """The scopes by name."""
+    """Return the scopes by name."""
     by_name = defaultdict[str, list[tuple[int, int]]](list)
     for name, low, high in scopes:
         by_name[name].append((low, high))
@@ -198,6 +200,7 @@ def _hidden(scopes: Iterator[_Scope]) -> _Hidden:
 
 
 def _is_common(found: Sequence[Token], source: Source, hidden: _Hidden) -> bool:
+    # The furthest end of all earlier scopes decides: nested scopes need no search of their own.
     lows, highs = hidden.get(folded_name(found[source.at].name), ((), ()))
     place = bisect_right(lows, source.at) - 1
     return source.length == 1 and place >= 0 and source.at < highs[place]

@@ -1,6 +1,6 @@
-"""Many canal-json messages at once: compiled loops (`kernels.canal_messages`) check their form and find their values; no row becomes values.
+"""Read many canal-json messages in bulk: compiled loops (`kernels.canal_messages`) check and find values, and no row becomes objects.
 
-A message that does not have the form of the layout's usual messages is left to the plain reader. To be imported late, see `jit`.
+A message in another form than the layout's usual one is left to the plain reader. Import late, see `jit`.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from storage_consumer.kernels.words import is_utf8, text_of
 from storage_consumer.model import TableColumn, TableName, Window
 
 _CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, bytes_of_latin1: BINARY_FIELD}
-"""The forms whose values the loops convert, or which need no converter any more."""
+"""Converters that the loops replace, with the form of value that does: these need no call for each value."""
 _HEAD = ["id", "database", "table", "pkNames"]
 _BEHIND_HEAD = b',"isDdl":false,"type":"'
 _LEAST_BYTES = 100
-"""That a message has besides its head and the names in its data."""
+"""Bytes that every message has besides its head and the names in its data."""
 _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MessageForm:
-    """What messages of one shape look like."""
+    """The fixed parts of messages of one shape."""
 
     bytes: Form
     converters: tuple[Converter | None, ...]
-    """For each column of the layout."""
+    """One for each column of the layout."""
 
     @property
     def converted(self) -> list[int]:
-        """The columns of the layout whose texts are not written by the loops."""
+        """The columns of the layout whose texts the loops do not write."""
         return [place for place, convert in enumerate(self.converters) if convert and convert not in _CONVERTED]
 
 
 def message_form(shape: Shape, row: bytes) -> MessageForm | None:
-    """How to read messages that begin like this one at once; None where it does not begin as TiCDC's of this layout do."""
+    """Return how to read messages that begin like `row` in bulk; None if it does not begin as TiCDC's messages of this layout do."""
     end = row.find(_BEHIND_HEAD)
-    try:  # what is a JSON object with a brace behind it has only whole members
+    try:  # if a closing brace makes it a JSON object, it ends after a whole member
         head = msgspec.json.decode(row[: max(end, 0)] + b"}")
     except UNREADABLE:
         return None
@@ -85,7 +85,7 @@ def message_form(shape: Shape, row: bytes) -> MessageForm | None:
 
 @lru_cache(maxsize=1024)
 def _form(shape: Shape, head: bytes) -> MessageForm:
-    """The form of messages that begin like this."""
+    """Return the form of messages that begin with `head`."""
     converters: list[Converter | None] = [None] * len(shape.names)
     for place, converter in shape.conversions:
         converters[place] = converter
@@ -107,7 +107,7 @@ def _array(content: bytes) -> Bytes:
 
 
 def _name(name: str) -> bytes:
-    """A column's name as a member's name, with its colon: Go escapes some signs that need not be."""
+    """Return a column's name as a member name with its colon: Go escapes some characters that need no escape."""
     text = json.dumps(name, ensure_ascii=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -115,7 +115,7 @@ def _name(name: str) -> bytes:
 
 
 def _field(column: TableColumn, convert: Converter | None) -> int:
-    """The form of a column's values."""
+    """Return the form of a column's values."""
     if convert and convert in _CONVERTED:
         return _CONVERTED[convert]
     form = grammar(column, "canal-json")
@@ -124,20 +124,20 @@ def _field(column: TableColumn, convert: Converter | None) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageRows:
-    """Rows of messages of one form: one of each, and two of an update that is a delete and an insert."""
+    """Rows of messages of one form: one for each message, or two for an update that becomes a delete and an insert."""
 
     form: MessageForm
     content: bytes
     borders: NDArray[np.int64]
-    """Of each row: see `canal_machine.Found`."""
+    """For each row, the borders of its values: see `kernels.canal_messages.Found`."""
     ts: Offsets
-    """Commit ts."""
+    """Commit-ts of each row."""
     operations: NDArray[np.int8]
     numbers: Offsets
-    """Of each row's line, from 0."""
+    """Line number of each row, from 0."""
 
     def integers(self, place: int, rows: Places) -> Offsets | None:
-        """See `rows_batch.Rows`."""
+        """See `decode.batch.Rows`."""
         if self.form.converters[place]:
             return None
         numbers = np.empty(len(rows), np.int64)
@@ -145,15 +145,17 @@ class MessageRows:
         return numbers if read_integers(_array(self.content), starts, ends, numbers) else None
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
-        """See `rows_batch.Rows`."""
+        """See `decode.batch.Rows`."""
         starts, ends = self.borders[rows, 2 * place].tolist(), self.borders[rows, 2 * place + 1].tolist()
+        # One JSON array of all values: one call decodes the escapes of the whole column.
         values = b",".join([self.content[start:end] for start, end in zip(starts, ends, strict=True)])
         texts, convert = _decode_texts(b"[%b]" % values), self.form.converters[place]
         return convert_all(convert, texts) if convert else texts
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
-        """See `rows_batch.Rows`."""
+        """See `decode.batch.Rows`."""
         fields, extra = line_fields(written, converted, range(len(self.form.converters)), len(rows))
+        # Escaping and hexadecimal digits double a value at most.
         size = 2 * int((self.borders[rows, 1::2] - self.borders[rows, ::2]).sum()) + len(extra.text.bytes)
         lines = room_for(size, len(rows), len(fields))
         end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
@@ -163,10 +165,10 @@ class MessageRows:
 def read_batch(
     form: MessageForm, content: bytes, window: Window, tally: Tally
 ) -> tuple[RowsBatch, list[tuple[int, int]]] | None:
-    """The changes of the messages of this form in these lines, which end with LF; all lines are counted in `tally`.
+    """Return the changes of the messages of this form in these lines, and the place and number (from 0) of each other line.
 
-    And for each other line where it begins and its number from 0; these are counted as `tally.rows` only. None where nothing can be
-    said of any line, and none is counted.
+    The lines end with LF. All of them count in `tally`; other lines count as `tally.rows` only. Returns None, with
+    nothing counted, if no line can be judged.
     """
     found = _read_lines(form, content)
     if found is None:
@@ -184,7 +186,7 @@ def read_batch(
 
 
 def read_together(shape: Shape, contents: Sequence[bytes], window: Window) -> FilesBatch | None:
-    """The changes of whole files; None where a message is not of the form of the first one, or a file has no LF at its end."""
+    """Return the changes of whole files; None if a message differs in form from the first, or a file does not end with LF."""
     content = b"".join(contents)
     form = message_form(shape, content[: content.find(b"\n")])
     if form is None or not all(one.endswith(b"\n") for one in contents):
@@ -200,13 +202,14 @@ def read_together(shape: Shape, contents: Sequence[bytes], window: Window) -> Fi
 
 
 def _read_lines(form: MessageForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
-    """The rows of messages of this form, where each other line begins and its number, and how many lines there are.
+    """Return the rows of messages of this form, place and number of each other line, and the number of lines.
 
-    None where some bytes are no UTF-8, or lines are many and short.
+    Returns None if some bytes are not UTF-8, or if the lines are many and short.
     """
     text = text_of(content)
     if not is_utf8(text):
         return None
+    # Sized by the shortest possible message. Many lines that are shorter overflow it: then the plain reader takes over.
     head, names = len(form.bytes.head), len(form.bytes.names)
     most = 2 * (len(content) // (head + names + _LEAST_BYTES) + 1)
     found = Found(

@@ -1,4 +1,4 @@
-"""TiCDC's canal-json: one JSON object per row change, with the TiDB extension's commit ts or without."""
+"""Decode TiCDC's canal-json: one JSON object per row change, with or without the TiDB extension's commit-ts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storage_consumer.decode.canal_json.batch import MessageForm
 
 AT_ONCE_BYTES = 32 << 10
-"""Rows are read at once where at least so many bytes are there: of fewer it takes longer than one by one."""
+"""Least number of bytes that are read in bulk: reading fewer rows one by one is faster."""
 _OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _NO_COMMIT_TS = (
     "it has no _tidb.commitTs: TiCDC must write with enable-tidb-extension=true in its sink URI, or "
@@ -33,7 +33,7 @@ _LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
 
 @dataclass(slots=True, kw_only=True)
 class _Scan:
-    """One file being read."""
+    """One file while it is read."""
 
     frames: Frames
     shape: Shape
@@ -41,26 +41,27 @@ class _Scan:
     tally: Tally
     source: str
     untimed: bool
-    """Rows may lack their commit ts."""
+    """Whether rows may lack their commit-ts."""
     offset: int = 0
     """Byte at which the current row begins."""
     accepted: tuple[str, str] = ("", "")
-    """The database and table that rows had so far, known to be the layout's."""
+    """Database and table of the rows so far, known to be the layout's."""
     number: int = 0
-    """Of the current row."""
+    """Number of the current row."""
     many: bool = False
-    """Whether rows are given in batches where they can be."""
+    """Whether to yield rows in batches where possible."""
     form: MessageForm | None = None
-    """Of rows that are read at once."""
+    """Form of the rows that are read in bulk."""
 
     def changes(self) -> Iterator[Any]:
-        """The changes inside the window, `RowChange` or `Batch`. Raises `UndecodableRow`."""
+        """Yield the changes inside the window, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
         try:
             if self.frames.ends_lines:
                 for lines in self.frames.lines():
                     yield from self.changes_in(lines)
             else:
                 for rows in self.frames.messages():
+                    # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
                     lines = b"\n".join([*rows, b""])
                     is_one_each = lines.count(b"\n") == len(rows) > 0
                     yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
@@ -69,7 +70,7 @@ class _Scan:
             raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
 
     def changes_in(self, lines: bytes) -> Iterator[RowChange | Batch]:
-        """The changes inside the window of the rows that these lines are, those of which nothing is odd in one batch."""
+        """Yield the changes inside the window in these lines: ordinary rows as one batch, the others one by one."""
         first, start, gap = self.tally.rows + 1, self.offset, self.frames.gap
         found = self.found(lines) if self.many and len(lines) >= AT_ONCE_BYTES else None
         if found is None:
@@ -79,20 +80,21 @@ class _Scan:
         if len(batch.numbers):
             yield batch
         for begin, line in others:
+            # `begin` counts one byte of terminator per line, the file has `gap` bytes.
             self.number, self.offset = first + line, start + begin + line * (gap - 1)
             if change := self.change_inside(lines[begin : lines.index(b"\n", begin)]):
                 yield change
         self.offset = start + len(lines) + (self.tally.rows + 1 - first) * (gap - 1)
 
     def found(self, lines: bytes) -> tuple[Batch, list[tuple[int, int]]] | None:
-        """See `canal_columns.read_batch`; None too where the first row is odd."""
+        """Return what `canal_json.batch.read_batch` does; None too if the first row is not an ordinary one."""
         from storage_consumer.decode.canal_json.batch import message_form, read_batch  # noqa: PLC0415 - late, see `jit`
 
         self.form = self.form or message_form(self.shape, lines[: lines.index(b"\n")])
         return read_batch(self.form, lines, self.window, self.tally) if self.form else None
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
-        """The changes of these rows inside the window."""
+        """Yield the changes of these rows inside the window."""
         gap = self.frames.gap
         for row in rows:
             self.number = self.tally.rows = self.tally.rows + 1
@@ -101,10 +103,11 @@ class _Scan:
             self.offset += len(row) + gap
 
     def change_inside(self, row: bytes) -> RowChange | None:
-        """The change of a row; None for one outside the window, which is counted."""
+        """Return the change of a row; None for a row outside the window, which is counted."""
         message, tally, high = self.decoded(row), self.tally, self.window.high
         ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
         if ts <= 0:
+            # The row is later if its lowest commit-ts is, and a duplicate only if its highest one is.
             ts, latest = self.times(message, row)
         tally.max_ts = max(tally.max_ts, ts)
         if ts > high:
@@ -117,21 +120,21 @@ class _Scan:
         return None
 
     def decoded(self, row: bytes) -> Any:
-        """A message."""
+        """Return the message of a row."""
         try:
             return self.shape.decode(row)
         except UNREADABLE:
             return self.unshaped(row)
 
     def unshaped(self, row: bytes) -> Any:
-        """A message that does not have the layout's columns: of another version, or a delete that says its key only."""
+        """Return a message that lacks the layout's columns: of another version, or a delete with its key only."""
         try:
             return decode_any(row)
         except UNREADABLE as error:
             raise self.error(row, f"no canal-json row change that can be read: {error}") from error
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:
-        """The lowest and the highest commit ts that a message may have which does not say it."""
+        """Return the lowest and highest commit-ts that a message without one may have (both inclusive)."""
         if not self.untimed:
             raise self.error(row, _NO_COMMIT_TS)
         if not 0 < message.es < 1 << 64 - TSO_PHYSICAL_SHIFT:
@@ -140,7 +143,7 @@ class _Scan:
         return earliest, earliest + _LAST_LOGICAL
 
     def change(self, message: Any, ts: int, row: bytes) -> RowChange:
-        """The change of one message inside the window."""
+        """Return the change of a message inside the window."""
         operation = _OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
             raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is no row change", ts)
@@ -158,13 +161,13 @@ class _Scan:
             raise self.error(row, str(error), ts) from error
 
     def partial(self, operation: int, data: Texts) -> tuple[int, Values]:
-        """Operation and values of an image that lacks columns: TiCDC writes deletes so, on demand, and nothing else."""
+        """Return operation and values of an image that lacks columns: TiCDC writes only deletes so, and only on demand."""
         if operation != DELETE:
             raise ValueError(self.shape.lacking(data))
         return PARTIAL_DELETE, self.shape.values([None if text is UNSET else text for text in data])
 
     def check_names(self, message: Any, ts: int, row: bytes) -> None:
-        """Remember the message's names if they are the layout's, without case; raise `UndecodableRow` if not."""
+        """Remember the message's names if they are the layout's, ignoring case; raise `UndecodableRow` if not."""
         table = self.shape.layout.table
         found = (message.database, message.table)
         if TableName(schema=message.database, table=message.table).folded() != table.folded():
@@ -174,7 +177,7 @@ class _Scan:
     def error(
         self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
     ) -> UndecodableRow:
-        """The error for the current row, which is `row`; `torn` says whether it ends the file, None: find out."""
+        """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
         place = RowPlace(
             source=self.source,
             number=self.number,
@@ -189,13 +192,13 @@ class _Scan:
 class CanalJsonDecoder:
     """Decodes canal-json files.
 
-    A row's values are taken by name, so their order in the message does not matter. A row that says its commit ts is taken
-    at its word. For one that does not, `allow_missing_commit_ts` makes do with the millisecond in ``es``: it counts as
-    committed at the lowest commit ts of that millisecond, and as repeated only if the whole millisecond was applied.
+    A row's values are taken by name, so their order in the message does not matter. A row's own commit-ts is trusted.
+    For a row without one, `allow_missing_commit_ts` falls back on the millisecond in ``es``: the row counts as
+    committed at the lowest commit-ts of that millisecond, and as repeated only if the whole millisecond was applied.
     """
 
     def __init__(self, terminator: str = "\r\n", *, allow_missing_commit_ts: bool = False) -> None:
-        """`terminator`: TiCDC's ``[sink] terminator``, any text, or none."""
+        """Initialize for `terminator`, which is TiCDC's ``[sink] terminator``: any text, or none."""
         self.terminator = terminator
         self.mark = canal_boundary(terminator.encode())
         self.allow_missing_commit_ts = allow_missing_commit_ts
@@ -237,7 +240,7 @@ class CanalJsonDecoder:
         source: str,
         key: Sequence[int] = (),
     ) -> _Scan:
-        """One file, about to be read."""
+        """Return the state to read one file."""
         return _Scan(
             frames=Frames(iter(blocks), self.terminator.encode()),
             shape=shape_of(layout, tuple(key)),

@@ -1,4 +1,4 @@
-"""Where one canal-json message ends and the next begins, for every terminator that TiCDC can be told to write."""
+"""Find where one canal-json message ends and the next begins, for every terminator that TiCDC can be configured to write."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from storage_consumer.decode.row_error import MAX_ROW_BYTES
 
 _NO_BRACE = rb'[^"{}]++|"(?>(?:[^"\\]++|\\.)*)"'
 _MESSAGE = re.compile(rb"\{(?>(?:%b|\{(?>(?:%b)*)\})*)\}" % (_NO_BRACE, _NO_BRACE), re.DOTALL)
-"""A JSON object whose members hold objects that hold none: such are all of TiCDC's messages."""
+"""A JSON object whose members hold objects without objects inside: all of TiCDC's messages are such."""
 _TRUNCATED = "truncated"
-"""What msgspec's message says of JSON that ends too early, and of no other fault."""
+"""The word in msgspec's message for JSON that ends too early, and for no other fault."""
 
 
 class BadEnd(Exception):
-    """What stands behind the last whole row is none."""
+    """The bytes after the last complete row are not a row."""
 
     def __init__(self, start: bytes, reason: str, *, torn: bool) -> None:
-        """`torn`: it is the beginning of a row, so the file may still be in writing."""
+        """Initialize; `torn`: they are the beginning of a row, so the file may still be being written."""
         super().__init__(reason)
         self.start = start
         self.reason = reason
@@ -33,14 +33,14 @@ class BadEnd(Exception):
 class Frames:
     """The rows of one file.
 
-    JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator may stand inside a text as
-    well, or be empty: there a row ends at the brace that closes it.
+    JSON text holds no raw line end, so with CRLF and LF each LF ends a row. Any other terminator may also occur inside
+    a text, or be empty: then a row ends at its closing brace.
     """
 
     blocks: Iterator[bytes]
     terminator: bytes
     read: int = 0
-    """Bytes of the file that have been read."""
+    """Number of bytes of the file read so far."""
 
     @property
     def gap(self) -> int:
@@ -53,13 +53,13 @@ class Frames:
         return self.terminator in LINE_ENDS
 
     def is_last(self, end: int) -> bool:
-        """Whether nothing follows byte `end` of the file."""
+        """Return whether nothing follows byte `end` (exclusive) of the file."""
         return end == self.read and not any(self.blocks)
 
     def lines(self) -> Iterator[bytes]:
-        """The rows in order, many at once, each with its LF, where that ends rows; a CR before it is left on.
+        """Yield the rows in order, many in one piece, each with its LF and with any CR before it, where LF ends rows.
 
-        Raises `BadEnd` for what stands behind the last whole row, or never ends.
+        Raises `BadEnd` for bytes after the last complete row, and for a row that never ends.
         """
         rest: list[bytes] = []
         size = 0
@@ -67,7 +67,8 @@ class Frames:
             self.read += len(block)
             if end := block.rfind(b"\n") + 1:
                 whole = b"".join([*rest, memoryview(block)[:end]])
-                rest, size = [block[end:]], len(block) - end  # before the rows are read: a long one is there once then
+                # Free the old pieces before the rows are read, so that a long row is in memory only once.
+                rest, size = [block[end:]], len(block) - end
                 yield whole
                 continue
             rest.append(block)
@@ -78,7 +79,7 @@ class Frames:
             raise BadEnd(b"".join(rest), "the file ends inside this row: no line end follows", torn=True)
 
     def messages(self) -> Iterator[list[bytes]]:
-        """The rows in order, by lists, whatever ends them. Raises as `lines` does."""
+        """Yield the rows in order, as lists, for any terminator. Raises as `lines` does."""
         pending = bytearray()
         enough = 0
         for block in self.blocks:
@@ -86,7 +87,7 @@ class Frames:
             self.read += len(block)
             if len(pending) >= enough:
                 yield self._whole(pending)
-                enough = 2 * len(pending)  # a long row is looked at again only when twice as much is there
+                enough = 2 * len(pending)  # a long row is scanned again only when twice as much is there
                 if self._is_none(pending):
                     raise BadEnd(bytes(pending[:1000]), self._no_row(), torn=False)
             if len(pending) > MAX_ROW_BYTES:
@@ -96,7 +97,7 @@ class Frames:
             raise self._unended(bytes(pending))
 
     def _whole(self, pending: bytearray) -> list[bytes]:
-        """Take the whole rows out of `pending`."""
+        """Remove the complete rows from `pending` and return them."""
         rows = []
         start = 0
         while (found := _MESSAGE.match(pending, start)) and pending.startswith(self.terminator, found.end()):
@@ -106,7 +107,7 @@ class Frames:
         return rows
 
     def _is_none(self, pending: bytes | bytearray) -> bool:
-        """Whether what `pending` begins with can be no row, whatever follows."""
+        """Return whether `pending` cannot begin with a row, whatever follows."""
         found = _MESSAGE.match(pending)
         if found is None:
             return bytes(pending[:1]) not in (b"{", b"")
@@ -117,12 +118,13 @@ class Frames:
         return f"no canal-json message with the terminator {text!r} behind it; is `[sink] terminator` what TiCDC has?"
 
     def _unended(self, pending: bytes) -> BadEnd:
-        """The fault of a file whose last bytes are no whole row."""
+        """Return the fault of a file whose last bytes are not a complete row."""
         reason = "the file ends inside this row: no whole terminator follows"
         if self._is_none(pending):
             return BadEnd(pending, self._no_row(), torn=False)
         if _MESSAGE.match(pending):
             return BadEnd(pending, reason, torn=True)
+        # Raw skips the values: all that counts is whether the JSON ends too early.
         try:
             msgspec.json.decode(pending, type=msgspec.Raw)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -131,5 +133,5 @@ class Frames:
 
 
 def rows_of(lines: bytes) -> list[bytes]:
-    """The rows in what `Frames.lines` gives."""
+    """Return the rows in what `Frames.lines` yields."""
     return lines[:-1].split(b"\n")

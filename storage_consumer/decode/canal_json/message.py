@@ -1,4 +1,4 @@
-"""A canal-json message as Python objects, and the row images in it as wire texts."""
+"""A canal-json message as Python objects, and its row images as wire texts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from storage_consumer.decode.layout import is_hidden
 from storage_consumer.decode.values import Converter, converter, grammar
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no message, or not one of the layout."""
+"""Errors that msgspec raises for bytes that are not a message, or not one of the layout."""
 Image = dict[str, str | None]
 Texts = Sequence[Any]
-"""A row image in layout order: texts, None for NULL, and ``UNSET`` for what the message leaves out."""
+"""A row image in layout order: texts, None for NULL, and ``UNSET`` for columns that the message leaves out."""
 
 _astuple = msgspec.structs.astuple
 
@@ -30,14 +30,14 @@ class _Extension(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Head(msgspec.Struct, rename="camel", gc=False, kw_only=True):
-    """What is read of every message besides its row images; every other field is passed over."""
+    """The fields read of every message besides its row images; all other fields are ignored."""
 
     type: str
     database: str
     table: str
     is_ddl: bool = False
     es: int = 0
-    """Milliseconds: the physical part of the commit ts."""
+    """Milliseconds: the physical part of the commit-ts."""
     tidb: _Extension | None = msgspec.field(name="_tidb", default=None)
 
 
@@ -55,23 +55,27 @@ class Shape:
     layout: RowLayout
     names: tuple[str, ...]
     key: tuple[int, ...]
-    """The columns that count in an old image, empty: all do."""
+    """The columns that matter in an old image; empty means all."""
     decode: Callable[[bytes], Any]
-    """A message whose images are structs of just these columns: `data` of all, `old` of those that count, of which each may be
-    missing. It refuses a message with other columns (but in an `old` of which some count), so that values go by their place
-    from here on; what it refuses is to be tried by `decode_any`."""
+    """Decoder of a message whose images are structs of exactly these columns.
+
+    `data` has all of them, `old` those that matter, each of which may be missing. It refuses a message with other
+    columns (except in an `old` of which only some matter), so that from here on values go by position. What it refuses
+    is to be tried with `decode_any`.
+    """
     checked: tuple[int, ...]
     """The columns whose texts have a grammar."""
     pick: Callable[[Texts], tuple[str, ...]]
-    """Their texts."""
+    """Function that picks their texts."""
     matches: Callable[[str], object]
-    """Whether all of these texts, put together by LF, are of their grammars; no grammar takes an LF in."""
+    """Whether all of these texts, joined by LF, match their grammars; no grammar accepts an LF."""
     conversions: tuple[tuple[int, Converter], ...]
 
     def values(self, texts: Texts) -> Values:
-        """The wire texts of a whole row image. Raises `ValueError`, naming the column."""
+        """Return the wire texts of a full row image. Raise `ValueError`, naming the column, for a text that is not a value."""
         if self.checked:
             try:
+                # One match for all columns; only a failure or a NULL is worth a look at each.
                 if not self.matches("\n".join(self.pick(texts))):
                     self._check(texts)
             except TypeError:  # a NULL among them
@@ -79,14 +83,14 @@ class Shape:
         return self._converted(texts) if self.conversions else tuple(texts)
 
     def _check(self, texts: Texts) -> None:
-        """Raise `ValueError` for the first text that is not of its column's grammar."""
+        """Raise `ValueError` for the first text that does not match its column's grammar."""
         for index in self.checked:
             column, text = self.layout.columns[index], texts[index]
             if text is not None and not re.fullmatch(grammar(column, "canal-json"), text):
                 raise ValueError(f"column {column.name} ({column.type}): {text[:40]!r} is not the form of such a value")
 
     def lacking(self, texts: Texts) -> str:
-        """Why an image that leaves out columns is not enough."""
+        """Return why an image that leaves out columns is not enough."""
         missing = ", ".join(name for name, text in zip(self.names, texts, strict=True) if text is UNSET)
         return self._mismatch(f"lacks the column {missing}")
 
@@ -103,7 +107,7 @@ class Shape:
         return tuple(values)
 
     def texts(self, image: Any) -> Texts:
-        """The texts of an image, in layout order. Raises `ValueError` for a column that the layout does not have."""
+        """Return the texts of an image, in layout order. Raise `ValueError` for a column that the layout lacks."""
         if not isinstance(image, dict):
             return _astuple(image)
         extra = [name for name in image if name not in self.names and not is_hidden(name)]
@@ -114,7 +118,7 @@ class Shape:
         return [image.get(name, UNSET) for name in self.names]
 
     def former(self, image: Any, data: Texts) -> Texts:
-        """The texts of an old image, in which what is left out, and what does not count, is as it is in `data`."""
+        """Return the texts of an old image; columns that it leaves out, or that do not matter, are taken from `data`."""
         if not self.key or isinstance(image, dict):
             return [now if old is UNSET else old for old, now in zip(self.texts(image), data, strict=True)]
         texts = list(data)
@@ -131,17 +135,17 @@ class Shape:
 
 
 def has_gaps(texts: Texts) -> bool:
-    """Whether an image leaves out columns."""
+    """Return whether an image leaves out columns."""
     return UNSET in texts
 
 
 decode_any = msgspec.json.Decoder(Message).decode
-"""A message with whatever columns it has."""
+"""Decoder of a message with whatever columns it has."""
 
 
 @lru_cache(maxsize=1024)
 def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
-    """The shape of a layout, made once in each process; `key`: see `Shape`."""
+    """Return the shape of a layout, built once in each process; `key`: see `Shape`."""
     columns = layout.columns
     names = tuple(column.name for column in columns)
     grammars = [grammar(column, "canal-json") for column in columns]
@@ -163,9 +167,9 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
 
 
 def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], Any]:
-    """See `Shape.decode`."""
+    """Return the function of `Shape.decode`."""
     if any(re.search(r'[\\"\x00-\x1f]', name) for name in names):
-        return decode_any  # msgspec takes no such name for a field
+        return decode_any  # msgspec accepts no such field name
     fields = [f"column{index}" for index in range(len(names))]
     rename = dict(zip(fields, names, strict=True))
     whole = msgspec.defstruct(
@@ -175,12 +179,13 @@ def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], A
         "_Part",
         [(fields[place], str | None | UnsetType, UNSET) for place in key or range(len(fields))],
         rename=rename,
+        # With a key, `old` may hold columns that do not matter.
         forbid_unknown_fields=not key,
         gc=False,
     )
     message = msgspec.defstruct(
         "_Message",
-        [("data", tuple[whole]), ("old", tuple[part] | None, None)],  # type: ignore[valid-type] # made at run time
+        [("data", tuple[whole]), ("old", tuple[part] | None, None)],  # type: ignore[valid-type] # created at run time
         bases=(_Head,),
         kw_only=True,
         gc=False,

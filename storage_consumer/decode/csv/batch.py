@@ -1,8 +1,9 @@
-"""Many CSV rows at once: compiled loops check their forms, find their fields (`csv_rows`) and write their lines (`csv_lines`), and no row becomes values.
+"""Read many CSV rows in bulk: compiled loops find their fields (`csv_rows`) and write their lines (`csv_lines`); no row becomes objects.
 
-What does not have the form of the layout's usual rows is left to the plain reader, which knows why. Lines are made of the file's own
-bytes: quotes go, delimiters become TABs, the few bytes that need an escape get it, and base64 becomes hexadecimal digits.
-To be imported late, see `jit`.
+Rows in another form than the layout's usual one are left to the plain reader, which finds out why. Lines are made from
+the file's own bytes: quotes go, delimiters become TABs, the few bytes that need an escape get one, and base64 becomes
+hexadecimal digits.
+Import late, see `jit`.
 """
 
 from __future__ import annotations
@@ -50,19 +51,19 @@ _OPERATIONS[list(b"IUD")] = INSERT, UPDATE, DELETE
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RowForm:
-    """What rows of one shape look like."""
+    """The fixed parts of rows of one shape."""
 
     bytes: Form
     columns: tuple[TableColumn, ...]
-    """In the order of the file."""
+    """The columns in the order of the file."""
     place_of: tuple[int, ...]
-    """For each column of the layout its place among them."""
+    """For each column of the layout, its index among these."""
     converters: tuple[Converter | None, ...]
-    """For each of them."""
+    """The converter of each of them."""
 
     @property
     def converted(self) -> list[int]:
-        """The columns of the layout whose texts are neither written as they stand in the file nor made of base64."""
+        """The columns of the layout whose texts are neither written as they are in the file nor decoded from base64."""
         return [
             place
             for place, column in enumerate(self.place_of)
@@ -72,7 +73,7 @@ class RowForm:
 
 @lru_cache(maxsize=1024)
 def row_form(shape: Shape) -> RowForm | None:
-    """How to read rows of this shape at once; None where their options do not let that be done."""
+    """Return how to read rows of this shape in bulk; None if their options do not allow it."""
     form, options = shape.form, shape.form.options
     marks = options.quote + options.delimiter
     if (
@@ -82,6 +83,7 @@ def row_form(shape: Shape) -> RowForm | None:
         or options.terminator not in ("\n", "\r\n")
         or len(marks) != 2  # noqa: PLR2004 - one quote, one delimiter
         or not marks.isascii()
+        # Marks that may occur in a number, in NULL or in true and false are left to the plain reader.
         or re.search(r"[\w\\.+-]", marks)
     ):
         return None
@@ -108,7 +110,7 @@ def row_form(shape: Shape) -> RowForm | None:
 
 
 def _field(column: TableColumn, converter: Converter | None) -> int:
-    """The form of a column's field."""
+    """Return the form of a column's field."""
     form = csv_form(column)
     if form is CsvForm.BARE:
         return NUMBER_FIELDS[grammar(column, "csv")]
@@ -119,29 +121,29 @@ def _field(column: TableColumn, converter: Converter | None) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CsvRows:
-    """Rows of one form that lie one behind the other."""
+    """Adjacent rows of one form."""
 
     form: RowForm
     content: bytes
     borders: Offsets
-    """Of each row the places in `content` of the delimiters before, between and behind its values, the last of which is its LF."""
+    """For each row, the places in `content` of the delimiters before, between and after its values; the last one is its LF."""
     ts: Offsets
-    """Commit ts."""
+    """Commit-ts of each row."""
     operations: NDArray[np.int8]
     seconds: Flags
-    """Which of them are the I row of an update whose D row is the one before; neither is here without the other."""
+    """Whether a row is the I row of an update whose D row precedes it; neither is here without the other."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of rows."""
         return len(self.ts)
 
     @property
     def end(self) -> int:
-        """Where the bytes of the last one end, LF included."""
+        """Where the bytes of the last row end, LF included."""
         return int(self.borders[-1, -1]) + 1
 
     def integers(self, place: int, rows: Places) -> Offsets | None:
-        """A column's values in these rows, None where they can't be such an array; `place` is in the layout."""
+        """Return a column's values in these rows, or None if such an array cannot hold them; `place` is its index in the layout."""
         column = self.form.place_of[place]
         if self.form.converters[column]:
             return None
@@ -150,7 +152,7 @@ class CsvRows:
         return numbers if read_integers(content, starts, self._ends(column, rows), numbers) else None
 
     def texts(self, place: int, rows: Places) -> list[str | None]:
-        """The wire texts of a column in these rows. Raises `ValueError` for one that is no value of the column's type."""
+        """Return the wire texts of a column in these rows. Raise `ValueError` for a text that is not a value of its type."""
         column, content = self.form.place_of[place], self.content
         borders = zip((self.borders[rows, column] + 1).tolist(), self._ends(column, rows).tolist(), strict=True)
         found = [content[start:end] for start, end in borders]
@@ -165,13 +167,14 @@ class CsvRows:
         return convert_all(convert, texts) if convert else texts
 
     def _ends(self, column: int, rows: Places) -> Offsets:
-        """Where a field ends in these rows; before LF there may be CR."""
+        """Return where a field ends in these rows; a CR may precede the LF."""
         ends: Offsets = self.borders[rows, column + 1]
         return ends - 1 if self.form.bytes.marks.has_cr and column == len(self.form.columns) - 1 else ends
 
     def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
-        """The lines of these rows. `converted`: per place in the layout the fields of a column of `RowForm.converted`."""
+        """Return the lines of these rows. `converted`: by index in the layout, the fields of the columns in `RowForm.converted`."""
         fields, extra = line_fields(written, converted, self.form.place_of, len(rows))
+        # Escaping and hexadecimal digits double a value at most.
         size = 2 * int((self.borders[rows, -1] - self.borders[rows, 0]).sum()) + len(extra.text.bytes)
         lines = room_for(size, len(rows), len(fields))
         end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
@@ -179,7 +182,7 @@ class CsvRows:
 
 
 def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
-    """The rows of this form that `content`, which ends with LF, begins with; None where it begins with none."""
+    """Return the rows of this form at the start of `content`, which ends with LF; None if there are none."""
     least = len(form.bytes.names) + 2 * len(form.columns)
     most = min(content.count(b"\n"), len(content) // least)  # a text may be full of LF
     text = text_of(content)
@@ -204,13 +207,14 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
 
 
 def _seconds(ts: Offsets, operations: NDArray[np.int8], is_update: Flags) -> Flags:
-    """Which rows are the second one of an update, of those before the first row that is not as TiCDC writes updates.
+    """Return which rows are the second half of an update, up to the first row that is not as TiCDC writes updates.
 
-    Such a one is also a D row whose I row is not among them.
+    A D row without its I row is such a row as well.
     """
     firsts: Flags = is_update & (operations == DELETE)
     seconds: Flags = is_update & (operations == INSERT)
     pairs = firsts[:-1] & seconds[1:] & (ts[:-1] == ts[1:])
+    # Rows that need a partner, or that TiCDC does not write in this mode; the pairs are then taken out.
     odd = firsts | seconds | (~is_update & (operations == UPDATE))
     odd[:-1] &= ~pairs
     odd[1:] &= ~pairs

@@ -1,21 +1,22 @@
-r"""TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
+r"""Decode TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
 
-The layout and the options say of each column what its field may look like, so one regular expression reads a whole row, checks
-its form, and tells NULL from text. Text that it does not match is looked at field by field, to say what is wrong.
+Layout and options determine what each column's field may look like. So one regular expression reads a whole row, checks
+its form, and tells NULL from text. Text that it does not match is examined field by field, to say what is wrong.
 
 What the format itself leaves open:
 
-* Without a quote, a text that equals the null marker is written like NULL, unless the marker is ``\N``. It is NULL here in a
-  column that can be NULL, and text in one that cannot.
-* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two ways: then it is refused.
-* Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot be
-  passed over; it stops its table. And the last row of a torn file may seem whole.
-* ``output-handle-key`` is heeded by the classic architecture and ignored by the new one. A file's first row says, by how many
-  fields it has, which one wrote it. Where a virtual generated column that is one on one side only could make up for the
-  difference, some row of the file must have a form that rules that out.
-* The handle key may be bytes that are no text; nothing else may.
-* A header line names the columns of the file's first row. Where its order is not the layout's, it holds only if that row is
-  inside the window: a row from before a reordering of the columns may stand above rows from behind it.
+* Without a quote, a text that equals the null marker is written like NULL, unless the marker is ``\N``. It is read as
+  NULL in a nullable column, and as text in any other.
+* Without a quote, a text that ends in a part of a delimiter such as ``|+|`` may be read in two ways: such a row is
+  refused.
+* Without a terminator rows run together, and a row ends where another begins. So a row of another table version cannot
+  be skipped; it halts its table. And the last row of a torn file may seem complete.
+* ``output-handle-key`` is obeyed by the classic architecture and ignored by the new one. The number of fields in a
+  file's first row shows which one wrote it. If a virtual generated column that is one on one side only could explain
+  the difference, some row of the file must have a form that rules this out.
+* The handle key may be bytes that are not text; no other field may.
+* A header line names the columns of the file's first row. If its order differs from the layout's, it holds only if that
+  row is inside the window: a row from before a reordering of the columns may precede rows from after it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class CsvDecoder:
     """Decodes CSV files written under one set of options."""
 
     def __init__(self, options: CsvOptions) -> None:
-        """Raises `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
+        """Initialize; raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
         check_options(options)
         self.options = options
         self.mark = csv_boundary(options)
@@ -49,7 +50,7 @@ class CsvDecoder:
         window: Window,
         tally: Tally,
         source: str,
-        key: Sequence[int],  # noqa: ARG002 - an update that tells its old row is two rows here
+        key: Sequence[int],  # noqa: ARG002 - an update with its old row is two rows here
     ) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
         return self._scan(blocks, layout, window, tally, source, at_once=True).changes()
@@ -71,11 +72,11 @@ class CsvDecoder:
     def rows(
         self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
     ) -> Iterator[RowChange]:
-        """See `Decoder.rows`. I and U rows are told apart, but mean the same.
+        """See `Decoder.rows`. I and U rows are kept apart, but mean the same.
 
-        An update has old values with ``output-old-value``, whose D and I rows become one change with the D row's number:
-        so the first change of a file always has the number 1, by which a transaction that goes on there is known.
-        Without commit ts in the rows it is 0 in the changes, and the window leaves out none.
+        An update has old values with ``output-old-value``: its D and I rows become one change with the D row's number.
+        So the first change of a file always has number 1, which shows that a transaction continues there. If the rows
+        have no commit-ts, the changes have 0, and the window excludes none of them.
         """
         return self._scan(blocks, layout, window, tally, source).changes()
 
@@ -89,7 +90,7 @@ class CsvDecoder:
         *,
         at_once: bool = False,
     ) -> Scan:
-        """One file, about to be read."""
+        """Return the state to read one file."""
         return Scan(
             blocks=iter(blocks),
             shape=self._shape(layout),
@@ -101,7 +102,7 @@ class CsvDecoder:
         )
 
     def _shape(self, layout: RowLayout) -> Shape:
-        """The shape of a file that has neither a handle key nor an order of its own; most files are of the layout before."""
+        """Return the shape of a file with neither a handle key nor its own column order; the latest one is cached for the next file."""
         if self._latest is None or self._latest[0] is not layout:
             names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
             form = Form(

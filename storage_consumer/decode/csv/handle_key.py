@@ -1,10 +1,10 @@
-"""Whether a row's first value may be a handle key although the row was read as having none, or the other way round.
+"""Decide whether a row that was read without a handle key may have one as its first value, or the other way round.
 
-TiCDC's classic architecture writes the handle key under ``output-handle-key``, the new one ignores the setting. The number of
-fields tells them apart only where the virtual generated columns are certain: a column that is virtual at the source and
-not in the target makes up for a handle key, and one that is virtual in the target alone seems to be one.
+TiCDC's classic architecture writes the handle key under ``output-handle-key``, the new one ignores the setting. The
+number of fields tells them apart only if the virtual generated columns are certain: a column that is virtual at the
+source and not in the target makes up for a handle key, and one that is virtual in the target alone looks like one.
 
-A handle key is an integer, or the values of a key within braces: ``{1024, 3}``.
+A handle key is an integer, or the values of a key in braces: ``{1024, 3}``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NEW_NAME = re.compile(r"(?:.*/)?CDC_[0-9]+_[0-9]+[^/]*")
 
 
 def never_written(layout: RowLayout, source: str) -> bool:
-    """Whether the new architecture wrote a file: it alone names dispatchers in file names, and members of ENUM and SET."""
+    """Return whether the new architecture wrote a file: only it names dispatchers in file names, and members of ENUM and SET."""
     return bool(_NEW_NAME.fullmatch(source)) or any(column.elements for column in layout.columns)
 
 
 def is_ambiguous(shape: Shape, row: str) -> bool:
-    """Whether a row of this shape has a form that it might also have with, or else without, a handle key."""
+    """Return whether the row also parses with the handle-key setting reversed."""
     texts = _values(shape.dialect, row)
     first = texts[0]
     if not shape.dialect.is_text(first):
@@ -42,9 +42,9 @@ def is_ambiguous(shape: Shape, row: str) -> bool:
 
 
 def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
-    """Whether the first value may be a handle key, and a column may lack; the columns of the primary key never do.
+    """Return whether the first value may be a handle key, and some column may be missing; columns of the primary key never are.
 
-    All behind the column that lacks is in its place anyway, so that the first one that may lack says it.
+    All columns after the missing one are in place anyway, so the first one that may be missing decides.
     """
     columns = [shape.form.layout.columns[index] for index in shape.form.order]
     may_lack = next((place for place, column in enumerate(columns) if not column.is_pk), None)
@@ -58,7 +58,7 @@ def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
 
 
 def _hides_column(shape: Shape, texts: list[str]) -> bool:
-    """Whether what was taken for the handle key may be a value, and a column that the target has as a virtual one is there."""
+    """Return whether the supposed handle key may be a value, and a column that the target has as a virtual one is in the row."""
     form = shape.form
     carried = {column.name.casefold() for column in form.layout.columns}
     known = [
@@ -80,12 +80,12 @@ def _hides_column(shape: Shape, texts: list[str]) -> bool:
 
 
 def _in_place(forms: tuple[re.Pattern[str], ...], texts: list[str], count: int) -> bool:
-    """Whether each of the first `count` texts has the form of its column."""
+    """Return whether each of the first `count` texts has the form of its column."""
     return all(form.fullmatch(text) for form, text in zip(forms[:count], texts[:count], strict=True))
 
 
 def _values(dialect: Dialect, row: str) -> list[str]:
-    """A row's fields as written, from the handle key on."""
+    """Return a row's fields as written, from the handle key on."""
     text, null, delimiter = (
         row.removesuffix(dialect.options.terminator),
         dialect.options.null,

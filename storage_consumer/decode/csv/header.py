@@ -1,8 +1,8 @@
 """The header line that TiCDC writes at the beginning of each CSV file with ``output-field-header``.
 
-Its names are neither quoted nor escaped, and the handle key has none. It may name columns that no row carries: hidden and
-virtual ones, or such as a column selector leaves out. Which columns the rows have, and in which order, is said
-only here; but it is said by the file's first row, whatever rows follow.
+Its names are neither quoted nor escaped, and the handle key has none. It may name columns that no row has: hidden and
+virtual ones, or those that a column selector leaves out. Only the header line says which columns the rows have and in
+which order, but it describes the file's first row, whatever rows follow.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _COMMIT_TS, _IS_UPDATE = "ticdc-meta$commit-ts", "ticdc-meta$is-update"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What the first line of a file says."""
+    """The content of a file's first line."""
 
     length: int
-    """Characters, terminator included; 0: there is no such line."""
+    """Length in characters, terminator included; 0 if there is no such line."""
     order: tuple[int, ...]
-    """The layout's columns by index, as they stand in the file."""
+    """Indexes of the layout's columns, in the order of the file."""
     problem: str = ""
-    """Why rows cannot be read by it."""
+    """Why rows cannot be read by this header."""
 
 
 def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) -> Header | None:
-    """The header at the beginning of a file's `text`; None where more of the text is needed to say.
+    """Return the header at the beginning of a file's `text`; None if more of the text is needed to decide.
 
-    `final` says that the file ends behind `text`. A row cannot begin like a header, so one is found whether the option was
-    given or not.
+    `final`: the file ends after `text`. A row cannot begin like a header, so a header is found whether or not the
+    option was set.
     """
     delimiter, terminator = dialect.options.delimiter, dialect.options.terminator
     natural = tuple(range(len(layout.columns)))
@@ -58,7 +58,7 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
 
 
 def _begin_of_row(text: str, position: int, dialect: Dialect, *, final: bool) -> int | None:
-    """`position` if a row begins there or the file ends, else 0; None where more of the text is needed to say."""
+    """Return `position` if a row begins there or the file ends, else 0; None if more of the text is needed to decide."""
     if dialect.row_start.match(text, position) or (final and position == len(text)):
         return position
     longest = 2 * len(dialect.options.quote) + 1 + len(dialect.options.delimiter)
@@ -72,7 +72,7 @@ def _meta(dialect: Dialect) -> list[str]:
 
 
 def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tuple[int, ...], str]:
-    """The order of the columns, or what is wrong."""
+    """Return the order of the columns, or what is wrong."""
     names = [column.name for column in layout.columns]
     meta = _meta(dialect)
     for name, option in ((_COMMIT_TS, "include-commit-ts"), (_IS_UPDATE, "output-old-value")):

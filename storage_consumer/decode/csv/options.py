@@ -1,4 +1,4 @@
-"""Which options of TiCDC's CSV say for certain what a row means."""
+"""Decide which options of TiCDC's CSV determine for certain what a row means."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from storage_consumer.errors import ConfigError
 
 _IN_NUMBERS = frozenset("0123456789.eE+-")
 _GOES_ON_A_NUMBER = re.compile(r"[0-9]|\.([0-9]|\Z)|[eE][-+]?([0-9]|\Z)")
-"""Beginnings of a text that, behind a number, may be taken for more of it."""
+"""The beginnings of a text that, after a number, may be read as more of it."""
 _MAX_DELIMITER_BYTES = 3
 
 
 def check_options(options: CsvOptions) -> None:
-    """Raise `ConfigError` for options under which rows cannot be read for certain, naming TiCDC's option."""
+    """Raise `ConfigError`, naming TiCDC's option, for options under which rows cannot be read for certain."""
     _check_quote(options.quote)
     _check_delimiter(options)
     _check_terminator(options)
@@ -23,7 +23,7 @@ def check_options(options: CsvOptions) -> None:
 
 
 def caveat(upstream: Upstream) -> str:
-    r"""What the options of the bucket's CSV leave open, for a warning; empty where they leave nothing open.
+    r"""Return what the options of the bucket's CSV leave open, as a warning; empty if they leave nothing open.
 
     Without a quote, TiCDC writes a text that equals the null marker as it writes NULL, unless the marker is ``\N``.
     """
@@ -92,6 +92,7 @@ def _check_null(options: CsvOptions) -> None:
         if text and (null + text).find(text) != len(null):
             raise ConfigError(f"{given} followed by the {name} {text!r} can be read in two ways")
     terminator, nulls = options.terminator, options.delimiter + null
+    # Repeated until a terminator that spans several NULL fields must show.
     if terminator and terminator in nulls * (len(terminator) + 1):
         raise ConfigError(
             f"{given} between delimiters {options.delimiter!r}: the terminator {terminator!r} may stand in a row"

@@ -1,4 +1,4 @@
-"""A table's rows in a dialect: the pattern that reads one whole row and checks its form, and what its fields become."""
+"""The rows of a table in a dialect: the pattern that reads and checks a whole row, and the conversion of its fields."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from storage_consumer.decode.values import Converter, CsvForm, WireKind, convert
 from storage_consumer.model import TableColumn
 
 Fields = tuple[str | None, ...]
-"""The groups of a matched row: op, commit ts, is-update, then one for each column; None: NULL."""
+"""The groups of a matched row: op, commit-ts, is-update, then one for each column; None is NULL."""
 IS_UPDATE = 3
-"""The number of the group in a match."""
+"""Number of the is-update group in a match."""
 _FIRST_VALUE = 3
 NOT_UTF8 = "it is not UTF-8"
 _SURROGATE = re.compile("[\udc80-\udcff]")
@@ -24,44 +24,44 @@ _SURROGATE = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What the rows of one file have in common."""
+    """What all rows of one file have in common."""
 
     options: CsvOptions
     layout: RowLayout
     names: str
     """Table and schema as written, with the delimiter between them."""
     order: tuple[int, ...]
-    """The layout's columns by index, as they stand in the file."""
+    """Indexes of the layout's columns, in the order of the file."""
     handle_key: bool
-    """A field with the handle key stands before the values."""
+    """Whether a field with the handle key precedes the values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Shape:
-    """A form, prepared for many rows; there is one of each, made by `shape`."""
+    """A form, prepared for many rows; there is one of each, built by `shape`."""
 
     form: Form
     dialect: Dialect
     pattern: re.Pattern[str]
-    """One row of this form, or nothing. Its groups are `Fields`; op is None where it matched nothing."""
+    """Pattern of one row of this form, or of nothing. Its groups are `Fields`; op is None if it matched nothing."""
     last: re.Pattern[str]
-    """The same for text behind which the file ends."""
+    """The same pattern for text after which the file ends."""
     columns: tuple[re.Pattern[str], ...]
-    """The form of each field from the handle key on, NULL included, in the order of the file."""
+    """Pattern of each field from the handle key on, NULL included, in the order of the file."""
     texts: tuple[int, ...]
-    """Places, in the order of the file, of columns in whose text a doubled quote or an escape may stand."""
+    """Indexes, in the order of the file, of columns whose texts may hold a doubled quote or an escape."""
     conversions: tuple[tuple[int, Converter], ...]
     reorder: tuple[int, ...] | None
-    """For each column of the layout its place in the file; None where they are the same."""
+    """For each column of the layout, its index in the file; None if they are equal."""
 
     def checked_values(self, match: re.Match[str], fields: Fields) -> Values:
-        """`values` of a row in which there may be surrogates. Raises ValueError."""
+        """Return `values` of a row that may hold surrogates. Raise `ValueError` if it does."""
         if not all(text is None or is_utf8(text) for text in fields):
             raise ValueError(NOT_UTF8)
         return self.values(match, fields)
 
     def values(self, match: re.Match[str], fields: Fields) -> Values:
-        """The wire texts of a row that has this form; `fields` are the groups. Raises ValueError, naming the column."""
+        """Return the wire texts of a row of this form; `fields` are its groups. Raise `ValueError`, naming the column, for a bad one."""
         dialect = self.dialect
         if dialect.overlap and dialect.overlap.search(match[0]) and self._readings(match[0]) != 1:
             raise ValueError(
@@ -88,7 +88,7 @@ class Shape:
         return tuple(values)
 
     def mismatch(self, row: str) -> str:
-        """Why a whole row does not have this form."""
+        """Return why a complete row does not have this form."""
         layout, dialect = self.form.layout, self.dialect
         expected = (
             f"{layout.table} should have {len(layout.columns)} ({', '.join(column.name for column in layout.columns)})"
@@ -111,9 +111,10 @@ class Shape:
         return f"it does not have the form of a row; {CHECK_OPTIONS}"
 
     def _readings(self, row: str) -> int:
-        """In how many ways the delimiters of a row without quotes can be told."""
+        """Return in how many ways the delimiters of a row without quotes can be read."""
         dialect = self.dialect
         text, delimiter = row.removesuffix(dialect.options.terminator), dialect.options.delimiter
+        # Count the ways from left to right, merged by position: the ways may double with each field.
         starts = Counter({0: 1})
         fields = [*dialect.first_fields(), *self.columns]
         for field in fields[:-1]:
@@ -127,13 +128,13 @@ class Shape:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether no part of a text stands for bytes that are not UTF-8."""
+    """Return whether no part of a text represents bytes that are not UTF-8."""
     return not _SURROGATE.search(text)
 
 
 @lru_cache(maxsize=1024)
 def shape(form: Form) -> Shape:
-    """The shape of a form."""
+    """Return the shape of a form."""
     dialect = dialect_of(form.options)
     columns = [form.layout.columns[index] for index in form.order]
     converters = (
@@ -176,11 +177,12 @@ def _row_pattern(dialect: Dialect, form: Form, columns: list[TableColumn], end: 
     values = "".join(
         delimiter + _pattern(dialect, column, behind) for column, behind in zip(columns, follows, strict=True)
     )
+    # The empty alternative matches where no row does. So `finditer` stops there instead of searching on.
     return re.compile(f"{head}{timed}{update}{handle}{values}{end}|")
 
 
 def _pattern(dialect: Dialect, column: TableColumn, follows: str) -> str:
-    """The pattern of a column's field, with the content as a group that takes no part where the field is NULL."""
+    """Return the pattern of a column's field, with its content as a group that does not participate if the field is NULL."""
     null = re.escape(dialect.options.null)
     kind = csv_form(column)
     if kind is CsvForm.BARE:

@@ -1,4 +1,4 @@
-"""One CSV file being read, row by row, and at once where many rows have the same form."""
+"""Read one CSV file row by row, and in bulk where many rows have the same form."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
 
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
 _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
-"""2015-01-01, when there was no TiDB yet. A number below it, in a row of another shape, is some column's value."""
+"""2015-01-01, before the first TiDB. A smaller number, in a row of another shape, is some column's value."""
 AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
-"""Rows are read at once where at least so many bytes are there (of fewer it takes longer than one by one), and at most so many."""
+"""Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
 _HEADER_BYTES = 64 << 10
-"""Enough for most header lines; where it is not, the plain reader passes over them."""
+"""Enough for most header lines; the plain reader takes any longer one."""
 _ERROR_BYTES = 1024
-"""How much of a row is looked at for an error message."""
+"""How much of a row an error message examines."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """One file being read."""
+    """One file while it is read."""
 
     blocks: Iterator[bytes]
     shape: Shape
@@ -41,11 +41,11 @@ class Scan:
     tally: Tally
     source: str
     settled: bool
-    """Whether a row inside the window has shown that `shape` is the file's."""
+    """Whether a row inside the window has confirmed that `shape` is the file's."""
     header: Header | None = None
     """None until the beginning of the file has been read."""
     pending: bytearray = field(default_factory=bytearray)
-    """What was read but not taken yet; begins at the beginning of a row."""
+    """Bytes that are read but not consumed yet; they begin at the beginning of a row."""
     offset: int = 0
     """Byte of the file at which `pending` begins."""
     text: str = ""
@@ -55,18 +55,18 @@ class Scan:
     is_utf8: bool = True
     """Whether all of `text` was UTF-8."""
     before: tuple[int, int, Values, re.Match[str]] | None = None
-    """Row number, commit ts, values and match of a D row that is the first half of an update."""
+    """Row number, commit-ts, values and match of a D row that is the first half of an update."""
     at_once: bool = False
-    """Whether rows are given in batches where they can be."""
+    """Whether to yield rows in batches where possible."""
 
     def changes(self) -> Iterator[Any]:
-        """The changes inside the window, `RowChange` or `Batch`. Raises `UndecodableRow`."""
+        """Yield the changes inside the window, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
         enough = 0
         for block in self.blocks:
             self.pending += block
             if len(self.pending) >= enough:
                 yield from self.whole_rows(final=False)
-                # A long row is looked at again only when twice as much is there.
+                # A long row is scanned again only when twice as much is there.
                 enough = min(2 * len(self.pending), MAX_ROW_BYTES + 1)
             if len(self.pending) > MAX_ROW_BYTES:
                 self.tally.rows += 1
@@ -82,7 +82,7 @@ class Scan:
             raise self.pending_error(_half_update(self.before[0]), at_end=True)
 
     def whole_rows(self, *, final: bool) -> Iterator[RowChange | Batch]:
-        """The changes of all rows that end in `pending`, which are taken out of it."""
+        """Yield the changes of all rows that end in `pending`, and consume these rows."""
         if self.at_once and len(self.pending) >= AT_ONCE_BYTES:
             yield from self.batches()
         size = self.read_text(final=final)
@@ -91,6 +91,7 @@ class Scan:
             yield from self.rows_of_shape(final=final)
             going = self.position < len(self.text) and self.other_row(final=final)
         rest = self.text[self.position :]
+        # In bytes of the file: `text` is in characters, and may hold surrogates.
         taken = size - len(_bytes(rest))
         self.take_out(taken)
         trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
@@ -99,7 +100,7 @@ class Scan:
             raise self.pending_error(trouble, at_end=self.is_last_pending())
 
     def passes_header(self) -> bool:
-        """Take the header line out of `pending` if there is one; False while that cannot be said."""
+        """Consume the header line if there is one; return False while that cannot be decided."""
         self.read_text(final=False, most=_HEADER_BYTES)
         if not self.begins(final=False):
             return False
@@ -107,7 +108,7 @@ class Scan:
         return True
 
     def batches(self) -> Iterator[Batch]:
-        """The changes of rows of the shape that `pending` begins with, which are taken out of it, as long as there are many."""
+        """Yield batches of the rows of the shape at the start of `pending`, and consume these rows, while there are many."""
         from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
         from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - late, see `jit`
 
@@ -126,7 +127,7 @@ class Scan:
                 yield batch
 
     def put_back(self) -> None:
-        """Put the D row of an update back in front of its I row if that is what comes next, so that both are read at once."""
+        """Put the D row of an update back before its I row if that comes next, so that both are read in one batch."""
         if self.before and self.before[0] == self.tally.rows:
             row = _bytes(self.before[3][0])
             self.pending[:0] = row
@@ -135,15 +136,15 @@ class Scan:
             self.before = None
 
     def take_out(self, size: int) -> None:
-        """Take the first bytes out of `pending`."""
+        """Consume the first bytes of `pending`."""
         del self.pending[:size]
         self.offset += size
 
     def read_text(self, *, final: bool, most: int = sys.maxsize) -> int:
-        """Make `text` of `pending` up to its last terminator, or of all where there is none; returns its size in bytes.
+        """Set `text` to `pending` up to its last terminator, or to all of it if there is none; return its size in bytes.
 
-        Looks at no more than about `most` bytes. What is not UTF-8 becomes surrogates: the handle key may be any bytes, in other
-        fields they are found out.
+        Examines about `most` bytes at most. Bytes that are not UTF-8 become surrogates: the handle key may hold any
+        bytes, and in other fields they are detected.
         """
         terminator = self.shape.dialect.options.terminator.encode()
         last = self.pending.rfind(terminator, 0, most) if terminator else len(self.pending)
@@ -152,13 +153,13 @@ class Scan:
         try:
             self.text, self.is_utf8 = content.decode(), True
         except UnicodeDecodeError:
-            whole = bool(terminator) or final  # else a block may end inside a character
+            whole = bool(terminator) or final  # otherwise a block may end inside a character
             self.text, self.is_utf8 = codecs.utf_8_decode(content, "surrogateescape", whole)[0], False
             return len(_bytes(self.text))
         return len(content)
 
     def begins(self, *, final: bool) -> bool:
-        """Pass over the file's header line if it has one; False while that cannot be said."""
+        """Skip the file's header line if it has one; return False while that cannot be decided."""
         if not self.text:
             return False
         form = self.shape.form
@@ -174,12 +175,13 @@ class Scan:
         return True
 
     def rows_of_shape(self, *, final: bool) -> Iterator[RowChange]:
-        """The changes of rows that have the shape, up to the first row that has not."""
+        """Yield the changes of rows of the shape, up to the first row of another shape."""
         if not self.settled:
             return
         shape, tally, low, high = self.shape, self.tally, self.window.low, self.window.high
         timed, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
         values_of = shape.values if self.is_utf8 else shape.checked_values
+        # Without a terminator a row ends where the next begins, and only the last one at the end of the text.
         for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
             fields = match.groups()
             operation = fields[0]
@@ -192,6 +194,7 @@ class Scan:
                 ts = int(fields[1])
                 if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
                     tally.max_ts = ts
+                # Outside the window no value is looked at: such rows may be of another table version.
                 if not low < ts <= high:
                     self.pass_over(ts, match.start(), match.end())
                     continue
@@ -206,11 +209,12 @@ class Scan:
                 yield whole
 
     def whole_change(self, change: RowChange, match: re.Match[str]) -> RowChange | None:
-        """The change that this row makes, or completes; None for the first half of an update."""
+        """Return the change that this row is or completes; None for the first half of an update."""
         number, ts, operation, values, _ = change
         before, self.before = self.before, None
         is_update = match[IS_UPDATE] == "true"
         if before:
+            # The halves of an update are adjacent rows of one commit-ts.
             if is_update and operation == INSERT and before[:2] == (number - 1, ts):
                 return before[0], ts, UPDATE, values, before[2]
             raise self.row_error(match.start(), match.end(), _half_update(before[0]), ts)
@@ -226,7 +230,7 @@ class Scan:
         return change
 
     def other_row(self, *, final: bool) -> bool:
-        """Take a row that has not the shape, or find the shape that it has; False where it does not end in the text."""
+        """Skip a row of another shape, or adopt its shape; return False if it does not end in the text."""
         dialect, start = self.shape.dialect, self.position
         head = dialect.head.match(self.text, start)
         end = dialect.row_end(self.text, head.end()) if head else None
@@ -245,6 +249,7 @@ class Scan:
             raise self.row_error(start, end, self.shape.mismatch(self.text[start:end]), ts)
         if ts < _EARLIEST_TS:
             raise self.row_error(start, end, f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
+        # Skipping a row by its quotes alone is unsafe: after a lost quote it would swallow the rows that follow.
         starts = dialect.next_row.finditer(self.text, head.end(), end) if dialect.next_row else ()
         if any(self.text.startswith(head[1], found.end()) for found in starts):
             raise self.row_error(start, end, f"another row begins within it: a quote is lost; {CHECK_OPTIONS}", ts)
@@ -253,7 +258,7 @@ class Scan:
         return True
 
     def found_shape(self, head: re.Match[str], end: int | None, ts: int, *, final: bool) -> bool:
-        """Remember the shape of a row whose table and schema are the layout's, without case. Raises `UndecodableRow`."""
+        """Adopt the shape of a row whose table and schema are the layout's, ignoring case. Raise `UndecodableRow` for other names."""
         form, header = self.shape.form, self.header
         found, table = self.shape.dialect.names(head[1]), form.layout.table
         problem = header.problem if header else ""
@@ -269,12 +274,14 @@ class Scan:
         if problem:
             self.tally.rows += 1
             raise self.row_error(head.start(), end, problem, ts)
+        # Both readings are tried only until a row has confirmed the shape.
         asked = form.options.output_handle_key and not self.settled
         keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
         order = header.order if header and not self.settled else form.order
         shapes = [shape(replace(form, names=head[1], handle_key=key, order=order)) for key in keys]
         matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
         fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
+        # Exactly one reading must fit: with none the row is bad, with two the handle key is undecided.
         if len(fitting) != 1:
             return False
         if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
@@ -284,7 +291,7 @@ class Scan:
         return True
 
     def is_open(self, fit: Shape, start: int, *, final: bool) -> bool:
-        """Whether no row of this shape in the text, inside the window, shows for certain if there is a handle key."""
+        """Return whether no row of this shape in the text, inside the window, proves that there is or is not a handle key."""
         low, high = self.window.low, self.window.high
         for match in (fit.last if final else fit.pattern).finditer(self.text, start):
             if match[1] is None:
@@ -295,7 +302,7 @@ class Scan:
         return True
 
     def pass_over(self, ts: int, start: int, end: int) -> None:
-        """Count a row outside the window; its values may have another table version's form. Raises `UndecodableRow` for ts 0."""
+        """Count a row outside the window; its values may be of another table version. Raise `UndecodableRow` for commit-ts 0."""
         tally = self.tally
         if ts > self.window.high:
             tally.later += 1
@@ -306,7 +313,7 @@ class Scan:
             raise self.row_error(start, end, f"0 is no commit ts; {CHECK_OPTIONS}", None)
 
     def row_error(self, start: int, end: int | None, reason: str, ts: int | None) -> UndecodableRow:
-        """The error for a row of `text`; `end` is None where it is not known."""
+        """Return the error for a row of `text`; `end` is None if it is not known."""
         offset = self.offset + len(_bytes(self.text[:start]))
         size = None if end is None else len(_bytes(self.text[:end]))
         known = ts if self.shape.form.options.include_commit_ts else None
@@ -320,7 +327,7 @@ class Scan:
         return place.error(reason, at_end=size == len(self.pending) and not any(self.blocks))
 
     def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:
-        """The error for the row that `pending` begins with."""
+        """Return the error for the row that `pending` begins with."""
         start = self.pending[:_ERROR_BYTES].decode("utf-8", "replace")
         place = RowPlace(
             source=self.source,
@@ -332,7 +339,7 @@ class Scan:
         return place.error(reason, at_end=at_end)
 
     def is_last_pending(self) -> bool:
-        """Whether nothing follows the row that `pending` begins with."""
+        """Return whether nothing follows the row that `pending` begins with."""
         dialect = self.shape.dialect
         text = self.pending.decode("utf-8", "surrogateescape")
         end = dialect.split(text).end if dialect.options.terminator else None
@@ -344,5 +351,5 @@ def _half_update(number: int) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes that `text` was made of."""
+    """Return the bytes that `text` was decoded from."""
     return text.encode("utf-8", "surrogateescape")
