@@ -94,6 +94,22 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     rig.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_stops_by_its_statement_says_why(kind: str, request: pytest.FixtureRequest) -> None:
+    """What a statement makes of its table goes by the state before, not by the one that the same row is just given."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    state = rig.owner()
+    asked = "SELECT state, follows, error FROM storage_consumer.table_progress"
+    state.save(tables=[progress("shop/a", 5)], streams={}, checkpoint=5, storage_checkpoint=5)
+    stopped = progress("shop/a", 6, "halted", follows=False, error="why")
+    state.journal(statement(), DONE, tables=[stopped])
+    assert server.query(asked) == (("halted", 0, "why"),)
+    state.journal(statement(), DONE, tables=[progress("shop/a", 7, error="no longer")])
+    assert server.query(asked) == (("halted", 0, "why"),)
+    rig.close()
+
+
 @contextmanager
 def cut_at(state: StateStore, number: int) -> Iterator[list[int]]:
     """Break the state's connection before its statement with this number, its commits counted too; gives how many came."""
