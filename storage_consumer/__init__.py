@@ -1,6 +1,6 @@
-"""Reads the change files that TiCDC writes to object storage and keeps a MySQL-compatible database equal to the source.
+"""Read the change files that TiCDC writes to object storage and keep a MySQL-compatible database equal to the source.
 
-`Consumer` is the library entry; `RoundSummary` what a round tells.
+`Consumer` is the library entry; `RoundSummary` is the result of one round.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Import `Consumer` at first use: it brings PySpark with it, which a worker or ``--help`` does not need."""
+    """Import `Consumer` at first use: it loads PySpark, which neither a worker nor ``--help`` needs."""
     if name == "Consumer":
         return import_module("storage_consumer.api").Consumer
     message = f"module {__name__!r} has no attribute {name!r}"

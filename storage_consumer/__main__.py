@@ -1,12 +1,13 @@
-"""``python -m storage_consumer`` is the program ``storage-consumer``; as a file it is what ``spark-submit`` takes."""
+"""Run the program ``storage-consumer``, as ``python -m storage_consumer`` or as the file given to ``spark-submit``."""
 
 import sys
 from pathlib import Path
 
-if not __package__:  # run as a file: then Python looks for modules beside it first, among the package's own
+# Python searches a script's folder first, where this package's modules could shadow others: search its parent instead.
+if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from storage_consumer.cli import main
+from storage_consumer.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The library entry: `Consumer` puts the parts together. The only module besides cli.py that names adapters."""
+"""The library entry: `Consumer` wires the parts together. Only this module and `cli` name adapters."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from storage_consumer.beginning import wait_for_metadata
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
-from storage_consumer.config.secrets_file import remove_secrets, write_secrets
-from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.decoding import decoder_for
-from storage_consumer.decoding.csv_options import caveat
-from storage_consumer.decoding.zones import zone_caveat
+from storage_consumer.config.secrets import remove_secrets, write_secrets
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.decode import decoder_for
+from storage_consumer.decode.csv.options import caveat
+from storage_consumer.decode.time_zone import zone_caveat
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.key_drift import KeyDriftGuard
+from storage_consumer.downstream.opening import hurry, no_hurry
+from storage_consumer.downstream.tls import unverified
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.driver.service import ConsumerService, StopSignal
 from storage_consumer.errors import TransientError
-from storage_consumer.inspection.bucket import Bucket
 from storage_consumer.inspection.completing import completed
 from storage_consumer.inspection.inspector import inspect
-from storage_consumer.lanes import Lanes
-from storage_consumer.parts import Parts
-from storage_consumer.service import ConsumerService, StopSignal
+from storage_consumer.inspection.result import Bucket
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.poll.reader import StorageReader
 from storage_consumer.signals import Stop
-from storage_consumer.spark.job import SparkPipeline
-from storage_consumer.storage.fsspec_storage import open_storage
-from storage_consumer.storage.reader import StorageReader
+from storage_consumer.spark.pipeline import SparkPipeline
+from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, Silent
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.target.opening import hurry, no_hurry
-from storage_consumer.target.standing import Remembering
-from storage_consumer.target.state import StateStore
-from storage_consumer.target.tls import unverified
 from storage_consumer.telemetry import Log, register_secret
 
 _log = Log("api")
@@ -41,7 +41,7 @@ _PAUSE = 1.0
 
 
 class Consumer:
-    """Keeps a target database equal to what a TiCDC bucket tells.
+    """Keeps a target database equal to the source of a TiCDC bucket.
 
     ::
 
@@ -50,13 +50,13 @@ class Consumer:
             summary = consumer.run_once()
 
     Every option of ``storage-consumer run`` is a keyword of the same name with underscores; `config` is a path or a mapping.
-    An active SparkSession is used and left running; without one a local session is made and stopped at the end. Several
-    consumers can follow one another in a process. Settings are checked when it is made (`ConfigError`), nothing outside is
-    touched before the first round.
+    An active SparkSession is used and left running; without one, the consumer starts a local session and stops it at the end.
+    Several consumers can follow one another in a process. The constructor checks the settings (`ConfigError`); nothing outside
+    is touched before the first round.
     """
 
     def __init__(self, *, progress: Progress | None = None, **options: object) -> None:
-        """`progress` is told how rounds go on. Raises `ConfigError`."""
+        """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
         self._loaded: Loaded = load(options, os.environ)
         self._progress: Progress = progress or Silent()
         self._clock = SystemClock()
@@ -65,47 +65,47 @@ class Consumer:
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
-        self._lanes: Lanes | None = None
+        self._lanes: DdlWorkers | None = None
         for secret in self._loaded.hidden:
             register_secret(secret)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Settings that were accepted but have no effect, or that were assumed."""
+        """Settings that were accepted without effect, or that were assumed."""
         return self._loaded.notices
 
     def __enter__(self) -> Self:
-        """Nothing is opened before the first round."""
+        """Return the consumer; nothing is opened before the first round."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
+        """Close the consumer."""
         self.close()
 
     def run_once(self, stop: StopSignal | None = None) -> RoundSummary:
-        """One round up to the bucket's checkpoint, a DDL at exactly that ts included.
+        """Run one round up to the bucket's checkpoint (inclusive), a DDL at exactly that ts included, and return its summary.
 
-        Halted tables are in the summary with their errors; raised is only what stops the whole run: `ConfigError`,
-        `NoMetadata` where TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, `TransientError` after all tries. A `stop` that is
-        requested ends the round after its running step.
+        The summary lists halted tables with their errors. Only what stops the whole run is raised: `ConfigError`, `NoMetadata` if
+        TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, and `TransientError` after all retries. Once `stop` is requested, the
+        round ends after the step that is running.
         """
         asked = self._heeding(stop)
         return self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
 
     def run(self, stop: StopSignal | None = None) -> RoundSummary:
-        """Round after round until `stop` is requested; the last round's summary."""
+        """Run rounds until `stop` is requested; return the summary of the last one."""
         asked = self._heeding(stop)
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
 
     def abandon(self) -> None:
-        """End without finishing the running transactions; what they wrote is taken back by the target."""
+        """End without finishing the running transactions; the target rolls them back."""
         if self._pipeline is not None:
             self._pipeline.cancel()
 
     def close(self) -> None:
-        """Give the lease back, close connections, stop the Spark session if it is ours. Safe to call again."""
+        """Release the lease, close all connections, and stop the Spark session if it is ours. Calling it again is safe."""
         if self._lanes is not None:
             self._lanes.close()
             self._lanes = None
@@ -121,7 +121,7 @@ class Consumer:
         no_hurry(self._hurried)
 
     def _heeding(self, stop: StopSignal | None) -> StopSignal:
-        """Have no connection to the target take long once the program is told to end, until `close`."""
+        """Return the stop signal in force: `stop`, or our own. Until `close`, no connection waits long once it is requested."""
         stop = stop or self._stop
         no_hurry(self._hurried)
         hurry(stop.requested)
@@ -129,7 +129,7 @@ class Consumer:
         return stop
 
     def _has_begun(self, stop: StopSignal, *, once: bool) -> bool:
-        """Whether there is a bucket to read, which is waited for unless it is asked `once`; False when told to stop before."""
+        """Return whether there is a bucket to read. Wait for it unless `once`; return False if `stop` is requested first."""
         if self._service is not None:
             return True
         config, secrets = self._loaded.config, self._loaded.secrets
@@ -143,7 +143,7 @@ class Consumer:
         )
 
     def _started(self) -> ConsumerService:
-        """The service, made at first use: the bucket and the target are looked at before Spark is started."""
+        """Return the service, built at first use: the bucket and the target are checked before Spark starts."""
         if self._service is None:
             self._complete()
             config, secrets = self._loaded.config, self._loaded.secrets
@@ -151,31 +151,30 @@ class Consumer:
                 open_storage(config.upstream, secrets).check,
                 TargetDatabase(config.downstream, secrets.password).check,
             ):
-                with suppress(
-                    TransientError
-                ):  # who does not answer yet is asked again in the first round, up to the limit
+                with suppress(TransientError):  # no answer yet: the first round tries again, up to the retry limit
                     check()
+            # Closures and Spark properties must carry no secret: workers read them from this file.
             self._secrets_file = write_secrets(secrets)
             state = StateStore(config.downstream, secrets.password)
             self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)
         return self._service
 
-    def _lane(self, lane: int, state: StateStore, flavor: str) -> Remembering:
-        """What runs the statements of one lane, on a connection of its own."""
+    def _lane(self, lane: int, state: StateStore, server_type: str) -> KeyDriftGuard:
+        """Return what runs the statements of one worker, on a connection of its own."""
         config, secrets = self._loaded.config, self._loaded.secrets
         database = TargetDatabase(config.downstream, secrets.password, lane)
         runner = DdlRunner(
             database,
             state,
-            flavor,
+            server_type,
             zone=config.downstream.time_zone,
             clock=self._clock,
             patience=config.tuning.ddl_patience,
         )
-        return Remembering(runner, database)
+        return KeyDriftGuard(runner, database)
 
     def _complete(self) -> None:
-        """Look up in the bucket what nobody told, and check that there is a decoder for all of it."""
+        """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
         if self._loaded.untold:
             bucket = self._looked_at()
             self._loaded = completed(self._loaded, bucket)
@@ -193,7 +192,7 @@ class Consumer:
         decoder_for(upstream)
 
     def _looked_at(self) -> Bucket:
-        """The bucket, once it answers; raises `TransientError` when it does not within the limit."""
+        """Return the bucket once it answers; raise `TransientError` if it does not within the retry limit."""
         loaded, clock = self._loaded, self._clock
         storage = open_storage(loaded.config.upstream, loaded.secrets)
         deadline = clock.monotonic() + loaded.config.tuning.retry_limit
@@ -205,11 +204,12 @@ class Consumer:
                 if clock.monotonic() >= deadline or clock.wait(self._stop.requested, _PAUSE):
                     raise
 
-    def _parts(self, manager: ConsumerManager, state: StateStore) -> Parts:
-        """All parts, afresh."""
+    def _parts(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
+        """Return new parts for the service; the Spark pipeline and the DDL workers are kept while they are usable."""
         config, secrets = self._loaded.config, self._loaded.secrets
         target = TargetDatabase(config.downstream, secrets.password)
-        facts = target.facts()
+        server_info = target.server_info()
+        # A Spark context that died cannot be revived; a new one is opened below.
         if self._pipeline is not None and self._pipeline.lost:
             self._pipeline.close()
             self._pipeline = None
@@ -217,9 +217,9 @@ class Consumer:
             self._pipeline = SparkPipeline.open(config.tuning)
         self._pipeline.prepare(config.upstream, self._secrets_file)
         if self._lanes is None:
-            self._lanes = Lanes(lambda lane: self._lane(lane, state, facts.flavor), self._clock)
+            self._lanes = DdlWorkers(lambda lane: self._lane(lane, state, server_info.server_type), self._clock)
         storage = open_storage(config.upstream, secrets)
-        return Parts(
+        return RoundContext(
             config=config,
             reader=StorageReader(
                 storage, config.upstream, self._clock, full_listing_interval=config.tuning.full_listing_interval
@@ -229,7 +229,7 @@ class Consumer:
             target=target,
             lanes=self._lanes,
             pipeline=self._pipeline,
-            facts=facts,
+            server_info=server_info,
             progress=self._progress,
             clock=self._clock,
             secrets_file=self._secrets_file,

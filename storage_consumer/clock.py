@@ -1,4 +1,4 @@
-"""Time as the program sees it, so that tests can hold it in their hands."""
+"""Time as the program sees it: a Protocol, so that tests can control it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from and how waiting is done."""
+    """Provides the time and a way to wait."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Return the seconds since some fixed point in time; the value never goes back."""
         ...
 
     def now(self) -> float:
-        """Seconds since 1970-01-01 UTC by the wall clock; may jump."""
+        """Return the seconds since 1970-01-01 UTC by the wall clock; the value may jump."""
         ...
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait until `event` is set or `seconds` have passed; whether it is set."""
+        """Wait until `event` is set or `seconds` have passed; return whether it is set."""
         ...
 
 
@@ -27,13 +27,13 @@ class SystemClock:
     """The machine's clock."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Return the seconds since some fixed point in time; the value never goes back."""
         return time.monotonic()
 
     def now(self) -> float:
-        """Seconds since 1970-01-01 UTC by the wall clock; may jump."""
+        """Return the seconds since 1970-01-01 UTC by the wall clock; the value may jump."""
         return time.time()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait until `event` is set or `seconds` have passed; whether it is set."""
+        """Wait until `event` is set or `seconds` have passed; return whether it is set."""
         return event.wait(seconds)

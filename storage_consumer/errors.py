@@ -30,7 +30,7 @@ class StorageConsumerError(Exception):
     """Something went wrong in storage_consumer."""
 
     def __init__(self, message: str = "") -> None:
-        """Use the first line of the class docstring where no message is given."""
+        """Use the first line of the class docstring if no message is given."""
         super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
 
 
@@ -93,11 +93,11 @@ class MalformedSchemaFile(TableError):
 class UndecodableRow(TableError):
     """A row of a data file does not parse.
 
-    `at_end` is True when the row is the last one of its file, where a file that is still being written may be torn.
+    `at_end` is True when the row is the last one of its file, which may be torn while the file is still being written.
     """
 
     def __init__(self, message: str, *, at_end: bool = False) -> None:
-        """`message` names the file, the row, the byte offset and an excerpt."""
+        """Store where the row is; `message` names the file, the row, the byte offset and an excerpt."""
         super().__init__(message)
         self.at_end = at_end
 
@@ -117,11 +117,11 @@ class FilesMissing(TableError):
 class DdlFailed(TableError):
     """The target refused a DDL, or an interrupted DDL cannot be settled without help.
 
-    `remedy` is the way on where it is not to make the target's table fit.
+    `remedy` is the next step for the operator, unless that is to make the target's table fit.
     """
 
     def __init__(self, message: str = "", *, remedy: str = "") -> None:
-        """`message` names the table, the statement and the server's answer."""
+        """Store the remedy; `message` names the table, the statement and the server's answer."""
         super().__init__(message)
         self.remedy = remedy
 
@@ -129,11 +129,11 @@ class DdlFailed(TableError):
 class RowRefused(TableError):
     """The target refused a value of a row.
 
-    `line` is the row as it was to be written, by which the one who ordered its writing finds the place it came from.
+    `line` is the row as it was to be written. The caller looks it up to find the file and row that it came from.
     """
 
     def __init__(self, message: str = "", *, line: bytes = b"") -> None:
-        """`message` names the table, the row's key and the server's answer."""
+        """Store the line; `message` names the table, the row's key and the server's answer."""
         super().__init__(message)
         self.line = line
 

@@ -1,8 +1,8 @@
-"""What happens inside a task: (3) decode, (4) order, (5) apply. Pure but for the storage and the writer that are handed in.
+"""What happens inside a task: (3) decode, (4) order, (5) apply. Pure, apart from the storage and the writer that are passed in.
 
-A round's job has two halves. The first reads files, drops what is outside the window, keeps the last state per key and
-sends each bucket its changes as opaque blocks of encoded lines. The second folds each bucket to the last state per key and
-writes it. `spark/job.py` puts a shuffle between them and contains no rule of its own.
+A round's job has two halves. The first reads files, drops rows outside the window, keeps the last state per key and sends each
+bucket its changes as opaque blocks of encoded lines. The second folds each bucket to the last state per key and writes it.
+`spark.pipeline` puts a shuffle between them and has no rules of its own.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from storage_consumer.buffer import NOTICE, REPORT, BadKey, Buffer, Place
-from storage_consumer.decoding.cutting import Indivisible, part_of
-from storage_consumer.decoding.decoder import Batch, Decoder, RowChange, Tally
-from storage_consumer.decoding.lines import Lines
+from storage_consumer.decode.decoder import Batch, Decoder, RowChange, Tally
+from storage_consumer.decode.file_splits import NotSplittable, split_of
 from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
-from storage_consumer.events import Events, in_parts
-from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.model import MAX_TSO, Window
-from storage_consumer.ordering import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
-from storage_consumer.small_files import read_together, runs
+from storage_consumer.order.buffer import NOTICE, REPORT, BadKey, Buffer, Place
+from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.order.keyless import Events, in_parts
+from storage_consumer.order.keys import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
+from storage_consumer.order.small_files import read_together, runs
 from storage_consumer.storage.cut_short import whole
 from storage_consumer.storage.small_file import Blocks
-from storage_consumer.task_reports import FileReport, WriteReport
 from storage_consumer.telemetry import tso_time
-from storage_consumer.work import WHOLE, FileWork, Mode, TableWork, VersionWork
 
 FLUSH_BYTES = 32 << 20
-"""File bytes after which the first half sends on what it holds of one table, also in the middle of a file."""
+"""File bytes after which the first half sends on what it holds of one table, even in the middle of a file."""
 FLUSH_ROWS = 100_000
 """Row changes after which it does so."""
 READ_BLOCK = 4 << 20
-"""Bytes asked of the storage at once."""
+"""Upper limit of the bytes in one request to the storage."""
 _BEHIND_PART = 64 << 10
-"""Bytes behind a part that are asked for with it: its last row ends there."""
+"""Bytes after the end of a split that are requested with it: its last row ends there."""
 FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
-"""A table of which a bucket has fewer rows, and fewer bytes of them, shares a transaction with others, which all together have about so many."""
+"""Limits (exclusive) for a table's share of a bucket; a table below both shares a transaction with others, up to about these totals."""
 
 _REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
 
@@ -49,63 +49,65 @@ _TOO_LATE = (
     "wrong, set it"
 )
 
-OpenBlocks = Callable[[FileWork], Iterator[bytes]]
-"""Gives the content of a file, or from where a part of it begins."""
-_Folded = tuple[TableWork, Changes]
+OpenBlocks = Callable[[FileSplit], Iterator[bytes]]
+"""Yields the content of a file, or that from the start of a split on."""
+_Folded = tuple[TablePlan, Changes]
 """A table and its last states."""
 
 
 class RowWriter(Protocol):
     """Writes to the target. Every transaction checks the open window and the owner's epoch before it changes a row.
 
-    All methods return the number of rows written or deleted, raise `RowRefused` when the target refuses a value, and
+    All methods return the number of rows written or deleted, raise `RowRefused` when the target refuses a value, and raise
     `TransientError` or `LeaseLost` when nothing more may be written.
     """
 
-    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states: `deletes` are lines of key columns, `upserts` lines of written columns; deletes go first."""
         ...
 
-    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
-        """Write the last states of several tables in one transaction, all or nothing; the number of rows of each.
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+        """Write the last states of several tables in one transaction, all or nothing; return the number of rows of each.
 
-        Each with its `deletes` and `upserts`, see `write_states`.
+        Each table comes with its `deletes` and `upserts`; see `write_states`.
         """
         ...
 
-    def write_runs(self, work: TableWork, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Write runs of upserts (True) and deletes (False) one after another."""
         ...
 
-    def write_events(self, work: TableWork, parts: Iterable[Events]) -> int:
-        """Write a keyless table's events, in parts that cut no commit ts; the table's checkpoint is moved in the same transactions."""
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+        """Write a keyless table's events, in parts that never divide a commit ts; the same transactions move the table's checkpoint."""
         ...
 
 
 # first half: files to blocks
 
 
-def file_blocks(storage: Blocks, work: FileWork) -> Iterator[bytes]:
-    """The content of a file, or from where a part of it begins; a part only of what was listed, so that all parts are of the same.
+def file_blocks(storage: Blocks, work: FileSplit) -> Iterator[bytes]:
+    """Yield a file's blocks, or those of one split; raise `StorageUnavailable` if it has fewer bytes than were listed.
 
-    Raises `StorageUnavailable` where it has fewer bytes than were listed.
+    A split requires the listed tag, so that all splits of a file read the same object version.
     """
     stored, span = work.file.stored, work.span
     if span == WHOLE:
         return whole(storage.blocks(stored.path, READ_BLOCK), stored)
     most = work.size + _BEHIND_PART
+    # Divide the range into equal requests, rounded up, so that none fetches only a few bytes.
     size = -(-most // -(-most // READ_BLOCK))
     return whole(storage.blocks(stored.path, size, start=span.start, tag=stored.tag), stored, span.start)
 
 
 def read_files(
-    files: Iterable[FileWork],
-    tables: dict[int, TableWork],
+    files: Iterable[FileSplit],
+    tables: dict[int, TablePlan],
     partitions: int,
     open_blocks: OpenBlocks,
     decoder: Decoder,
 ) -> Iterator[tuple[Place, Any]]:
-    """Read files; give blocks of changes for every bucket, a report per file, and a notice to all buckets of a table's error."""
+    """Read files; yield blocks of changes for each bucket, a report per file, and a notice to all buckets of a table's error."""
+    # One buffer holds one version of a table: all of its rows have the same layout.
     in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
     for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
         table = tables[index]
@@ -113,6 +115,7 @@ def read_files(
         for run in runs(group) if buffer.takes_batches and decoder.mark else ([work] for work in group):
             reports = yield from _read_run(run, table, buffer, open_blocks, decoder)
             yield from (((0, REPORT, index, 0), report) for report in reports)
+            # Every bucket must learn of the error, since rows of this table may already be on their way to any of them.
             if reports[-1].error:
                 yield from (((bucket, NOTICE, index, 0), None) for bucket in range(partitions))
                 break
@@ -120,16 +123,17 @@ def read_files(
 
 
 def _read_run(
-    run: Sequence[FileWork], table: TableWork, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    run: Sequence[FileSplit], table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, list[FileReport]]:
-    """Decode files into the buffer, together where that may be; their reports, up to the first one with an error."""
+    """Decode files into the buffer, together if possible; return their reports, up to the first one with an error."""
     version = table.versions[run[0].file.version_key]
     kept: dict[str, bytes] = {}
     if len(run) > 1:
-        with suppress(FileNotFoundError):  # told when that file is read by itself
+        with suppress(FileNotFoundError):  # reported when that file is read alone
             for work in run:
                 kept[work.file.stored.path] = b"".join(open_blocks(work))
         tallies = read_together(run, [*kept.values()], version, _window(table, version), buffer, decoder)
+        # Otherwise the files are read one by one from the kept content, which finds the file and the row to blame.
         if tallies and max(tally.max_ts for tally in tallies) <= table.latest:
             if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
                 yield from buffer.blocks()
@@ -147,22 +151,22 @@ def _read_run(
 
 
 def _kept_or(kept: Mapping[str, bytes], open_blocks: OpenBlocks) -> OpenBlocks:
-    """Opens files of which the content is there already, and others."""
+    """Return a function that opens files from content in memory, and all others with `open_blocks`."""
 
-    def opened(work: FileWork) -> Iterator[bytes]:
+    def opened(work: FileSplit) -> Iterator[bytes]:
         content = kept.get(work.file.stored.path)
         return open_blocks(work) if content is None else iter([content])
 
     return opened
 
 
-def _window(table: TableWork, version: VersionWork) -> Window:
-    """The rows of this version that have not been applied yet."""
+def _window(table: TablePlan, version: VersionPlan) -> Window:
+    """Return the window of this version's rows that have not been applied yet."""
     return Window(low=version.low, high=table.window.high)
 
 
-def _report(work: FileWork, tally: Tally, applied: int, **trouble: Any) -> FileReport:
-    """What became of a file or part. `trouble`: the report's fields of that name."""
+def _report(work: FileSplit, tally: Tally, applied: int, **trouble: Any) -> FileReport:
+    """Return the report of a file or split; `trouble` sets the report's fields of these names."""
     return FileReport(
         table=work.table,
         path=work.file.stored.path,
@@ -178,9 +182,9 @@ def _report(work: FileWork, tally: Tally, applied: int, **trouble: Any) -> FileR
 
 
 def _read_file(
-    work: FileWork, table: TableWork, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
+    work: FileSplit, table: TablePlan, buffer: Buffer, open_blocks: OpenBlocks, decoder: Decoder
 ) -> Generator[tuple[Place, Any], None, FileReport]:
-    """Decode one file or part into the buffer, sending on what grows too large; returns its report."""
+    """Decode one file or split into the buffer, yielding what grows too large; return its report."""
     version = table.versions[work.file.version_key]
     path = work.file.stored.path
     tally = Tally(rows=work.span.start)
@@ -190,13 +194,14 @@ def _read_file(
         blocks = buffer.measured(_content(work, open_blocks, decoder))
         asked = (blocks, version.layout, window, tally, path)
         for change in decoder.changes(*asked, version.key) if buffer.takes_batches else decoder.rows(*asked):
-            if version.repeats:
+            # Every row is a repeated delivery, decoded only to be counted.
+            if version.is_all_duplicates:
                 tally.duplicates += 1
                 continue
             applied += _add(buffer, change, work, path)
             if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
                 yield from buffer.blocks()
-    except (FileNotFoundError, Indivisible):
+    except (FileNotFoundError, NotSplittable):
         error, torn, gone = f"waits for {path}, which vanished before it was read", True, True
     except UndecodableRow as fault:
         error, torn = f"{fault}. {_REPAIR}", fault.at_end and work.newest
@@ -207,17 +212,17 @@ def _read_file(
     return _report(work, tally, applied, error=error, torn=torn, gone=gone)
 
 
-def _content(work: FileWork, open_blocks: OpenBlocks, decoder: Decoder) -> Iterator[bytes]:
-    """What is to be decoded of a file."""
+def _content(work: FileSplit, open_blocks: OpenBlocks, decoder: Decoder) -> Iterator[bytes]:
+    """Return the blocks to decode of a file: all of them, or the whole rows of a split."""
     blocks, span = open_blocks(work), work.span
-    return part_of(blocks, decoder.mark, span.start, span.end) if span != WHOLE and decoder.mark else blocks
+    return split_of(blocks, decoder.mark, span.start, span.end) if span != WHOLE and decoder.mark else blocks
 
 
 def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport]) -> FileReport:
-    """The report of a part that has an error, with what `steps`, which read the whole file once more, say of it.
+    """Return the report of a split that has an error, with the findings of `steps`, which read the whole file again.
 
-    So the error is told with the row's number in the file, and only the file's own end may be in writing yet. Where the whole file has
-    no error, a part was not what it seemed, and the file is to be read whole.
+    The error then names the row's number in the file, and only a row at the true end of the file can count as still being written. If the
+    whole file has no error, the split was not what it seemed, and the file has to be read whole.
     """
     try:
         while True:
@@ -229,8 +234,8 @@ def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport])
     return replace(report, error=whole.error, torn=whole.torn, gone=whole.gone)
 
 
-def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -> int:
-    """Buffer one change or many, telling file and row where one cannot be applied; how many they are."""
+def _add(buffer: Buffer, change: RowChange | Batch, work: FileSplit, path: str) -> int:
+    """Buffer one change or a batch and return the number of changes; an error names the file and the row that cannot be applied."""
     if not isinstance(change, tuple):
         try:
             return buffer.take(change, work.rank)
@@ -250,11 +255,11 @@ def _add(buffer: Buffer, change: RowChange | Batch, work: FileWork, path: str) -
 
 
 def write_bucket(
-    items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
+    items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport]:
-    """Write one bucket, table by table, those with few rows together; `items` are sorted by `Place`. Passes file reports on.
+    """Write one bucket, table by table, tables with few rows together; pass file reports on. `items` are sorted by `Place`.
 
-    A table of which some file could not be read is left alone: nothing of this window is written.
+    A table with a file that could not be read is left alone: none of this window is written to it.
     """
     held: list[_Folded] = []
     rows = size = 0
@@ -271,11 +276,12 @@ def write_bucket(
 
 
 def _by_table(
-    items: Iterable[tuple[Place, Any]], tables: dict[int, TableWork], writer: RowWriter
+    items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport | _Folded]:
-    """The reports of files, and of each table either the report of having written it or the few rows that are to be written."""
+    """Yield file reports, and for each table either the report of its write or its few rows that are still to be written."""
     stopped: set[int] = set()
     for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
+        # Places sort NOTICE before a table's blocks, so a failed table is known before any of its rows.
         if kind == NOTICE:
             stopped.add(index)
         elif kind == REPORT:
@@ -285,9 +291,9 @@ def _by_table(
 
 
 def _written_or_folded(
-    work: TableWork, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter
+    work: TablePlan, blocks: Iterator[tuple[Place, bytes]], writer: RowWriter
 ) -> WriteReport | _Folded:
-    """Write what one bucket has of one table; the last states alone where they are few and no writer of it queues."""
+    """Write one bucket's changes of one table; return only its last states if they are few and may share a transaction."""
     try:
         if work.mode is Mode.KEYLESS:
             return WriteReport(
@@ -296,19 +302,20 @@ def _written_or_folded(
             )
         changes = together([unpacked(block) for _, block in blocks])
         states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
+        # Free the unfolded changes before the write: both would otherwise be held at the peak.
         del changes
         few = len(states.lines) < FEW_ROWS and states.lines.size < FEW_BYTES
-        is_shared = few and work.mode is Mode.KEYED and not work.serial
+        is_shared = few and work.mode is Mode.KEYED and not work.has_other_unique_keys
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
 
 
 def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[WriteReport]:
-    """Write tables in one transaction; where the target does not take all of it, each in one of its own."""
+    """Write tables in one transaction; if the target refuses any of it, write each in a transaction of its own."""
     counts: list[int] = []
     if len(held) > 1:
-        # where it fails nothing was written, and which table is to blame shows when it is alone
+        # a failure leaves nothing written; writing each table alone then shows which one is to blame
         with suppress(TableError, ValueError):
             counts = writer.write_together([(work, *_deletes_and_upserts(states)) for work, states in held])
     if counts:
@@ -319,8 +326,8 @@ def _write_together(held: Sequence[_Folded], writer: RowWriter) -> Iterator[Writ
             yield _write_states(work, states, writer)
 
 
-def _write_states(work: TableWork, states: Changes, writer: RowWriter) -> WriteReport:
-    """Write last states; where the target refuses a row, the report says where it came from."""
+def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteReport:
+    """Write last states; if the target refuses a row, report the file and row that it came from."""
     try:
         return WriteReport(table=work.index, written=_write_folded(work, states, writer))
     except RowRefused as fault:
@@ -333,8 +340,8 @@ def _write_states(work: TableWork, states: Changes, writer: RowWriter) -> WriteR
         return WriteReport(table=work.index, error=str(fault))
 
 
-def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
-    """Write last states; where keys may be equal to the target that differ to us, in their sequence."""
+def _write_folded(work: TablePlan, states: Changes, writer: RowWriter) -> int:
+    """Write last states, in sequence if the target may find keys equal that differ here; return the number of rows."""
     if work.mode is Mode.ORDERED:
         in_sequence = states.chosen(np.lexsort((sequence_of(states.order, timed=work.timed), states.ts)))
         images = map(image_function(work.key), listed_keys(in_sequence.keys))
@@ -343,10 +350,10 @@ def _write_folded(work: TableWork, states: Changes, writer: RowWriter) -> int:
 
 
 def _deletes_and_upserts(states: Changes) -> tuple[Lines, Lines]:
-    """The lines of both, neighbours in the target's index side by side."""
+    """Return the lines of both, with neighbours in the target's index side by side."""
     keys = states.keys
-    if isinstance(keys, list):  # an array is in sequence already
-        by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers come last
+    if isinstance(keys, list):  # an array is sorted already
+        by_kind = [(isinstance(key, str), key) for key in keys]  # a few texts among numbers sort last
         states = states.chosen(np.array(sorted(range(len(keys)), key=by_kind.__getitem__), np.intp))
     upserts = is_upsert(states.order)
     return states.lines.chosen(np.flatnonzero(~upserts)), states.lines.chosen(np.flatnonzero(upserts))

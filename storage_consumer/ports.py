@@ -1,6 +1,6 @@
-"""What the driver asks of the outside: the target's state, its structure, its DDL, and the job that writes rows.
+"""Protocols of what the driver needs from outside: the target's state, structure and DDL, and the job that writes rows.
 
-The real ones are in `target` and `spark`; `api.py` puts them together.
+`checkpoint`, `ddl`, `downstream` and `spark` implement them; `api.py` wires them together.
 """
 
 from __future__ import annotations
@@ -9,79 +9,83 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.copies import Copies
-from storage_consumer.consumers.table_decisions import Obeyed
+from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.planning.steps import DdlStep
-from storage_consumer.storage.finished import Finished
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.summary import Progress
-from storage_consumer.task_reports import FileReport, WriteReport
-from storage_consumer.work import FileWork, JobSpec, TargetTable
+
+SERIAL_SLOTS = 16
+"""Slots of a window beyond those of the partitions, for tables whose write transactions queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProgress:
-    """What is stored of one table."""
+    """The stored progress of one table."""
 
     table_key: str
-    """See `planning.steps.key_of`."""
+    """See `plan.steps.key_of`."""
     schema: str
     table: str
     checkpoint: int
-    """Inclusive; what is stored never gets smaller."""
+    """Commit ts up to which the table is applied (inclusive); the stored value never decreases."""
     state: str
     """``running``, ``waiting``, ``halted`` or ``dropped``."""
     follows: bool = True
-    """Its checkpoint is not behind the whole's, which it follows while it is idle."""
+    """True if its checkpoint is not lower than the overall one, which it follows while it is idle."""
     error: str = ""
     copies: Copies | None = None
-    """What a copy of it has to hold; None where nothing is to be stored of it."""
+    """What a copy of the table must contain; None if nothing about it is to be stored."""
     target: TableName | None = None
-    """Where its rows are, if there are routes (`selected.NOWHERE`: not in the target yet); None: under its own name."""
+    """Where its rows are if there are routes (`shared_names.NOWHERE`: not in the target yet); None if under its own name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerInfo:
     """What the target server is and allows."""
 
-    flavor: str
+    server_type: str
     """``mariadb``, ``mysql`` or ``tidb``."""
     version: str
     max_packet: int
-    """Bytes."""
+    """Largest packet, in bytes."""
     load_data: bool
-    """LOAD DATA LOCAL is allowed."""
+    """Whether LOAD DATA LOCAL is allowed."""
 
 
 class State(Protocol):
-    """Lease and progress; see target/state.py."""
+    """Lease and progress; see `checkpoint.store`."""
 
     epoch: int
 
     def open(self, upstream: str) -> None:
-        """Create what is not there; `ConfigError` for another bucket's state."""
+        """Create what is missing; raise `ConfigError` if the state belongs to another bucket."""
 
     def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
-        """Try to become the writer for `ttl` seconds; returns the holder who prevents it, or an empty text.
+        """Try to become the writer for `ttl` seconds; return ``""``, or the holder who prevents it.
 
-        `dead`: a holder who is known to be gone, so that its lease need not run out.
+        `dead`: a holder that is known to be gone, so that its lease need not run out.
         """
         ...
 
     def renew(self, ttl: float) -> bool:
-        """Hold the lease for `ttl` seconds from now; False if it is no longer ours."""
+        """Extend the lease to `ttl` seconds from now; return False if it is no longer ours."""
         ...
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
 
     def load(self) -> tuple[Restart, int]:
-        """What an earlier run left, and the highest storage checkpoint that it saw."""
+        """Return the state that an earlier run left, and the highest storage checkpoint that it saw."""
         ...
 
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:
-        """Fence off everything older; the id of the new window."""
+        """Fence off all older windows and owners; return the id of the new window."""
         ...
 
     def save(
@@ -93,38 +97,37 @@ class State(Protocol):
         storage_checkpoint: int,
         lowest: int | None = None,
     ) -> None:
-        """Store what moved. `checkpoint`: what idle tables follow; `lowest`: what is told to others, None where it stays."""
+        """Store what moved. `checkpoint`: followed by idle tables; `lowest`: published to others, None to leave it unchanged."""
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Note in the journal why a statement stops its table; one that was started and is not settled stays so."""
+        """Record in the journal why a statement stops its table; a started statement without a known outcome stays started."""
 
     def copied(self, step: DdlStep, at: int) -> None:
-        """Note in the journal that a statement is done, since a copy of its table as of a TSO holds what it did."""
+        """Record in the journal that a statement is done, because a copy of its table as of TSO `at` contains its effect."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
-        """Store what schema files say, with the table directory of each; what is stored already costs nothing."""
+        """Store the content of schema files, with the table directory of each; what is stored already costs nothing."""
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
-        """What the schema files of one version directory said, whether or not they still exist."""
+        """Return the content of the schema files of one version directory, whether or not they still exist."""
         ...
 
     def known_versions(self) -> frozenset[tuple[str, int]]:
-        """Table directory and version of all schema files that were ever read."""
+        """Return table directory and version of all schema files that were ever read."""
         ...
 
     def unsettled(self) -> list[tuple[str, int]]:
-        """Table directory and version of the statements that are kept and, by the journal, neither done nor skipped."""
+        """Return table directory and version of kept statements that the journal lists neither as done nor as skipped."""
         ...
 
     def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
-        """What operators said about statements that are neither done nor skipped, by `DdlStep.identity`."""
+        """Return operators' decisions on statements that are neither done nor skipped, by `DdlStep.identity`."""
         ...
 
-    def obey(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
-        """Have what operators decided about tables take effect on what is stored, each decision once; `load` tells the rest.
+    def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+        """Apply operators' decisions on tables to the stored state, each once; return their results. `load` returns the rest.
 
-        `busy`: keys of tables that a running statement touches; what was decided about them waits. `timed`: rows say when they
-        committed.
+        `busy`: keys of tables that a running statement touches; decisions on them wait. `timed`: rows carry a commit ts.
         """
         ...
 
@@ -133,22 +136,22 @@ class State(Protocol):
 
 
 class Target(Protocol):
-    """Structure of the target; see target/database.py."""
+    """Structure of the target; see `downstream.database`."""
 
-    def facts(self) -> ServerFacts:
-        """What the server is."""
+    def server_info(self) -> ServerInfo:
+        """Return what the server is and allows."""
         ...
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """The tables that exist, by folded name."""
+        """Return the wanted tables that exist, by folded name."""
         ...
 
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
-        """Folded name → the target's own spelling, of the tables and databases (empty table name) that exist."""
+        """Return folded name → the target's own spelling, for tables and databases (empty table name) that exist."""
         ...
 
     def blockers(self, names: Iterable[TableName]) -> tuple[str, ...]:
-        """Who holds locks that a statement on these tables waits for, as far as the server tells."""
+        """Return the holders of locks that a statement on these tables waits for, as far as the server reports them."""
         ...
 
     def close(self) -> None:
@@ -157,28 +160,28 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What an operator said about a statement that stopped its table."""
+    """An operator's decision on a statement that stopped its table."""
 
     verb: Literal["done", "skip", "replace"]
-    """It took effect by hand, or is not to run, or `statement` is to run in its place."""
+    """It took effect manually, is not to run, or is to be replaced by `statement`."""
     statement: str = ""
     decided_at: str = ""
-    """By the target's clock; a later decision about the same statement has another one."""
+    """Time by the target's clock; a later decision on the same statement has another one."""
     decided_by: str = ""
 
 
 class Ddl(Protocol):
-    """Runs one statement after another, each once; see target/ddl_runner.py."""
+    """Runs statements one after another, each once; see `ddl.runner`."""
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
-        """Run, or find out that it ran; `moved` is stored in the transaction that says so. Returns a note, or ``""``."""
+        """Run the statement, or find that it ran; the transaction that records it stores `moved`. Return a note, or ``""``."""
         ...
 
     def refused(self, step: DdlStep, error: str) -> None:
-        """Note why a statement stops its table."""
+        """Record why a statement stops its table."""
 
     def fence(self) -> None:
-        """End what a former owner may still be about to run in this lane."""
+        """End whatever a former owner may still be about to run in this worker."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -186,30 +189,30 @@ class Ddl(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DdlContext:
-    """What the files tell about a statement's surroundings."""
+    """What the files say about a statement's surroundings."""
 
     database_is_ours: bool
-    """The bucket has the CREATE DATABASE of the statement's database, so it need not be made."""
+    """Whether the bucket has the CREATE DATABASE of the statement's database, so that it need not be created here."""
     table_was_seen: bool
-    """The bucket has an earlier structure of the table, or anything of the database, so it should be there."""
+    """Whether the bucket has an earlier structure of the table, or anything of the database, so that it should exist."""
     made_by: DdlStep | None = None
-    """The last statement before it that made the table, which may not have been run here."""
+    """The last statement before this one that created the table; it may not have run here."""
     database_statements: tuple[str, ...] = ()
-    """The source's CREATE and ALTER DATABASE up to the statement, in order: which defaults a new table has there."""
+    """The source's CREATE and ALTER DATABASE up to the statement, in order: they set the defaults of a new table."""
     decision: Decision | None = None
-    """What an operator said about it."""
-    keep_on: Callable[[], bool] = lambda: True
-    """Asked now and then while a statement is waited for; raises `LeaseLost`, or returns False to end."""
+    """An operator's decision on it."""
+    should_continue: Callable[[], bool] = lambda: True
+    """Called repeatedly while a statement is waited for; raises `LeaseLost`, or returns False to end."""
 
 
 class RowPipeline(Protocol):
-    """Runs one wave's rows; see spark/job.py."""
+    """Runs one wave's rows; see `spark.pipeline`."""
 
     @property
     def cores(self) -> int:
-        """Tasks that run at once."""
+        """Number of tasks that run in parallel."""
         ...
 
-    def run(self, spec: JobSpec, files: Sequence[FileWork], progress: Progress) -> list[FileReport | WriteReport]:
-        """Read, decode, order and write; `TransientError` or `LeaseLost` where the job as a whole failed."""
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+        """Read, decode, order and write; raise `TransientError` or `LeaseLost` if the job as a whole fails."""
         ...

@@ -1,7 +1,7 @@
 """SIGTERM and SIGINT: the first asks the program to finish its transaction and end, the second to abandon it.
 
-Both are safe, since a mark never runs ahead of its rows. A third signal has its usual effect: the process dies at once,
-which is safe for the same reason.
+Both are safe, since a stored position never runs ahead of its rows. A third signal has its usual effect: the process dies
+immediately, which is safe for the same reason.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _log = Log("signals")
 
 
 class Stop:
-    """Tells a running program that it should end.
+    """Asks a running program to end.
 
-    As a context manager it takes the process's SIGTERM and SIGINT and gives them back at the end; without it, `request`
-    and `abandon` do the same from any thread. The handlers themselves only put the signal into a queue, which is allowed
-    at any instruction; a thread reads it, logs, and runs the callbacks.
+    As a context manager it takes over the process's SIGTERM and SIGINT and restores their handlers at the end. Without it, `request`
+    and `abandon` do the same from any thread. The handlers only put the signal into a queue, which is allowed at any
+    instruction; a thread reads it, logs, and runs the callbacks.
     """
 
     def __init__(self) -> None:
-        """Nothing is requested yet."""
+        """Start with nothing requested."""
         self.requested = threading.Event()
         """Set when the program should finish its transaction and end; wait on it instead of sleeping."""
         self.abandoned = threading.Event()
-        """Set when it should not even finish its transaction."""
+        """Set when the program should not even finish its transaction."""
         self._callbacks: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -41,7 +41,7 @@ class Stop:
         self._received = 0
 
     def on_abandon(self, callback: Callable[[], object]) -> None:
-        """Call `callback`, in another thread, when the transaction is to be abandoned; at once if it already is."""
+        """Call `callback` in another thread when the transaction is to be abandoned; immediately if it already is."""
         with self._lock:
             if not self.abandoned.is_set():
                 self._callbacks.append(callback)
@@ -49,13 +49,13 @@ class Stop:
         self._call(callback)
 
     def request(self, reason: str = "request") -> None:
-        """Finish the transaction, then end. Asking again changes nothing."""
+        """Finish the transaction, then end. A second request changes nothing."""
         if not self.requested.is_set():
             self.requested.set()
             _log.info("stop_requested", reason=reason)
 
     def abandon(self, reason: str = "request") -> None:
-        """End without finishing the transaction. Asking again changes nothing."""
+        """End without finishing the transaction. A second call changes nothing."""
         self.request(reason)
         with self._lock:
             if self.abandoned.is_set():
@@ -67,40 +67,43 @@ class Stop:
             self._call(callback)
 
     def install(self) -> None:
-        """Take SIGTERM and SIGINT; from the main thread only. Calling it again takes them back from whoever took them since."""
+        """Take over SIGTERM and SIGINT; from the main thread only. A second call takes them back from whoever took them since."""
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="signals", daemon=True)
             self._watcher.start()
         for number in _SIGNALS:
+            # Keep the first handlers that were found: a second call may find our own.
             before = signal.signal(number, self._handle)
             self._before.setdefault(number, before)
 
     def restore(self) -> None:
-        """Give the signals back to the handlers that were there before."""
+        """Restore the handlers that were there before."""
         for number, before in self._before.items():
             signal.signal(number, before)  # type: ignore[arg-type]  # what signal.signal itself returned
         self._before.clear()
         if self._watcher is not None:
+            # 0 is not a signal: it ends the watcher's loop.
             self._arrived.put(0)
             self._watcher.join()
             self._watcher = None
 
     def __enter__(self) -> Self:
-        """Take the signals."""
+        """Take over the signals."""
         self.install()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give them back."""
+        """Restore the handlers."""
         self.restore()
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        """Runs in the main thread at any instruction, so it takes no lock and writes nothing."""
+        """Run in the main thread at any instruction, so take no lock and write nothing."""
         self._received += 1
         self._arrived.put(number)
         if self._received > 1:
+            # A third signal then kills the process, even if the watcher thread hangs.
             for each in _SIGNALS:
                 signal.signal(each, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""What a round did, as frozen records: the answer of `Consumer.run_once` and the source of the summary line."""
+"""What a round did, as frozen records: the result of `Consumer.run_once` and the source of the summary line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSummary:
-    """One table's share of a round; tables that did nothing and are not halted have none."""
+    """One table's share of a round; a table that did nothing and is not halted has none."""
 
     table: str
     """``schema.table``, or ``schema`` for a database's own DDL."""
     rows: int = 0
-    """Row changes read inside the window and taken into account (folded ones included)."""
+    """Row changes read inside the window and taken into account, folded ones included."""
     files: int = 0
     """Data files read."""
     ddls: int = 0
@@ -23,12 +23,12 @@ class TableSummary:
     state: str = "running"
     """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``dropped``."""
     error: str = ""
-    """Why it is halted or waiting."""
+    """Why the table is halted or waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSummary:
-    """One round."""
+    """The result of one round."""
 
     rows: int = 0
     """Row changes taken into account, over all tables."""
@@ -39,19 +39,19 @@ class RoundSummary:
     ddls: int = 0
     """DDL statements executed."""
     checkpoint: int = 0
-    """Commit ts up to which every table is applied that is not left out, halted ones included; inclusive."""
+    """Commit ts (inclusive) up to which every table is applied, halted ones included; tables that are left out do not count."""
     checkpoint_running: int = 0
-    """The same of the tables that are not halted; never less than `checkpoint`."""
+    """The same for the tables that are not halted; never less than `checkpoint`."""
     storage_checkpoint: int = 0
-    """checkpoint-ts of the bucket's ``metadata`` at the start of the round."""
+    """The checkpoint-ts of the bucket's ``metadata`` at the start of the round."""
     seconds: float = 0.0
-    """Wall time of the round."""
+    """Wall time of the round, in seconds."""
     finished_files: int = 0
-    """Files that an earlier run had finished and this process did not read again, counted when first listed."""
+    """Files that an earlier run had finished and this process did not read again; counted when first listed."""
     pending_files: int = 0
     """Files with rows beyond the storage checkpoint, or not yet read."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows and objects passed over, counted by reason."""
+    """Rows and objects skipped, counted by reason."""
     tables: tuple[TableSummary, ...] = ()
 
     @property
@@ -71,19 +71,19 @@ class RoundSummary:
 
 
 class Progress(Protocol):
-    """Told how a round goes on; called from the driver's threads, must not raise and must be quick."""
+    """Receives the progress of a round. It is called from the driver's threads, must not raise, and must return quickly."""
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """A round begins: so many data files with so many bytes are to be read."""
+        """Show that a round begins: `files` data files with `size` bytes in all are to be read."""
 
     def advanced(self, *, files: int, rows: int) -> None:
-        """So many more files were read, with so many row changes."""
+        """Count `files` more files that were read, with `rows` row changes."""
 
     def ddl(self, *, table: str, query: str) -> None:
-        """A statement is about to run."""
+        """Show that a statement is about to run."""
 
     def round_finished(self, summary: RoundSummary) -> None:
-        """The round is over."""
+        """Show that the round is over."""
 
 
 class Silent:

@@ -1,6 +1,6 @@
-"""What the program says while it runs: every event with its meaning and fields, and how it becomes a line of text or JSON.
+"""What the program logs: every event with its meaning and fields, and how it becomes a line of text or JSON.
 
-Secrets that were registered are blanked in all values, messages and tracebacks, of foreign loggers too.
+Registered secrets are blanked in all values, messages and tracebacks, those of foreign loggers included.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote, quote_plus
 
 from storage_consumer.errors import ConfigError
@@ -39,14 +40,19 @@ _TSO_SHIFT = 18
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/?#@\"']*):[^\s/@\"']+@")
 
 
+Level = Literal["debug", "info", "warning", "error"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One kind of line."""
+    """One kind of log line."""
 
     meaning: str
-    """When it is said; what to do, where something is to be done."""
+    """When it is logged, and what to do about it if anything."""
     fields: tuple[str, ...] = ()
-    """The names that its line may carry."""
+    """Names of the fields that its line may carry."""
+    levels: tuple[Level, ...] = ("info",)
+    """Levels at which it is logged."""
 
 
 EVENTS: dict[str, Event] = {
@@ -54,23 +60,34 @@ EVENTS: dict[str, Event] = {
         meaning="The settings are good; work begins.",
         fields=("version", "upstream", "downstream", "protocol", "time_zone", "once", "state_schema"),
     ),
-    "notice": Event(meaning="A setting was accepted without effect, or assumed; read it once.", fields=("text",)),
+    "notice": Event(
+        meaning="A setting was accepted without effect, or assumed; read it once.",
+        fields=("text",),
+        levels=("info", "warning"),
+    ),
     "inferred": Event(
         meaning="Nobody told this setting; the file named shows it.", fields=("option", "value", "source")
     ),
     "go_on": Event(
         meaning="Tables stopped. Once what stopped them is settled, this command goes on where each of them stands.",
         fields=("command",),
+        levels=("warning",),
     ),
-    "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason")),
+    "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason"), levels=("info", "warning")),
     "stop_requested": Event(
         meaning="First signal: the transaction is finished, then the program ends.", fields=("reason",)
     ),
     "stop_abandoned": Event(
-        meaning="Second signal: the transaction is given up; the next start repeats it.", fields=("reason",)
+        meaning="Second signal: the transaction is given up; the next start repeats it.",
+        fields=("reason",),
+        levels=("warning",),
     ),
-    "abandon_callback_failed": Event(meaning="Something could not be called off; harmless.", fields=("error",)),
-    "failed": Event(meaning="The program ends because of this error.", fields=("error", "kind", "exit_code")),
+    "abandon_callback_failed": Event(
+        meaning="Something could not be called off; harmless.", fields=("error",), levels=("warning",)
+    ),
+    "failed": Event(
+        meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
+    ),
     "spark_started": Event(meaning="A Spark session is there.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
         meaning="Executors of a cluster have what they need; cores of all that have come so far, hosts that were asked.",
@@ -79,58 +96,66 @@ EVENTS: dict[str, Event] = {
     "cache_refused": Event(
         meaning="Others could change this folder, so that compiled code is not kept there; the error says how to put it right.",
         fields=("folder", "error"),
+        levels=("warning",),
     ),
     "spark_said": Event(
         meaning="A line that Spark's JVM or a worker wrote to standard error; a warning where it tells of an error.",
         fields=("text",),
+        levels=("debug", "warning"),
     ),
     "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
     "lease_waiting": Event(
-        meaning="Another process is the writer, which the holder names; this one stands by.", fields=("holder",)
+        meaning="Another process is the writer, which the holder names; this one stands by.",
+        fields=("holder",),
+        levels=("warning",),
     ),
     "connections_ended": Event(
         meaning="A former owner that is paused or cut off held locks on the state; its connections were ended.",
         fields=("connections", "state_schema"),
+        levels=("warning",),
     ),
-    "lease_lost": Event(meaning="Another process became the writer; this one stops.", fields=("holder", "epoch")),
-    "storage_polled": Event(
-        meaning="The bucket was looked at.",
-        fields=("storage_checkpoint", "schema_files", "data_files", "vanished", "changed", "full", "seconds"),
+    "storage_warning": Event(
+        meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path"), levels=("warning",)
     ),
-    "storage_warning": Event(meaning="Something in the bucket is odd, but stops nothing.", fields=("text", "path")),
     "checkpoint_missing": Event(
-        meaning="The bucket has no checkpoint yet: nothing can be applied.", fields=("path", "text")
+        meaning="The bucket has no checkpoint yet: nothing can be applied.",
+        fields=("path", "text"),
+        levels=("warning",),
     ),
     "schema_warning": Event(
-        meaning="Something in a schema file is odd, but stops nothing.", fields=("text", "path", "table", "version")
+        meaning="Something in a schema file is odd, but stops nothing.",
+        fields=("text", "path", "version"),
+        levels=("warning",),
     ),
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
     "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
     "ddl_waits": Event(
         meaning="Others hold a lock that a statement needs; its tables wait, the others go on.",
         fields=("table", "version", "error"),
+        levels=("warning",),
     ),
     "ddl_blocked": Event(
         meaning="Others hold locks that a statement needs; it is tried again. End these connections if they will not end.",
         fields=("table", "version", "error", "blockers"),
+        levels=("warning",),
     ),
     "ddl_lost": Event(
         meaning="The connection broke under a statement, or the target took no writes; what became of it is found out first.",
         fields=("table", "version", "error"),
+        levels=("warning",),
     ),
     "ddl_running": Event(
         meaning="The target still runs a statement whose connection is gone; it is waited for, for --ddl-patience.",
         fields=("table", "version", "query", "seconds", "blockers"),
+        levels=("warning",),
     ),
     "ddl_settled": Event(
         meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
     ),
-    "ddl_skipped": Event(
-        meaning="A statement is not run, for a reason.", fields=("table", "version", "query", "reason")
-    ),
     "table_halted": Event(
         meaning="This table stops, the others go on; the error says what to do.",
-        fields=("table", "checkpoint", "version", "error"),
+        fields=("table", "checkpoint", "error"),
+        levels=("error",),
     ),
     "decision_obeyed": Event(
         meaning="What an operator decided about a table took effect; a copy is as of that checkpoint.",
@@ -139,18 +164,23 @@ EVENTS: dict[str, Event] = {
     "decision_refused": Event(
         meaning="What an operator decided about a table changes nothing, for this reason.",
         fields=("table", "verb", "decided_by", "error"),
+        levels=("error",),
     ),
     "tables_halted": Event(
         meaning="Tables stand still: the first of them by name. Said again every ten minutes while it lasts.",
         fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds"),
+        levels=("error",),
     ),
     "table_waiting": Event(
-        meaning="This table waits for something that should come.", fields=("table", "checkpoint", "error")
+        meaning="This table waits for something that should come.",
+        fields=("table", "checkpoint", "error"),
+        levels=("warning",),
     ),
     "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
     "retry": Event(
         meaning="Storage or target did not answer; the same is tried again.",
-        fields=("what", "attempt", "wait", "error"),
+        fields=("what", "wait", "error"),
+        levels=("warning",),
     ),
     "round_finished": Event(
         meaning="One look at the bucket and all that could be applied; the line to watch.",
@@ -164,48 +194,50 @@ EVENTS: dict[str, Event] = {
 """All events. A test compares this table with the calls in the package."""
 
 TSO_FIELDS = frozenset({"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"})
-"""Fields that hold a TSO where they hold a number: shown as number and time."""
+"""Fields whose numbers are TSOs: shown as number and time."""
 
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal obeys instead of showing it: control characters, ends of lines, and what turns the direction of writing."""
+"""What a terminal interprets instead of showing: control characters, line ends, and characters that change the writing direction."""
 
 _secrets: dict[str, re.Pattern[str]] = {}
 _around_write: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def register_secret(secret: str) -> None:
-    """Blank `secret` wherever it would appear, also percent-encoded; one shorter than 4 characters only as a whole word."""
+    """Blank `secret` wherever it would appear, also percent-encoded; a secret under 4 characters only as a whole word."""
+    # A secret may appear as given, percent-encoded in a URI, or escaped in the repr of a foreign error.
     for spelling in {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""} - _secrets.keys():
         found = re.escape(spelling)
+        # Blanking a secret like "a" inside of words would make every line unreadable.
         if len(spelling) < _SHORT_SECRET:
             found = rf"(?<!\w){found}(?!\w)"
         _secrets[spelling] = re.compile(found)
 
 
 def forget_secrets() -> None:
-    """Blank nothing any more."""
+    """Stop blanking all registered secrets."""
     _secrets.clear()
 
 
 def redact(text: str) -> str:
-    """The text without any registered secret and without passwords in URIs."""
-    for spelling in sorted(_secrets, key=len, reverse=True):  # a short one may stand inside a long one
+    """Return the text without registered secrets and without passwords in URIs."""
+    for spelling in sorted(_secrets, key=len, reverse=True):  # longest first: a short one may be part of a long one
         text = _secrets[spelling].sub(HIDDEN, text)
     return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
 
 
 def escaped(text: str) -> str:
-    r"""The text with ``\u`` and its number in place of each character of `UNSEEN`; valid in JSON as well."""
+    r"""Return the text with each character of `UNSEEN` written as ``\u`` and its number; valid in JSON as well."""
     return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def lines_escaped(text: str) -> str:
-    """The text as `escaped` gives it, but for its ends of lines."""
+    """Return the text as `escaped` does, but keep its line ends."""
     return "\n".join(map(escaped, text.split("\n")))
 
 
 def json_text(document: object) -> str:
-    """A document for another program, without secrets in its texts; its numbers and the names of its members stay as they are."""
+    """Return a document for another program, with secrets blanked in its texts; numbers and member names are unchanged."""
     return lines_escaped(json.dumps(_redacted(document), ensure_ascii=False, indent=2)) + "\n"
 
 
@@ -218,7 +250,7 @@ def _redacted(value: object) -> object:
 
 
 def tso_time(ts: int) -> str:
-    """The time of a TSO, in UTC to the millisecond: ``2026-01-31T10:00:00.123Z``."""
+    """Return the time of a TSO, in UTC to the millisecond: ``2026-01-31T10:00:00.123Z``."""
     return _utc((ts >> _TSO_SHIFT) / 1000)
 
 
@@ -228,31 +260,31 @@ def _utc(seconds: float) -> str:
 
 
 class Log:
-    """Says events of one component. Fields bound with `bind` are on each of its lines."""
+    """Logs the events of one component. Fields bound with `bind` are on each of its lines."""
 
     def __init__(self, component: str, **bound: object) -> None:
-        """`component` is the module or part that speaks."""
+        """Log for `component`, the module or part that speaks."""
         self._logger = logging.getLogger(f"{ROOT}.{component}")
         self._bound = bound
 
     def bind(self, **fields: object) -> Log:
-        """The same component with more fields on each line."""
+        """Return a log of the same component with more fields on each line."""
         return Log(self._logger.name.removeprefix(f"{ROOT}."), **{**self._bound, **fields})
 
     def debug(self, event: str, **fields: object) -> None:
-        """Say it to one who looks for a fault."""
+        """Log an event for someone who looks for a fault."""
         self._say(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """Say it in normal running."""
+        """Log an event of normal running."""
         self._say(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Say that something is odd."""
+        """Log that something is odd."""
         self._say(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Say that something stopped; inside an `except`, level debug adds the traceback."""
+        """Log that something stopped; inside an `except`, level debug adds the traceback."""
         self._say(logging.ERROR, event, fields)
 
     def _say(self, level: int, event: str, fields: dict[str, object]) -> None:
@@ -263,7 +295,7 @@ class Log:
 
 
 class _Said:
-    """An event with its fields; its text is the line without time and level, for the formatters of others."""
+    """An event with its fields; its text is the line without time and level, for other formatters."""
 
     def __init__(self, event: str, fields: dict[str, object]) -> None:
         self.event = event
@@ -277,17 +309,17 @@ class TextFormatter(logging.Formatter):
     """``2026-01-31T10:00:00.123Z INFO round_finished rows=3 …``, one line per event (a traceback follows on its own lines)."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         level = _LEVEL_NAMES.get(record.levelno, record.levelname)
         trace = _trace(record)
         return f"{_utc(record.created)} {level} {_said(record)}" + (f"\n{trace}" if trace else "")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per event; a TSO has a second field with its time beside it."""
+    """One JSON object per event; each TSO field has a second field with its time."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         said = _said(record)
         level = _LEVEL_NAMES.get(record.levelno, record.levelname)
         line: dict[str, object] = {"time": _utc(record.created), "level": level, "event": said.event}
@@ -303,7 +335,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _said(record: logging.LogRecord) -> _Said:
-    """Event and fields; the message of a foreign logger is the text of a `log` event."""
+    """Return event and fields; the message of a foreign logger becomes the text of a `log` event."""
     said = record.args[0] if isinstance(record.args, tuple) and record.args else None
     return said if isinstance(said, _Said) else _Said("log", {"logger": record.name, "text": record.getMessage()})
 
@@ -313,7 +345,7 @@ def _is_tso(name: str, value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON takes it, without secrets; floats to the millisecond."""
+    """Return a value as JSON takes it, without secrets; floats have three decimals."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -342,22 +374,23 @@ def _trace(record: logging.LogRecord) -> str:
 
 
 class _Stream(logging.StreamHandler):  # type: ignore[type-arg]  # generic in the stubs only
-    """Standard error as it is at each line; a progress bar there steps aside meanwhile."""
+    """Standard error as it is at each line: a progress bar there steps aside for the write."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        # Tests and progress bars replace sys.stderr, so look it up for each line.
         self.stream = sys.stderr
         with _around_write():
             super().emit(record)
 
 
 def around_writes(context: Callable[[], AbstractContextManager[object]] | None) -> None:
-    """Open `context()` around each line written to standard error; None: no more."""
+    """Open `context()` around each line written to standard error; None stops that."""
     global _around_write  # noqa: PLW0603 - there is one standard error
     _around_write = context or nullcontext
 
 
 def configure(*, level: str = "info", file: str = "", style: str = "text") -> None:
-    """Log to standard error, or to `file`; replaces what an earlier call set up. Raises `ConfigError` for a file that won't open."""
+    """Log to standard error or to `file`, replacing an earlier setup; raise `ConfigError` if the file cannot be opened."""
     handler: logging.Handler = _Stream()
     if file:
         try:
@@ -374,5 +407,5 @@ def configure(*, level: str = "info", file: str = "", style: str = "text") -> No
     logging.getLogger(ROOT).setLevel(LEVELS[level])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.ERROR)
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # a broken connection is told as an event of ours
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # our own events report a broken connection
     logging.captureWarnings(capture=True)

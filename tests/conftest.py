@@ -6,10 +6,28 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
-from tests.azure_server import AzureServer, azure_server
-from tests.gcs_server import GcsServer, gcs_server
-from tests.s3_server import S3Server, s3_server
+from tests.harness import servers
+from tests.harness.azure_server import AzureServer, azure_server
+from tests.harness.gcs_server import GcsServer, gcs_server
+from tests.harness.s3_server import S3Server, s3_server
+from tests.harness.tiers import ALL, QUICK, is_quick
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--tier``: how much is run."""
+    parser.addoption(
+        "--tier", choices=(QUICK, ALL), default=ALL, help="quick: a few minutes, without other servers than MariaDB"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the tier does not hold, and say how many tests that are."""
+    if config.getoption("--tier") == ALL:
+        return
+    left_out = [item for item in items if not is_quick(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_quick(item)]
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# Sets up everything the tests need and runs them all; arguments go to pytest. The exit code is pytest's.
+# Sets up what a tier of tests needs, and runs it. The exit code is pytest's.
+#
+#   bash tests/run.sh [quick] [PYTEST ARGUMENTS]   a few minutes: no other server than MariaDB, little Spark
+#   bash tests/run.sh all [PYTEST ARGUMENTS]       everything
+#   bash tests/run.sh night                        everything, then the campaigns, for some hours
 #
 # STORAGE_CONSUMER_CORPORA   a folder of unpacked corpora: the corpus tests use it instead of fixtures/
 # STORAGE_CONSUMER_SERVERS   where the tests' MySQL and S3 servers are kept (default: below ~/.cache/storage-consumer)
@@ -71,17 +75,40 @@ install_azurite() {
   fail "Azurite could not be installed, and the tests need it (the whole log: $log)"
 }
 
+run() { "$venv/bin/python" -m "$@"; }
+
+# Each campaign with a seed of its own; the first that fails is told at the end, the others run nevertheless.
+campaigns() {
+  local seed=${STORAGE_CONSUMER_SEED:-$(date +%s)} status=0
+  say "campaigns with seed $seed (STORAGE_CONSUMER_SEED repeats it)"
+  run tests.campaigns simulate --histories 100000 --seed "$seed" || status=$?
+  run tests.campaigns kills --kills 200 --seed "$seed" || status=$?
+  run tests.campaigns shuffles --count 200 --seed "$seed" || status=$?
+  run tests.campaigns fuzz canal-json csv growth paths schema --minutes 10 --seed "$seed" || status=$?
+  run tests.campaigns corpora --all || status=$?
+  run tests.campaigns faults || status=$?
+  run tests.benchmarks || status=$?
+  return "$status"
+}
+
+tier=quick
+case "${1:-}" in quick | all | night) tier=$1 && shift ;; esac
+pytest_tier=$([ "$tier" = quick ] && echo quick || echo all)
+
 mkdir -p "$cache"
 has git || apt_install git # the guards ask it which files belong to the repository
-has ip || apt_install iproute2 # one test pulls a network cable
 set_up test
-install_servers
-install_azurite
+if [ "$tier" != quick ]; then
+  has ip || apt_install iproute2 # one test pulls a network cable
+  install_servers
+  install_azurite
+fi
 say "set up in $((SECONDS - started)) s"
 
 cd "$here"
 status=0
 tests_started=$SECONDS
-"$venv/bin/python" -m pytest "$@" || status=$?
+run pytest --tier "$pytest_tier" "$@" || status=$?
 echo "tests: $((SECONDS - tests_started)) s, exit code $status"
+if [ "$tier" = night ]; then campaigns || status=$?; fi
 exit "$status"

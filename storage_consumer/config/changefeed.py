@@ -1,4 +1,4 @@
-"""A changefeed's TOML file, as TiCDC takes it: which keys it may have, which of them say how the files look, which don't matter.
+"""A changefeed's TOML file, as TiCDC takes it: its valid keys, which of them shape the files, and which don't matter.
 
 The key names are those of both TiCDC architectures (tiflow and ticdc), deprecated ones included.
 """
@@ -17,7 +17,7 @@ from storage_consumer.config.parsers import Document, did_you_mean
 from storage_consumer.errors import ConfigError
 
 ANY: Mapping[str, object] = {"*": None}
-"""A table of which every key is taken: it belongs to another kind of sink."""
+"""A table whose keys are all accepted: it belongs to another kind of sink."""
 
 
 def _keys(*names: str) -> dict[str, object]:
@@ -109,19 +109,19 @@ OF_THE_WRITER = frozenset(
         "sink.cloud-storage-config.output-raw-change-event",
     }
 )
-"""Settings that show in the files themselves, message by message and path by path; nothing has to be said of them.
+"""Settings that the files themselves show, message by message and path by path; they need not be given.
 
-Of raw change events that holds where an update also tells its old row; without it they are refused (`refuse_lost_keys`).
+For raw change events that holds only if an update also carries its old row; otherwise they are refused (`refuse_lost_keys`).
 """
 
 
 SELECTORS = frozenset({"case-sensitive", "sink.column-selectors.matcher", "sink.column-selectors.columns"})
-"""What says which columns rows lack."""
+"""Keys that say which columns rows lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A setting that changes the files in a way that is not read: only `expected` is taken."""
+    """A setting that changes the files in a way that this program cannot read: only `expected` is accepted."""
 
     key: str
     """Dotted key."""
@@ -132,7 +132,7 @@ REFUSALS = (Refusal(key="enable-active-active", expected=False),)
 
 
 def read_document(config: object) -> Document:
-    """The content of a TOML file, or the mapping itself; raises `ConfigError` if the file can't be read as TOML."""
+    """Return the content of a TOML file, or the mapping itself; raise `ConfigError` if the file can't be read as TOML."""
     if isinstance(config, Document):
         return config
     if isinstance(config, Mapping):
@@ -147,7 +147,7 @@ def read_document(config: object) -> Document:
 
 
 def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted key and value of all that is no table; tables in an array give the key of the array. Arrays of our own stay whole."""
+    """Yield dotted key and value of everything that is not a table; tables in an array share its key. Arrays of our own stay whole."""
     for key, value in table.items():
         dotted = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -192,7 +192,7 @@ def _check_value(source: str, value: object, below: object, where: str) -> None:
 
 
 def _elsewhere(key: str, known: Mapping[str, object], where: str) -> str:
-    """In which table the key would be right; else the nearest key of its own table."""
+    """Return a hint: the table in which the key would be right, else the nearest key of its own table."""
     homes = [dotted.rpartition(".")[0] for dotted in _dotted(KNOWN) if dotted.rpartition(".")[2] == key]
     if not homes:
         return did_you_mean(key, known)
@@ -209,7 +209,7 @@ def _dotted(known: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
-    """Dotted key → (value, source) over all documents; a later document overrides an earlier one."""
+    """Return dotted key → (value, source) over all documents; a later document overrides an earlier one."""
     found: dict[str, tuple[object, str]] = {}
     for document in documents:
         found.update({key: (value, document.source) for key, value in leaves(document.content)})
@@ -217,7 +217,7 @@ def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
 
 
 def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
-    """Raise `ConfigError` for a setting with which these files would be read wrongly."""
+    """Raise `ConfigError` for a setting that would make this program misread the files."""
     for refusal in REFUSALS:
         value, source = settings.get(refusal.key, (refusal.expected, ""))
         if value != refusal.expected:
@@ -226,7 +226,7 @@ def refuse(settings: Mapping[str, tuple[object, str]]) -> None:
 
 
 def refuse_routed_selectors(document: Document) -> None:
-    """Raise `ConfigError` where TiCDC gave tables other names and left columns out, since the selectors' matchers mean the old names."""
+    """Raise `ConfigError` if TiCDC renamed tables and left columns out: the selectors' matchers mean the old names."""
     content = dict(leaves(document.content))
     if routed_by_ticdc(document) and "sink.column-selectors.matcher" in content:
         raise ConfigError(
@@ -236,7 +236,7 @@ def refuse_routed_selectors(document: Document) -> None:
 
 
 def routed_by_ticdc(document: Document) -> bool:
-    """Whether the changefeed gives tables other names when it writes."""
+    """Return whether the changefeed renames tables when it writes."""
     return any(
         key in ("sink.dispatchers.target-schema", "sink.dispatchers.target-table") and value
         for key, value in leaves(document.content)
@@ -244,5 +244,5 @@ def routed_by_ticdc(document: Document) -> bool:
 
 
 def toml_text(value: object) -> str:
-    """A value as it stands in a TOML file."""
+    """Return a value as a TOML file writes it."""
     return json.dumps(value, ensure_ascii=False, default=str)

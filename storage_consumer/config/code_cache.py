@@ -1,4 +1,4 @@
-"""Where compiled code is kept for the next process: only where nobody else could put code of theirs."""
+"""Where compiled code is kept for the next process: only in places where nobody else could put code of theirs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _REMEDY = f"take the right to write from all others (chmod go-w), or name anothe
 
 
 def place_of_code(told: str, *below: str) -> Path | None:
-    """Return the folder for compiled code, where nothing need be yet; None where this user has no home.
+    """Return the folder for compiled code, which may not exist yet; None if this user has no home.
 
-    `told`: the user's wish, else it lies in their cache folder. `below`: what its path ends with.
+    `told`: the user's choice, else it is in their cache folder. `below`: the last parts of its path.
     """
     try:
         parent = Path(told or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
@@ -24,7 +24,7 @@ def place_of_code(told: str, *below: str) -> Path | None:
 
 
 def make_place(folder: Path) -> bool:
-    """Make a folder and those above it that are missing, each for this user only; return whether it is there."""
+    """Create a folder and its missing parents, each for this user only; return whether it exists."""
     try:
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
@@ -34,7 +34,7 @@ def make_place(folder: Path) -> bool:
 
 
 def mistrust(folder: Path) -> str:
-    """Return why code from this folder is not run, with the remedy; empty where it is."""
+    """Return why code from this folder is not run, with the remedy; empty if it is."""
     try:
         why = writers_of(folder)
     except OSError as fault:

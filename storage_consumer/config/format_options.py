@@ -1,4 +1,4 @@
-"""The options that say how TiCDC wrote the files; those of `SINK` are the changefeed's own, read from its ``[sink]`` table."""
+"""The options that say how TiCDC wrote the files; most are the changefeed's own, read from its ``[sink]`` table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage_consumer.config.settings import CsvOptions
 _GROUP: Group = "how TiCDC wrote the files"
 _CSV = CsvOptions()
 INFERRED = "inferred from the bucket"
-"""The default of what the program looks up where nobody says it."""
+"""The shown default of settings that the program infers if they are not given."""
 
 
 def _text(name: str, toml: str, default: str, help_text: str) -> Option:
@@ -87,7 +87,7 @@ CSV_OPTIONS: dict[str, str] = {
     "output_handle_key": "output_handle_key",
     "output_field_header": "output_field_header",
 }
-"""Keyword → field of `CsvOptions`. A changefeed file with a ``[sink]`` table tells them all: what it leaves out is TiCDC's default."""
+"""Keyword → field of `CsvOptions`. A changefeed file with a ``[sink]`` table gives them all: what it omits has TiCDC's default."""
 
 FORMAT: tuple[Option, ...] = (
     PROTOCOL,

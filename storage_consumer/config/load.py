@@ -1,4 +1,4 @@
-"""From options, URIs, environment and TOML files to the settings: everything is checked here, before anything is touched."""
+"""Turn options, URIs, environment and TOML files into settings: everything is checked here, before anything is touched."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from storage_consumer.config import changefeed, parsers
+from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.reserved import Reserved
-from storage_consumer.config.secrets_file import password_in
-from storage_consumer.config.selecting import routed_to_reserved, taken_from_reserved
+from storage_consumer.config.secrets import password_in
 from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
 from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
@@ -39,51 +39,51 @@ class Program:
     once: bool = False
     log_level: str = "info"
     log_file: str = ""
-    """Empty: standard error."""
+    """Path of the log; empty: standard error."""
     log_format: str = "text"
     progress: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The outcome of `load`."""
+    """The result of `load`."""
 
     config: Config
     secrets: Secrets
     program: Program
     notices: tuple[str, ...] = ()
-    """What was accepted but has no effect, or was assumed: to be logged once at the start."""
+    """Settings that were accepted without effect, or assumed: to be logged once at the start."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """Keyword of a format option → who told it; what is not in it has to be found out before a file is read."""
+    """Keyword of a format option → who gave it; options that are missing here have to be inferred before a file is read."""
     hidden: tuple[str, ...] = field(default=(), repr=False)
-    """Every text that must not be shown: the secrets, and those that the environment holds for the stores' own clients."""
+    """Every text that must not be shown: the secrets, and those in the environment for the stores' own clients."""
     raw_updates: str = ""
-    """Who said that TiCDC does not split updates that change a key; empty: nobody."""
+    """Who configured TiCDC not to split updates that change a key; empty: nobody."""
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """The keywords of the format options that matter and that nobody told; `config` holds a placeholder for each."""
+        """Keywords of the format options that matter and were not given; `config` holds a placeholder for each."""
         return untold(self.config.upstream, self.told)
 
     def completed(self, upstream: Upstream, inferred: Mapping[str, str]) -> Loaded:
-        """The same with the bucket's settings as `inferred` (keyword → from what) completes them; raises `ConfigError`."""
+        """Return the same with the bucket's settings, completed by `inferred` (keyword → evidence); raise `ConfigError`."""
         require_commit_ts(upstream)
         refuse_lost_keys(upstream, self.raw_updates)
         return replace(self, config=replace(self.config, upstream=upstream), told={**inferred, **self.told})
 
     @property
     def warning(self) -> str:
-        """What is promised less than usual; empty where nothing is."""
+        """What is promised less than usual; empty if nothing is."""
         return "" if self.untold else weaker_promise(self.config.upstream)
 
 
 def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: bool = True) -> Loaded:
-    """The settings that these options and this environment give.
+    """Return the settings that these options and this environment give.
 
     `options` are the keywords of `Consumer` (which are the flags with underscores); None counts as not given.
     Precedence: flag or keyword, then URI parameter, then environment variable, then TOML file, then default.
-    Without `target` no setting of the target is looked at. Raises `ConfigError`, whose message names the place, the value
-    (never a secret) and the remedy. Opens no connection.
+    Without `target`, settings of the target are ignored. Raises `ConfigError`, whose message names the place, the value (never
+    a secret) and the remedy. Opens no connection.
     """
     sources = Sources(options, environ, target=target)
     time_zone, notices = _time_zone(sources)
@@ -116,10 +116,10 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
 
 
 def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, object]:
-    """The same options with the files that ``config`` and ``downstream_password_file`` name read in.
+    """Return the same options, with the files that ``config`` and ``downstream_password_file`` name already read.
 
-    A caller that loads the same options twice reads these once, since they may be pipes.
-    `load` of the result gives what `load` of `options` gives. Raises `ConfigError`.
+    A caller that loads the same options twice must read these files only once, since they may be pipes.
+    `load` returns the same for the result as for `options`. Raises `ConfigError`.
     """
     known = known_options(options)
     config = known.get("config") or environ.get(BY_KEYWORD["config"].environment, "").split(os.pathsep)
@@ -134,7 +134,7 @@ def with_files_read(options: Mapping[str, object], environ: Mapping[str, str]) -
 def load_target(
     options: Mapping[str, object], environ: Mapping[str, str]
 ) -> tuple[Downstream, Secrets, tuple[str, ...]]:
-    """The target, its password, and all texts that must not be shown, for commands that need no bucket.
+    """Return the target, its password, and all texts that must not be shown, for commands that need no bucket.
 
     Raises `ConfigError`.
     """
@@ -157,7 +157,7 @@ def _time_zone(sources: Sources) -> tuple[str, list[str]]:
 
 
 def _other_zones(given: Given) -> Iterator[str]:
-    """Yield what to look at where a zone's name is also what others call their time; it means what it means to TiCDC's own --tz."""
+    """Yield a notice if a zone's name is also what others call their time; it means what it means to TiCDC's own --tz."""
     others = others_of(given.value)
     if others:
         yield (
@@ -200,7 +200,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
 
 
 def _selecting(sources: Sources, state_schema: str) -> Selecting:
-    """Our own filter and routes; raises `ConfigError` where they name a database that the target keeps for itself."""
+    """Return our own filter and routes; raise `ConfigError` if they name a database that the target reserves."""
     filtered, routed = sources.find(BY_KEYWORD["filter"]), sources.find(BY_KEYWORD["route"])
     selecting = Selecting(
         rules=filtered.value, event_filters=sources.find(BY_KEYWORD["event_filter"]).value, routes=routed.value
@@ -213,7 +213,7 @@ def _selecting(sources: Sources, state_schema: str) -> Selecting:
 
 
 def _password(sources: Sources) -> str:
-    """From keyword or flag, else the URI, else the environment, else the file that environment or TOML name."""
+    """Return the password: from keyword or flag, else the URI, else the environment, else the file that environment or TOML name."""
     given, file = BY_KEYWORD["downstream_password"], BY_KEYWORD["downstream_password_file"]
     for keyword in (given.keyword, file.keyword):
         if sources.options.get(keyword) is not None:

@@ -1,4 +1,4 @@
-"""What one option is, under all its names; the table of all of them is in options.py."""
+"""The record of one option with all its names; the table of all options is in options.py."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Option:
     """One option, under all its names."""
 
     name: str
-    """The flag without dashes in front: ``flush-interval``."""
+    """The flag without leading dashes: ``flush-interval``."""
     group: Group
     help: str
-    """One or two sentences; what the value means, with its unit."""
+    """One or two sentences: what the value means, with its unit."""
     parse: Parser = parsers.text
     default: object = ""
-    """The value (already parsed) where nobody gives one."""
+    """The value (already parsed) if none is given."""
     shown_default: str = ""
-    """How help shows the default, where the value itself would not tell."""
+    """How help shows the default, if the value itself says too little."""
     metavar: str = "TEXT"
     switch: bool = False
-    """Whether the flag may stand alone, meaning true."""
+    """Whether the flag may come without a value, meaning true."""
     repeatable: bool = False
     """Whether the flag may be given several times; the values are collected in a list."""
     aliases: tuple[str, ...] = ()
@@ -50,11 +50,11 @@ class Option:
     toml: str | None = None
     """Dotted key in TiCDC's part of the TOML file; None: our own, under ``[consumer]``; empty: not in the file at all."""
     uri: tuple[Literal["upstream", "downstream"], str] | None = None
-    """The URI parameter that gives the same."""
+    """The URI parameter that sets the same option."""
     flag: bool = True
-    """Whether it is a flag too; a secret is not, since command lines are seen by others."""
+    """Whether it is a flag too; a secret is not, since other users can see command lines."""
     escapes: bool = False
-    """Whether ``\\t``, ``\\r``, ``\\n`` and ``\\xNN`` stand for these characters; not in TOML, which has escapes of its own."""
+    """Whether ``\\t``, ``\\r``, ``\\n`` and ``\\xNN`` mean these characters; not in TOML, which has escapes of its own."""
 
     @property
     def keyword(self) -> str:
@@ -72,6 +72,12 @@ class Option:
         return f"{OWN_TABLE}.{self.name}" if self.toml is None else self.toml
 
     @property
+    def default_text(self) -> str:
+        """The default as help and the reference show it."""
+        shown = self.shown_default or (self.default if self.default != "" else "none")
+        return str(shown).lower() if isinstance(shown, bool) else str(shown)
+
+    @property
     def keywords(self) -> tuple[str, ...]:
         """The keyword and its aliases."""
         return (self.keyword, *(alias.replace("-", "_") for alias in self.aliases))
@@ -86,7 +92,7 @@ def switch(
     toml: str | None = None,
     uri: tuple[Literal["upstream", "downstream"], str] | None = None,
 ) -> Option:
-    """An option that is true or false, and true where it stands alone."""
+    """Return an option that is true or false, and true if it is given without a value."""
     return Option(
         name=name,
         group=group,

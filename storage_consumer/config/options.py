@@ -1,13 +1,13 @@
-"""The one table of options: flags, keywords, environment variables, TOML keys and help are all made from it."""
+"""The one table of options: it is the source of flags, keywords, environment variables, TOML keys and help."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from storage_consumer.config import parsers
+from storage_consumer.config.filter_options import SELECTING
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import Option, switch
-from storage_consumer.config.selecting_options import SELECTING
 from storage_consumer.config.settings import SSL_MODES, Downstream, Tuning
 
 _TUNING = Tuning()

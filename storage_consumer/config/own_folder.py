@@ -1,6 +1,6 @@
-"""A folder of this process alone, in memory where there is such a place: for sockets, and for what no other user may see.
+"""A folder of this process alone, in memory if possible: for sockets, and for anything that no other user may see.
 
-It is removed when the process ends. What a process left that was killed is removed by the next one of the same user: each holds a
+It is removed when the process ends. If a process is killed, the next one of the same user removes its folder: each process holds a
 lock on its folder for as long as it lives, so that nobody removes the folder of a living one.
 """
 
@@ -21,21 +21,21 @@ from storage_consumer.config.ownership import writers_of
 
 _PREFIX = "storage-consumer-"
 MARK = "removed-with-its-process"
-"""A file in it, which tells it from a folder of the user's own with a like name: a clone of this repository, say."""
+"""A file that distinguishes it from a folder of the user's own with a similar name, such as a clone of this repository."""
 _LINK = "leftover-"
 LONGEST = 60
-"""Characters of its path, if it is to hold sockets: that of a socket in it, with a name of 42, has to stay below 108."""
+"""Upper limit of its path in characters: a socket in it, with a name of 42, has to stay below 108."""
 _OF_SPARK = "spark-"
-"""How the names of folders begin that are noted for Spark's JVM."""
+"""Prefix of the folders that are noted for Spark's JVM."""
 
 
 def own_folder() -> Path:
-    """Return the folder of this process, mode 0700; the same at each call. Raises `OSError` where none can be made."""
+    """Return the folder of this process, mode 0700; the same at each call. Raise `OSError` if none can be created."""
     return _folder_of(os.getpid())
 
 
 def remove_later(folder: Path) -> None:
-    """Note a folder of Spark's JVM, which is removed at the end of this process; after kill -9 by the next one."""
+    """Note a folder of Spark's JVM. This process removes it at its end; after kill -9 the next one does."""
     (own_folder() / f"{_LINK}{folder.name}").symlink_to(folder)
 
 
@@ -46,7 +46,7 @@ def noted() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _folder_of(process: int) -> Path:
-    """Make the folder of a process, which is this one, and remove what others have left."""
+    """Create the folder of a process, which is this one, and remove what others have left."""
     parents = [*_parents()]
     for parent in parents:
         _remove_left(parent)
@@ -57,14 +57,14 @@ def _folder_of(process: int) -> Path:
 
 
 def _parents() -> Iterator[Path]:
-    """Where such a folder may lie, the best place first: in memory, where this user's programs keep their sockets."""
+    """Yield the places for such a folder, best first: in memory, where this user's programs keep their sockets."""
     for name in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir()):  # noqa: S108 - made safe by `_made`
         if name and os.path.isdir(name):  # noqa: PTH112 - also where nothing may be asked about it
             yield Path(name).resolve()
 
 
 def _made(parent: Path) -> Path | None:
-    """Make the folder and lock it; None where it can't lie there, or nobody could trust what does."""
+    """Create the folder and lock it; return None if it can't be there, or if its place cannot be trusted."""
     while True:
         try:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -73,22 +73,24 @@ def _made(parent: Path) -> Path | None:
         if len(str(folder)) > LONGEST or writers_of(folder):
             folder.rmdir()
             return None
-        if _locked(folder).exists():  # else somebody took it for left behind before it was locked
+        if _locked(folder).exists():  # else another process took it for left behind before it was locked
             return folder
 
 
 def _locked(folder: Path) -> Path:
-    """Lock a folder for as long as this process lives, then mark it."""
+    """Lock a folder for as long as this process lives, then mark it; return it."""
     with suppress(OSError):  # removed, or a file system without locks, where nobody else gets one either
+        # The handle is never closed: the lock lasts until the process ends, even if it is killed.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         fcntl.flock(handle, fcntl.LOCK_EX)
+    # Mark only after locking: `_remove_left` removes marked folders whose lock is free.
     with suppress(OSError):  # removed
         (folder / MARK).touch(mode=0o600)
     return folder
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the folders of processes that are gone, and what these have noted."""
+    """Remove the folders of processes that are gone, with the folders they noted."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError), _opened(folder) as handle:
             if os.fstat(handle).st_uid == os.geteuid() and (folder / MARK).exists():
@@ -106,19 +108,19 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def _remove(process: int, folder: Path) -> None:
-    """Remove the folder of this process, not in a child of it."""
+    """Remove the folder of this process, but not from a child process."""
     if process == os.getpid():
         _remove_all(folder)
 
 
 def _remove_all(folder: Path) -> None:
-    """Remove a folder with what is noted in it."""
+    """Remove a folder with the folders noted in it."""
     remove_noted(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_noted(folder: Path) -> None:
-    """Remove the folders of Spark that are noted in a process's folder, where they are ours."""
+    """Remove the Spark folders that are noted in a process's folder, if they are ours."""
     for link in folder.glob(f"{_LINK}*"):
         with suppress(OSError):
             target = link.readlink()

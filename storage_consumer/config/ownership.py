@@ -1,4 +1,4 @@
-"""Who else could write to a place, as ssh asks it of its keys: what is loaded from there runs with our rights."""
+"""Who else could write to a place, checked as ssh checks its keys: code that is loaded from there runs with our rights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def writers_of(folder: Path) -> str:
-    """Return who else could change what lies in `folder`, as a sentence that names the place; empty where nobody can.
+    """Return who else could change the content of `folder`, as a sentence that names the place; empty if nobody can.
 
-    `folder` has no symbolic link in it (see `Path.resolve`). It, all that lies in it and each folder above it has to belong to
+    `folder` contains no symbolic link (see `Path.resolve`). The folder, everything in it and each folder above it must belong to
     this user or root, and no other user may write to it. A folder above it may be open to all if it is sticky, as /tmp is: nobody
-    else can rename or remove what is ours there. In a folder that nobody else may enter only owners count. What does not exist
-    is no reason; look again once it was made.
+    else can rename or remove our files there. Within a folder that nobody else may enter, only owners count. A missing folder is no
+    reason; check again once it was created.
     """
     for place in (*reversed(folder.parents), folder):
         try:
@@ -33,7 +33,7 @@ def writers_of(folder: Path) -> str:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield all that lies in a folder; raise `OSError` where it can't be listed. What vanishes meanwhile is left out."""
+    """Yield everything in a folder; raise `OSError` if it can't be listed. What vanishes meanwhile is left out."""
     for root, folders, files in os.walk(folder, onerror=_raised):
         for place in (Path(root, name) for name in (*folders, *files)):
             with suppress(FileNotFoundError):

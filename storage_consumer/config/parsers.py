@@ -1,6 +1,6 @@
 """Texts to values: each function takes what a flag, an environment variable, a TOML file or a keyword gave, or raises ValueError.
 
-The message of the ValueError says what was expected; who gave the value is added by the caller, who knows it.
+The message of the ValueError says what was expected; the caller adds where the value was given.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn
 _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
 _LONGEST = 20
-"""Digits of the largest number of 64 bits."""
+"""Digits of the largest 64-bit number."""
 _MAX_OFFSET_MINUTES = 14 * 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One TOML file that was read in, or a mapping in its place."""
+    """One TOML file that was read, or a mapping in its place."""
 
     source: str
     """The file's name, for messages."""
@@ -42,13 +42,13 @@ class Document:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean `x`?"`` for the nearest of the known names, or an empty text if none is near."""
+    """Return ``"; did you mean `x`?"`` for the nearest known name, or an empty text if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def text(value: object) -> str:
-    """A text without control characters."""
+    """Return a text without control characters."""
     if not isinstance(value, str):
         raise ValueError(f"a text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
     if any(ord(char) < ord(" ") for char in value):
@@ -57,21 +57,21 @@ def text(value: object) -> str:
 
 
 def raw_text(value: object) -> str:
-    """Any text, control characters and an empty one included."""
+    """Return any text, control characters and an empty one included."""
     if not isinstance(value, str):
         raise ValueError(f"a text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
     return value
 
 
 def unescaped(value: object) -> object:
-    r"""The value, with ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text made into what they stand for; other backslashes stay."""
+    r"""Return the value, with ``\t``, ``\r``, ``\n`` and ``\xNN`` in a text replaced by their characters; other backslashes stay."""
     if not isinstance(value, str):
         return value
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or chr(int(match[1][1:], 16)), value)
 
 
 def path(value: object) -> str:
-    """A path, as text; ``~`` is the home directory."""
+    """Return a path as text; ``~`` is the home directory."""
     given = text(str(value) if isinstance(value, Path) else value)
     try:
         return str(Path(given).expanduser()) if given else ""
@@ -80,7 +80,7 @@ def path(value: object) -> str:
 
 
 def boolean(value: object) -> bool:
-    """True or false, also as the words that Go and people write."""
+    """Return true or false, also from the words that Go and people write."""
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -90,7 +90,7 @@ def boolean(value: object) -> bool:
 
 
 def integer(*, low: int, high: int) -> Parser:
-    """A parser of whole numbers from `low` to `high`, both inclusive."""
+    """Return a parser of whole numbers from `low` to `high`, both inclusive."""
 
     def parse(value: object) -> int:
         digits = str(value).strip()
@@ -102,7 +102,7 @@ def integer(*, low: int, high: int) -> Parser:
 
 
 def seconds_of(value: object) -> float:
-    """Seconds of a duration like ``2s``, ``1h30m`` or ``100ms``; a bare number (not a text) counts seconds."""
+    """Return the seconds of a duration like ``2s``, ``1h30m`` or ``100ms``; a bare number (not a text) counts seconds."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < 0 or not math.isfinite(value):
             raise ValueError(f"a duration is not negative and not endless: {value!r}")
@@ -117,7 +117,7 @@ def seconds_of(value: object) -> float:
 
 
 def duration(*, low: float = 0.0) -> Parser:
-    """A parser of durations of at least `low` seconds; gives seconds."""
+    """Return a parser of durations of at least `low` seconds; its results are seconds."""
 
     def parse(value: object) -> float:
         seconds = seconds_of(value)
@@ -129,12 +129,12 @@ def duration(*, low: float = 0.0) -> Parser:
 
 
 def whole_seconds(value: object) -> int:
-    """A duration rounded up to whole seconds, at least one."""
+    """Return a duration rounded up to whole seconds, at least one."""
     return max(1, math.ceil(seconds_of(value)))
 
 
 def choice(*words: str) -> Parser:
-    """A parser that takes one of `words`, in upper or lower case, with ``-`` or ``_``."""
+    """Return a parser that takes one of `words`, in upper or lower case, with ``-`` or ``_``."""
 
     def parse(value: object) -> str:
         given = value.strip().lower().replace("_", "-") if isinstance(value, str) else ""
@@ -146,7 +146,7 @@ def choice(*words: str) -> Parser:
 
 
 def schema_name(value: object) -> str:
-    """The name of a schema of our own: letters, digits, ``_`` and ``$``, and none of the server's schemas."""
+    """Return the name of a schema of our own: letters, digits, ``_`` and ``$``, and not one of the server's schemas."""
     given = text(value)
     if not _IDENTIFIER.fullmatch(given) or is_system(given):
         raise ValueError(
@@ -156,7 +156,7 @@ def schema_name(value: object) -> str:
 
 
 def spark_master(value: object) -> str:
-    """A Spark master URL, or an empty text."""
+    """Return a Spark master URL, or an empty text."""
     given = text(value)
     if given and not _SPARK_MASTER.fullmatch(given):
         raise ValueError(f"a Spark master like local[*], spark://host:7077, yarn or k8s://… is expected, not {given!r}")
@@ -164,7 +164,7 @@ def spark_master(value: object) -> str:
 
 
 def config_paths(value: object) -> object:
-    """What ``config`` may be: a path, a mapping, or several of these (a later one adds to and overrides the earlier)."""
+    """Return the items of ``config``: paths or mappings, one or several (a later one adds to and overrides the earlier)."""
     items = value if isinstance(value, (list, tuple)) else [value]
     for item in items:
         if not isinstance(item, (str, Path, Mapping, Document)) or item == "":
@@ -173,7 +173,7 @@ def config_paths(value: object) -> object:
 
 
 def time_zone(value: object) -> str:
-    """A zone as ``Area/City``, ``UTC`` or ``+08:00``; ``System`` comes back as ``System``, for the caller to resolve."""
+    """Return a zone as ``Area/City``, ``UTC`` or ``+08:00``; ``System`` stays ``System``, for the caller to resolve."""
     given = text(value).strip()
     if given.lower() == "system":
         return "System"
@@ -198,7 +198,7 @@ def _offset(match: re.Match[str], given: str) -> str:
 
 
 def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
-    """The host's time zone by name: from ``TZ``, ``/etc/timezone`` or the target of ``/etc/localtime``; ValueError if unnamed."""
+    """Return the host's zone name: from ``TZ``, ``/etc/timezone`` or the target of ``/etc/localtime``; ValueError if unnamed."""
     candidates = [environ.get("TZ", "").lstrip(":")]
     named = etc / "timezone"
     if named.is_file():
@@ -215,5 +215,5 @@ def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
 
 
 def is_unsigned(text: str) -> bool:
-    """Whether a text is a number as a TSO or a checksum is one: plain digits, of 64 bits at most."""
+    """Return whether a text is a number as a TSO or a checksum is one: plain digits, at most 64 bits."""
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST and int(text) < 1 << 64

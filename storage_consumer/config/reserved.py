@@ -1,4 +1,4 @@
-"""Database names of the target that no table of the bucket may have: the state schema's, and those of the servers. Pure."""
+"""Database names of the target that no table of the bucket may use: the state schema's, and those of the servers. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _SYSTEM = frozenset(
         *("tidb_cdc", "lightning_task_info", "lightning_metadata", "dm_heartbeat"),
     )
 )
-"""Of MySQL and MariaDB, of TiDB, and of the tools around TiDB: TiCDC never replicates a database of these names."""
+"""Names of MySQL and MariaDB, of TiDB, and of the tools around TiDB: TiCDC never replicates a database of these names."""
 _PREFIXES = ("#mysql50#", "__tidb_br_temporary_")
-"""How MySQL and MariaDB name a folder as it is on disk, and BR its own copies of system schemas."""
+"""Prefixes: of MySQL and MariaDB for a folder by its name on disk, and of BR for its copies of system schemas."""
 _LETTERS = str.maketrans({"ß": "s", "\u0131": "i"})
 _UNSEEN = frozenset(("Mn", "Me", "Cf", "Cc"))
-"""Categories of characters that some collation ignores: accents, joiners, marks of direction."""
+"""Categories of characters that some collation ignores: accents, joiners, direction marks."""
 
 
 def spelling(name: str) -> str:
     """Return one text for all spellings of a name that a server may find equal.
 
-    Servers compare names of databases by case, without it, or by a collation of information_schema, which may ignore accents, width
-    and spaces at the end. This text ignores all of that, so two names that differ in it are different on every server.
+    Servers compare database names with case, without it, or by a collation of information_schema, which may ignore accents, width
+    and trailing spaces. This text ignores all of that, so two names that differ in it are different on every server.
     """
     if name.isascii():
         return name.lower().rstrip()
@@ -40,12 +40,12 @@ def is_system(schema: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """The names that are taken on one target."""
+    """The names that are reserved on one target."""
 
     state_schema: str = "storage_consumer"
 
     def why(self, schema: str) -> str:
-        """Return whose name this database has, and the remedy that only its owner has; empty for one that tables may go to."""
+        """Return whose name this database has, and the remedy that only its owner has; empty if tables may use the name."""
         if spelling(schema) == spelling(self.state_schema):
             return (
                 f"has the name of the state schema {self.state_schema}, in which this program keeps its progress (before the first "

@@ -1,4 +1,4 @@
-"""The settings as frozen records. They hold no secret and pickle, so they may travel to executors; secrets are apart."""
+"""The settings as frozen records. They hold no secret and can be pickled, so they may travel to executors; secrets are separate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class CsvOptions:
     terminator: str = "\r\n"
     include_commit_ts: bool = False
     binary_encoding: Literal["base64", "hex", ""] = "base64"
-    """Empty: nobody said it, and no file has shown it; then a table halts at its first binary value."""
+    """Empty if it was not given and no file has shown it; a table then halts at its first binary value."""
     output_old_value: bool = False
-    """An ``is-update`` field follows the commit ts, and an update is a D row and an I row."""
+    """Whether an ``is-update`` field follows the commit ts, and an update is a D row and an I row."""
     output_handle_key: bool = False
-    """A field with the handle key stands before the values; of the classic architecture only."""
+    """Whether a field with the handle key comes before the values; only the classic architecture writes it."""
     output_field_header: bool = False
-    """Each file begins with a line of field names."""
+    """Whether each file begins with a line of field names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,44 +42,44 @@ class ColumnSelector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """The bucket and how TiCDC was told to write it."""
+    """The bucket, and how TiCDC was configured to write it."""
 
     scheme: Literal["file", "s3", "gcs", "azure"]
     root: str
     """``/dir`` for file, else ``bucket/prefix``; no slash at the end."""
     endpoint: str = ""
-    """The server's URL, or empty for the cloud's own."""
+    """The server's URL; empty for the cloud's own."""
     region: str = ""
     force_path_style: bool = True
     account_name: str = ""
-    """Storage account of Azure; empty: the environment tells."""
+    """Storage account of Azure; empty: the environment provides it."""
     protocol: Protocol
     terminator: str = "\r\n"
     csv: CsvOptions = field(default_factory=CsvOptions)
     enable_tidb_extension: bool = False
     date_separator: DateSeparator | None = None
-    """None where it was not told: then the paths show it."""
+    """None if it was not given: the paths then show it."""
     partition_separator: bool | None = None
-    """Likewise."""
+    """None likewise."""
     time_zone: str = "UTC"
-    """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``; empty: nobody said it."""
+    """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``; empty if it was not given."""
     allow_missing_commit_ts: bool = False
-    """Take files that do not say when their rows committed, with the weaker promise that goes with it."""
+    """Whether to take files whose rows carry no commit ts, with the weaker promise that goes with it."""
     column_selectors: tuple[ColumnSelector, ...] = ()
-    """In the order of the changefeed's file; the first one whose matcher fits a table is the table's."""
+    """Selectors in the order of the changefeed's file; the first one whose matcher fits a table applies to it."""
     file_expiration_days: int = 0
-    """After so many days TiCDC deletes files, read or not; 0: never, or nobody said it."""
+    """Days after which TiCDC deletes files, read or not; 0: never, or not given."""
     case_sensitive: bool = False
-    """The changefeed's ``case-sensitive``: whether the matchers of column selectors tell upper from lower case."""
+    """The changefeed's ``case-sensitive``: whether the matchers of column selectors distinguish upper and lower case."""
 
     @property
     def has_commit_ts(self) -> bool:
-        """Whether every row says its commit ts."""
+        """Whether every row carries its commit ts."""
         return self.csv.include_commit_ts if self.protocol == "csv" else self.enable_tidb_extension
 
     @property
     def tells_time(self) -> bool:
-        """Whether every row says when it committed, if only to the millisecond, as canal-json always does."""
+        """Whether every row carries its commit time, if only to the millisecond, as canal-json always does."""
         return self.has_commit_ts or self.protocol != "csv"
 
     @property
@@ -89,7 +89,7 @@ class Upstream:
 
 
 SSL_MODES = ("disabled", "preferred", "required", "verify-ca", "verify-identity")
-"""How far TLS to the target goes, as MySQL's own programs name it; each does more than the one before."""
+"""Levels of TLS to the target, named as MySQL's own programs name them; each does more than the one before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,26 +105,26 @@ class Downstream:
     ssl_cert: str = ""
     ssl_key: str = ""
     ssl_ca_text: str = field(default="", compare=False, repr=False)
-    """What the file `ssl_ca` holds, for machines that lack it; empty: the file counts, as it is at each connection."""
+    """Content of the file `ssl_ca`, for machines that lack it; empty: the file is read at each connection."""
     ssl_mode: str = ""
-    """One of `SSL_MODES` as it was given; empty: see `tls`."""
+    """One of `SSL_MODES` as given; empty: see `tls`."""
     allow_unverified_server: bool = False
-    """Tell the password to whoever answers, where nothing verifies who that is."""
+    """Whether to send the password to any server that answers, if nothing verifies its identity."""
     state_schema: str = "storage_consumer"
     time_zone: str = "UTC"
-    """The writer's zone, the same as `Upstream.time_zone`, in which literals of DDL are meant."""
+    """The writer's zone, which literals in DDL are in; the same as `Upstream.time_zone`."""
     connect_timeout: int = 10
-    """Seconds."""
+    """Timeout of a connection attempt, in seconds."""
     given_uri: str = field(default="", compare=False)
-    """The URI as it was given, secrets masked, for commands in messages; empty where none was."""
+    """The URI as given, secrets masked, for commands in messages; empty if none was given."""
     password_file: str = field(default="", compare=False)
-    """Where the password was read from, for the same; empty where it came from elsewhere."""
+    """File that the password was read from, for commands in messages; empty if it came from elsewhere."""
     ddl_lock_wait: int = 20
     """Seconds for which one attempt of a DDL waits for locks that others hold on its tables."""
 
     @property
     def tls(self) -> str:
-        """One of `SSL_MODES`: the one given, else the strictest where TLS was asked for."""
+        """One of `SSL_MODES`: the one given, else the strictest if TLS was asked for."""
         return self.ssl_mode or ("verify-identity" if self.ssl else "preferred")
 
     @property
@@ -140,49 +140,49 @@ class Tuning:
     flush_interval: float = 2.0
     """Seconds between two polls of the bucket (the reference consumer's name)."""
     ddl_at_checkpoint_wait: float = 30.0
-    """Seconds that the storage checkpoint must stand still before a DDL at exactly that ts runs."""
+    """Seconds for which the storage checkpoint must not move before a DDL at exactly that ts runs."""
     gap_timeout: float = 60.0
-    """Seconds that a missing file number or schema file is waited for before its table halts."""
+    """Seconds to wait for a missing file number or schema file before its table halts."""
     full_listing_interval: float = 600.0
-    """Seconds between two listings of everything; in between only directories that can still grow are listed."""
+    """Seconds between two full listings; in between, only directories that can still grow are listed."""
     lease_ttl: float = 30.0
     """Seconds without renewal after which another process may take over."""
     standby: bool | None = None
-    """Whether to wait for as long as another process is the writer; None: yes, but not for a single round."""
+    """Whether to wait as long as another process is the writer; None: yes, but not for a single round."""
     retry_limit: float = 300.0
-    """Seconds for which a storage or target that does not answer is tried again before the run ends."""
+    """Seconds of retries after which the run ends if a storage or target does not answer."""
     ddl_patience: float = 24 * 3600.0
-    """Seconds for which a DDL that lost its connection is waited for while the target still runs it."""
+    """Seconds to wait for a DDL that lost its connection while the target still runs it."""
     spark_master: str = ""
-    """Spark master URL; empty: what spark-submit says, else ``local[*]``."""
+    """Spark master URL; empty: the one of spark-submit, else ``local[*]``."""
     partitions: int = 0
-    """Write partitions of a round's Spark job; 0: from bytes and cores."""
+    """Write partitions of a round's Spark job; 0: derived from bytes and cores."""
     worker_count: int = 16
-    """Most connections by which rows are written at once, over all executors; TiCDC's name and default."""
+    """Upper limit of parallel connections that write rows, over all executors; TiCDC's name and default."""
     local_infile: bool = True
-    """Whether LOAD DATA LOCAL may be used where the server allows it."""
+    """Whether LOAD DATA LOCAL may be used if the server allows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """One ``[[consumer.filter.event-filters]]``: statements that are not run, of the tables that the matcher takes in."""
+    """One ``[[consumer.filter.event-filters]]``: statements that are not run, for the tables that the matcher includes."""
 
     matcher: tuple[str, ...]
     """Rules of TiCDC's table filter."""
     ignore_event: tuple[str, ...] = ()
     """Kinds of statements, such as ``drop table`` and ``all ddl``."""
     ignore_sql: tuple[str, ...] = ()
-    """Regular expressions, without case, for any part of the statement's text."""
+    """Regular expressions, case-insensitive, for any part of the statement's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One ``[[consumer.routes]]``: under which names the tables that the matcher takes in stand in the target."""
+    """One ``[[consumer.routes]]``: the names in the target of the tables that the matcher includes."""
 
     matcher: tuple[str, ...]
     """Rules of TiCDC's table filter, for the names in the bucket."""
     target_schema: str = ""
-    """May hold ``{schema}`` and ``{table}``; empty: as in the bucket."""
+    """May contain ``{schema}`` and ``{table}``; empty: as in the bucket."""
     target_table: str = ""
     """Likewise."""
 
@@ -195,12 +195,12 @@ class Selecting:
     """Rules of TiCDC's table filter; empty: every table."""
     event_filters: tuple[EventFilter, ...] = ()
     routes: tuple[Route, ...] = ()
-    """The first one whose matcher takes a table in is the table's."""
+    """Routes in order; the first one whose matcher includes a table applies to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything the program needs to know, but for the secrets."""
+    """Everything the program needs to know, except the secrets."""
 
     upstream: Upstream
     downstream: Downstream
@@ -210,7 +210,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Secrets:
-    """What must never be printed, pickled into a job or stored. Its repr says only which are set."""
+    """What must never be printed, pickled into a job or stored. Its repr names only which are set."""
 
     password: str = ""
     access_key: str = ""
@@ -221,10 +221,10 @@ class Secrets:
     account_key: str = ""
     sas_token: str = ""
     encryption_key: str = ""
-    """Of Azure, where the customer keeps the key that objects are encrypted with."""
+    """Azure's customer-provided key, with which objects are encrypted."""
 
     def texts(self) -> tuple[str, ...]:
-        """Every text that must not be shown; of a credentials file each of its secret parts."""
+        """Return every text that must not be shown; of a credentials file, each of its secret parts."""
         texts = [getattr(self, name) for name in self.__slots__]
         texts += signatures(self.sas_token)
         if self.gcs_credentials:
@@ -232,5 +232,5 @@ class Secrets:
         return tuple(text for text in texts if text)
 
     def __repr__(self) -> str:
-        """Names only."""
+        """Return names only."""
         return f"Secrets({', '.join(name for name in self.__slots__ if getattr(self, name))})"

@@ -15,27 +15,27 @@ from storage_consumer.config.uris import parse_downstream, parse_upstream
 from storage_consumer.errors import ConfigError
 
 _NO_BUCKET = "file:///nowhere"
-"""Stands for the bucket where nobody asks for one."""
+"""A placeholder for commands that need no bucket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A value and who gave it."""
+    """A value and where it was given."""
 
     value: Any
     origin: str
-    """For messages, like ``--tz`` or ``changefeed.toml: [sink] protocol``; empty for a default."""
+    """Text for messages, like ``--tz`` or ``changefeed.toml: [sink] protocol``; empty for a default."""
 
 
 class Sources:
-    """The places that a value may come from, asked in the order of precedence."""
+    """The places that a value may come from, tried in the order of precedence."""
 
     def __init__(
         self, options: Mapping[str, object], environ: Mapping[str, str], *, target: bool, bucket: bool = True
     ) -> None:
-        """Read the TOML files and take the URIs apart; raises `ConfigError` for what is unknown or malformed there.
+        """Read the TOML files and parse the URIs; raise `ConfigError` for anything unknown or malformed in them.
 
-        Without `target` nothing is asked about the target, without `bucket` nothing about the bucket.
+        Without `target`, settings of the target are ignored; without `bucket`, those of the bucket.
         """
         self.options = known_options(options)
         self.environ = environ
@@ -60,7 +60,7 @@ class Sources:
         return list(given.value or ())
 
     def text_of(self, name: str) -> str:
-        """The URI that was given for an option; raises `ConfigError` where none was."""
+        """Return the URI that was given for an option; raise `ConfigError` if none was."""
         given = self.find(BY_KEYWORD[name.replace("-", "_")])
         if not given.value:
             example = "file:///dir?protocol=csv" if name == "upstream-uri" else "mysql://user@host:3306/"
@@ -68,7 +68,7 @@ class Sources:
         return str(given.value)
 
     def find(self, option: Option) -> Given:
-        """The value of an option: flag or keyword, URI, environment, TOML, default."""
+        """Return the value of an option: flag or keyword, URI, environment, TOML, default."""
         for given, origin in self._candidates(option):
             if given is None:
                 continue
@@ -97,21 +97,21 @@ class Sources:
         return found
 
     def sink_table(self) -> str:
-        """The first file that has a ``[sink]`` table, and so is a changefeed's; empty where there is none."""
+        """Return the first file with a ``[sink]`` table, which makes it a changefeed's; empty if there is none."""
         return next((each.source for each in self.documents if isinstance(each.content.get("sink"), Mapping)), "")
 
     def told(self, keyword: str) -> Any:
-        """The value of an option that somebody gave, None where nobody did."""
+        """Return the value of an option that was given, None if it was not."""
         given = self.find(BY_KEYWORD[keyword])
         return given.value if given.origin else None
 
     def values(self, *names: str) -> dict[str, Any]:
-        """Keyword → value of options by their keywords."""
+        """Return keyword → value for these keywords."""
         return {name: self.find(BY_KEYWORD[name]).value for name in names}
 
 
 def known_options(options: Mapping[str, object]) -> dict[str, object]:
-    """The options that are given, by keyword, aliases resolved; raises `ConfigError` for an unknown one."""
+    """Return the options that are given, by keyword, aliases resolved; raise `ConfigError` for an unknown one."""
     known: dict[str, object] = {}
     for keyword, value in options.items():
         if keyword not in BY_KEYWORD:

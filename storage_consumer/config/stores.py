@@ -29,7 +29,7 @@ OF_WRITER: frozenset[str] = frozenset(
         *("storage-class", "predefined-acl", "access-tier", "encryption-scope"),
     }
 )
-"""Parameters that say how TiCDC writes objects; a reader need not give them."""
+"""Parameters that say how TiCDC writes objects; a reader does not need them."""
 
 PARAMETERS: Mapping[Store, frozenset[str]] = {
     "file": frozenset(),
@@ -47,7 +47,7 @@ PARAMETERS: Mapping[Store, frozenset[str]] = {
         }
     ),
 }
-"""What the part of TiDB that writes objects takes in the URI of each store."""
+"""Parameters that TiDB's object writer takes in the URI of each store."""
 
 _BY_HOST = frozenset({"alibaba", "netease", "tencent"})
 """Providers whose servers take the bucket's name only as part of the host's."""
@@ -64,7 +64,7 @@ _AES_KEY_BYTES = 32
 
 
 def complaint(store: Store, parameters: Mapping[str, str]) -> str:
-    """What is wrong with the parameters of a store's URI; empty where nothing is."""
+    """Return what is wrong with the parameters of a store's URI; empty if nothing is."""
     for name in parameters:
         owners = [other for other, known in PARAMETERS.items() if name in known]
         if owners and store not in owners:
@@ -104,25 +104,25 @@ def _complaint_azure(parameters: Mapping[str, str]) -> str:
 
 
 def _is_key(parameter: str, value: str) -> bool:
-    """Whether a key could be one; of an encryption key TiCDC takes the bytes as they are, so all 32 count."""
+    """Return whether a key could be valid; TiCDC takes an encryption key's bytes as they are, so all 32 count."""
     if not value:
         return True
     if parameter == "encryption-key":
         return len(value.encode()) == _AES_KEY_BYTES
     try:
         return bool(base64.b64decode(value, validate=True))
-    except ValueError:  # of characters outside ASCII too
+    except ValueError:  # also raised for characters outside ASCII
         return False
 
 
 def endpoint(store: Store, parameters: Mapping[str, str]) -> str:
-    """The server's URL as the store's driver takes it; empty: the cloud's own."""
+    """Return the server's URL as the store's driver takes it; empty: the cloud's own."""
     text = parameters.get("endpoint", "").rstrip("/")
     return text.removesuffix("/storage/v1") if store == "gcs" else text
 
 
 def path_style(parameters: Mapping[str, str]) -> bool:
-    """Whether a bucket of S3 stands in the path where ``force-path-style`` does not say it."""
+    """Return whether the path holds an S3 bucket's name if ``force-path-style`` does not say so."""
     provider = parameters.get("provider", "").lower()
     return provider not in _BY_HOST and parameters.get("use-accelerate-endpoint", "").lower() != "true"
 
@@ -138,9 +138,9 @@ _SIGNATURE = re.compile(r"(?:^|[?&])sig=([^&]+)")
 
 
 def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets that the stores' clients may take from the environment, with the secret parts of each.
+    """Return the secrets that the stores' clients may take from the environment, with the secret parts of each.
 
-    A Google credentials file that is named there counts, if it can be read.
+    They include those in a Google credentials file that is named there, if it can be read.
     """
     texts = [environ[name].strip() for name in _IN_ENVIRONMENT if environ.get(name, "").strip()]
     texts += _IN_CONNECTION.findall(environ.get("AZURE_STORAGE_CONNECTION_STRING", ""))
@@ -151,19 +151,19 @@ def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def credential_parts(credentials: str) -> list[str]:
-    """The secret parts of a Google credentials file's JSON text."""
+    """Return the secret parts of a Google credentials file's JSON text."""
     content = json.loads(credentials)
     found = [str(content.get(name, "")) for name in ("private_key", "refresh_token", "client_secret")]
     return [text for text in found if text]
 
 
 def signatures(token: str) -> list[str]:
-    """The signature in a token of Azure, as it is written and as it is meant."""
+    """Return the signature in an Azure token, as written and percent-decoded."""
     return [text for found in _SIGNATURE.findall(token) for text in (found, unquote(found))]
 
 
 def secrets(store: Store, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Field of `Secrets` → value, as far as the URI tells; raises `ValueError` for a credentials file that is none."""
+    """Return field of `Secrets` → value, as far as the URI gives them; raise `ValueError` for an invalid credentials file."""
     names = {
         "s3": {"access_key": "access-key", "secret_access_key": "secret-access-key", "session_token": "session-token"},
         "azure": {"account_key": "account-key", "sas_token": "sas-token", "encryption_key": "encryption-key"},
@@ -175,7 +175,7 @@ def secrets(store: Store, parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(file: str) -> str:
-    """The JSON text of a Google credentials file."""
+    """Return the JSON text of a Google credentials file."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

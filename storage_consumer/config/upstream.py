@@ -1,13 +1,13 @@
-"""The settings of the bucket, and which of them somebody gave: what nobody tells is looked up in the bucket."""
+"""The settings of the bucket, and which of them were given: the others are inferred from the bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from storage_consumer.config import parsers, stores
+from storage_consumer.config.column_selectors import check
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.selectors import check
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
 from storage_consumer.config.uris import Uri
@@ -16,17 +16,18 @@ from storage_consumer.errors import ConfigError
 FORMAT_KEYWORDS: tuple[str, ...] = ("protocol", *CSV_OPTIONS, "enable_tidb_extension")
 """The options without which data files cannot be read."""
 _SHOWN_BY_PATHS = ("date_separator", "enable_partition_separator", "tz")
-"""Options of which nobody has to tell the first two, since each path does, and the last only where there are TIMESTAMPs."""
+"""Options that need not be given: each path shows the first two, and the last matters only for TIMESTAMP columns."""
 DEFAULT_OF_TICDC = "TiCDC's default"
 
 
 def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mapping[str, str]]:
-    """The bucket, and for each format option that somebody told its keyword → who told it.
+    """Return the bucket, and for each format option that was given: keyword → who gave it.
 
-    For an option that nobody told the record holds TiCDC's default, which is not to be relied on. Raises `ConfigError`.
+    An option that was not given has TiCDC's default in the record, which must not be relied on. Raises `ConfigError`.
     """
     uri = sources.upstream
     given = {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in FORMAT_KEYWORDS}
+    # A changefeed's file is complete: a CSV option that it leaves out has TiCDC's default, and need not be inferred.
     if sink := sources.sink_table():
         silent = Given(value=None, origin=f"{sink}: {DEFAULT_OF_TICDC}")
         for keyword in CSV_OPTIONS:
@@ -59,7 +60,7 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
 
 
 def untold(upstream: Upstream, told: Mapping[str, str]) -> tuple[str, ...]:
-    """The keywords of the format options that matter for this protocol and that nobody told."""
+    """Return the keywords of the format options that matter for this protocol and were not given."""
     if "protocol" not in told:
         return tuple(keyword for keyword in FORMAT_KEYWORDS if keyword not in told)
     needed = tuple(CSV_OPTIONS) if upstream.protocol == "csv" else ("enable_tidb_extension", "terminator")
@@ -87,7 +88,7 @@ def require_commit_ts(upstream: Upstream) -> None:
 
 
 def _days_kept(sources: Sources) -> int:
-    """After how many days TiCDC deletes files, 0 where it does not, which is so unless folders are of days. Raises `ConfigError`."""
+    """Return the days after which TiCDC deletes files, 0 for never: it deletes only with daily folders. Raise `ConfigError`."""
     name = "file-expiration-days"
     value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (0, ""))
     origin = f"{source}: [sink.cloud-storage-config] {name}"
@@ -101,7 +102,7 @@ def _days_kept(sources: Sources) -> int:
 
 
 def told_raw_updates(sources: Sources) -> str:
-    """Who said that TiCDC leaves updates that change a key as they are; empty where nobody did. Raises `ConfigError`."""
+    """Return who configured TiCDC not to split updates that change a key; empty if nobody did. Raise `ConfigError`."""
     name = "output-raw-change-event"
     value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (False, ""))
     given = [(value, f"{source}: [sink.cloud-storage-config] {name}")]
@@ -116,9 +117,9 @@ def told_raw_updates(sources: Sources) -> str:
 
 
 def refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
-    """Raise `ConfigError` where an update that changes a key would say only its new one, so that the old row would stay.
+    """Raise `ConfigError` if an update that changes a key would carry only the new key, so that the old row would stay.
 
-    `raw_updates`: who said that TiCDC does not split such updates. Canal-json tells the row before the update anyway.
+    `raw_updates`: who configured TiCDC not to split such updates. Canal-json carries the row before the update anyway.
     """
     if raw_updates and upstream.protocol == "csv" and not upstream.csv.output_old_value:
         raise ConfigError(
@@ -130,7 +131,7 @@ def refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
 
 
 def weaker_promise(upstream: Upstream) -> str:
-    """What is promised of files without commit ts, for the log; empty where rows have it."""
+    """Return what is promised of files without commit ts, for the log; empty if rows carry one."""
     if upstream.has_commit_ts:
         return ""
     return (
@@ -140,7 +141,7 @@ def weaker_promise(upstream: Upstream) -> str:
 
 
 def _selectors(sources: Sources) -> tuple[ColumnSelector, ...]:
-    """Which tables' rows lack columns, in the order of the changefeed's file."""
+    """Return which tables' rows lack columns, in the order of the changefeed's file."""
     found: list[ColumnSelector] = []
     for document in sources.documents:
         sink = document.content.get("sink")

@@ -1,4 +1,4 @@
-"""The two URIs: taken apart, checked, and never shown with their secrets."""
+"""The two URIs: parsed, checked, and never shown with their secrets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from storage_consumer.errors import ConfigError
 
 _SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "credential", "pwd")
 _SIGNATURES = frozenset({"sig", "signature"})
-"""Parts of a token that was not percent-encoded as it should be."""
+"""Parameters that a SAS token is split into if it was not percent-encoded as it should be."""
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)(?:=([^&;#]*))?")
 _USER_AND_PASSWORD = re.compile(
     r"(?s)^(\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?![A-Za-z][A-Za-z0-9+.-]*://))[^:/?#]*):(.*)@"
 )
-"""Without a scheme as well, as some drivers' addresses are written."""
+"""Also matches without a scheme, as some drivers' addresses are written."""
 _KEY_AND_SECRET = re.compile(r"(?s)^(\s*(?:s3|gcs|gs|azure|azblob)://)[^/?#]*@")
 
 _SOURCE_SIDE = frozenset(
@@ -33,7 +33,7 @@ _SOURCE_SIDE = frozenset(
     }
     | stores.OF_WRITER
 )
-"""Upstream parameters of TiCDC that only steer how it writes, or that show in the files themselves."""
+"""Upstream parameters of TiCDC that only control how it writes, or that the files themselves show."""
 
 UPSTREAM_PARAMETERS = _SOURCE_SIDE.union(
     {"protocol", "enable-tidb-extension", "date-separator", "enable-partition-separator", "file-index-digit"},
@@ -65,31 +65,31 @@ _DEFAULT_PORT = {"mysql": 3306, "mariadb": 3306, "tidb": 4000}
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Uri:
-    """A URI taken apart; it holds secrets, so its repr is masked."""
+    """A parsed URI; it holds secrets, so its repr is masked."""
 
     side: str
     """``upstream`` or ``downstream``."""
     masked: str
-    """For messages."""
+    """The URI for messages."""
     scheme: str
-    """In lower case, without ``+ssl``; of stores with several schemes the first one."""
+    """The scheme in lower case, without ``+ssl``; the first one of a store with several schemes."""
     ssl: bool = False
     host: str = ""
     port: int = 0
-    """0 where the URI has none."""
+    """The port; 0 if the URI has none."""
     user: str = ""
     password: str | None = None
-    """None where the URI has none; an empty password is a password."""
+    """The password; None if the URI has none. An empty password is a password."""
     path: str = ""
-    """Percent-decoded, normalised, without a slash at its end."""
+    """The path, percent-decoded, normalised, without a slash at its end."""
     parameters: Mapping[str, str]
 
     def __repr__(self) -> str:
-        """The masked URI."""
+        """Return the masked URI."""
         return f"Uri({self.masked})"
 
     def error(self, message: str) -> ConfigError:
-        """A `ConfigError` about this URI."""
+        """Return a `ConfigError` about this URI."""
         return _error(self.side, self.masked, message)
 
 
@@ -98,19 +98,21 @@ def _error(side: str, masked: str, message: str) -> ConfigError:
 
 
 def mask_uri(uri: str) -> str:
-    """The URI with ``***`` for its password and for each parameter that may be a secret; any text is fit.
+    """Return the URI with ``***`` for its password and for each parameter that may be a secret; accepts any text.
 
-    A password is taken to reach to the last ``@`` of the text: one that was not percent-encoded as it should be is
-    hidden too, even if that hides more than the password. So is what stands behind a secret and is no known parameter: it
-    may belong to a secret that holds a ``&``.
+    A password is taken to reach to the last ``@`` of the text, so one that was not percent-encoded as it should be is hidden
+    too, even if that hides more than the password. Whatever follows a secret and is not a known parameter is also hidden: it may
+    belong to a secret that contains a ``&``.
     """
     behind_secret = False
 
     def hide(match: re.Match[str]) -> str:
         nonlocal behind_secret
         lead, name, value = match.groups()
+        # Matches come from left to right, so this parameter may be the rest of a secret before it.
         if behind_secret and name and _plain(name) not in UPSTREAM_PARAMETERS | DOWNSTREAM_PARAMETERS:
             return f"{lead}***"
+        # A value with an @ may be a URI with a password of its own.
         if value is not None and (_is_secret(name) or "@" in unquote(value)):
             behind_secret = True
             return f"{lead}{name}=***"
@@ -120,7 +122,7 @@ def mask_uri(uri: str) -> str:
 
 
 def secrets_in(uri: str) -> tuple[str, ...]:
-    """What `mask_uri` hides, as it stands there and as it is meant, also of a URI within the URI; any text is fit."""
+    """Return what `mask_uri` hides, as written and percent-decoded, also of a URI within the URI; accepts any text."""
     found = [match[2] for match in _USER_AND_PASSWORD.finditer(uri)]
     for _, name, value in _PARAMETER.findall(uri):
         nested = unquote(value)
@@ -132,7 +134,7 @@ def secrets_in(uri: str) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    """A parameter's name as it is known."""
+    """Return a parameter's name in its known spelling."""
     return unquote(name).lower().replace("_", "-")
 
 
@@ -142,7 +144,7 @@ def _is_secret(name: str) -> bool:
 
 
 def parse_upstream(text: str) -> Uri:
-    """Take the bucket's URI apart; raises `ConfigError` for anything that is no bucket that can be read."""
+    """Parse the bucket's URI; raise `ConfigError` for anything that is not a readable bucket."""
     split = _split("upstream", text)
     masked, scheme = mask_uri(text), split.scheme.lower()
     if scheme in _UNSUPPORTED_STORAGE:
@@ -197,7 +199,7 @@ def _check_store(uri: Uri) -> None:
 
 
 def store_secrets(uri: Uri) -> dict[str, str]:
-    """Field of `Secrets` → value, as far as the bucket's URI tells; raises `ConfigError`."""
+    """Return field of `Secrets` → value, as far as the bucket's URI gives them; raise `ConfigError`."""
     try:
         return stores.secrets(stores.SCHEMES[uri.scheme], uri.parameters)
     except ValueError as error:
@@ -205,7 +207,7 @@ def store_secrets(uri: Uri) -> dict[str, str]:
 
 
 def parse_downstream(text: str) -> Uri:
-    """Take the target's URI apart; raises `ConfigError` for anything that is no server that can be written to."""
+    """Parse the target's URI; raise `ConfigError` for anything that is not a writable server."""
     split = _split("downstream", text)
     masked = mask_uri(text)
     scheme, _, extra = split.scheme.lower().partition("+")
@@ -248,7 +250,7 @@ def _check_server(uri: Uri) -> None:
 
 
 def default_port(uri: Uri) -> int:
-    """The port of a server whose URI names none: TiDB's 4000, MySQL's 3306."""
+    """Return the port of a server whose URI names none: TiDB's 4000, MySQL's 3306."""
     return _DEFAULT_PORT[uri.scheme]
 
 
@@ -278,7 +280,7 @@ def _split(side: str, text: str) -> SplitResult:
 
 
 def _behind_secret(name: str) -> str:
-    """What is wrong behind a secret; it is not shown, since it may be part of it."""
+    """Return what is wrong after a secret. The text itself is not shown, since it may be part of the secret."""
     what = "token" if name == "sas-token" else "value"
     return (
         f"what stands behind `{name}` and begins with a `&` is no known parameter; if it belongs to the {what}, "
@@ -287,7 +289,7 @@ def _behind_secret(name: str) -> str:
 
 
 def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Mapping[str, str]:
-    """Names and values of a query; ``+`` stays a plus, as it is in AWS keys and time zones, and ``_`` in a name is ``-``."""
+    """Return names and values of a query; ``+`` stays a plus, as in AWS keys and time zones, and ``_`` in a name becomes ``-``."""
     parameters: dict[str, str] = {}
     for item in query.split("&"):
         if not item:
@@ -295,6 +297,7 @@ def _parameters(side: str, query: str, masked: str, known: frozenset[str]) -> Ma
         raw, equals, value = item.partition("=")
         name = _plain(raw)
         if name not in known or not equals:
+            # An unknown name may be the tail of the secret before it, so the message must not quote it.
             if secret := next((each for each in reversed(parameters) if _is_secret(each)), ""):
                 raise _error(side, masked, _behind_secret(secret))
             shown = name if equals else "(without a `=`)"

@@ -1,6 +1,6 @@
-"""Abbreviations such as CST, which several time zones share: what they may mean, by the tables of the time zone database.
+"""Abbreviations such as CST, which several time zones share: their possible meanings, by the tables of the time zone database.
 
-Its table of zones as they are now has one name, that of the largest city, for all zones whose clocks agree.
+Its table of current zones has one name, that of the largest city, for all zones whose clocks agree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.resources import files
 
 _PACKAGE, _TABLE = "tzdata", "zoneinfo/zonenow.tab"
 _NAMES = 2
-"""The column with the zone's name."""
+"""Index of the column with the zone's name."""
 _NO_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 _Year = tuple[dt.timedelta | None, ...]
 """The offsets of a zone over a year."""
@@ -31,7 +31,7 @@ def is_zone(name: str) -> bool:
 
 
 def meant_by(word: str) -> tuple[str, ...]:
-    """Return the zones that have this abbreviation now, with their offsets; none where it is no abbreviation."""
+    """Return the zones that have this abbreviation now, with their offsets; none if it is not an abbreviation."""
     return tuple(
         f"{name} ({_shown(offsets)})" for name, abbreviations, offsets in _zones() if word.upper() in abbreviations
     )
@@ -39,9 +39,8 @@ def meant_by(word: str) -> tuple[str, ...]:
 
 def others_of(zone: str) -> tuple[str, ...]:
     """Return the zones that have this zone's name as their abbreviation, but not its offsets all year."""
-    if (
-        zone == "UTC" or not zone.isalpha()
-    ):  # no abbreviation of another one, or none at all: the table need not be read
+    # Not an abbreviation of another zone, or of any: avoid reading the table.
+    if zone == "UTC" or not zone.isalpha():
         return ()
     own = _year_of(zone)[1]
     return tuple(name for name, abbreviations, offsets in _zones() if zone.upper() in abbreviations and offsets != own)
@@ -49,12 +48,12 @@ def others_of(zone: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _zones() -> tuple[tuple[str, frozenset[str], _Year], ...]:
-    """Name, abbreviations and offsets of each zone of the table, as they are this year."""
+    """Return name, abbreviations and offsets of each zone of the table, for the current year."""
     return tuple((name, *_year_of(name)) for name in _names())
 
 
 def _names() -> Iterator[str]:
-    """Yield the names in the table; none where the package with it is not there."""
+    """Yield the names in the table; none if its package is not installed."""
     try:
         text = files(_PACKAGE).joinpath(_TABLE).read_text(encoding="utf-8")
     except (ModuleNotFoundError, OSError):
@@ -76,6 +75,6 @@ def _year_of(name: str) -> tuple[frozenset[str], _Year]:
 
 
 def _shown(offsets: _Year) -> str:
-    """The offsets of a year, the standard one first where there are two."""
+    """Return the offsets of a year, the standard one first if there are two."""
     seconds = sorted({int(one.total_seconds()) for one in offsets if one is not None})
     return " and ".join(f"{'-' if one < 0 else '+'}{abs(one) // 3600:02d}:{abs(one) // 60 % 60:02d}" for one in seconds)

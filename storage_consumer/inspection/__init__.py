@@ -1,1 +1,5 @@
-"""What is this bucket? Looks at paths and at a bounded sample of files, and tells what the settings must be."""
+"""Find out how a bucket was written.
+
+Takes: paths and a bounded sample of files. Gives: the settings that fit them, and what stays open.
+Touches the outside: only through the Protocol `Storage`.
+"""

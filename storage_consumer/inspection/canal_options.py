@@ -1,4 +1,4 @@
-"""How canal-json was written: messages name their fields, so there is little to find out."""
+"""Infer how canal-json was written: messages name their fields, so there is little to find out."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _BETWEEN = re.compile(r"[^{]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanalVerdict:
-    """What the messages of the samples say."""
+    """What the messages of the samples show."""
 
     terminators: dict[str, str] = field(default_factory=dict)
-    """What stands behind a message → file and row."""
+    """What follows a message → file and row."""
     extensions: dict[bool, str] = field(default_factory=dict)
-    """Whether a message has its commit ts → file and row."""
+    """Whether a message carries its commit ts → file and row."""
     set_aside: tuple[str, ...] = ()
-    """Paths of samples that are no canal-json."""
+    """Paths of samples that are not canal-json."""
     commit_ts: tuple[int, ...] = ()
-    """Lowest and highest commit ts seen, if there is any."""
+    """Lowest and highest commit ts seen (both inclusive), if any."""
 
 
 def infer_canal(samples: list[Sample]) -> CanalVerdict:
-    """Read the messages at the beginning of each sample."""
+    """Return what the messages at the beginning of each sample show."""
     terminators: dict[str, str] = {}
     extensions: dict[bool, str] = {}
     aside: list[str] = []
@@ -48,7 +48,7 @@ def infer_canal(samples: list[Sample]) -> CanalVerdict:
 
 
 def _messages(sample: Sample) -> list[tuple[dict[str, object], str | None]]:
-    """Messages and what follows each of them; None for the one that the sample ends in or behind."""
+    """Return messages and what follows each of them; None if the sample ends before that is known."""
     text = sample.content.decode("utf-8", "replace")
     decoder = json.JSONDecoder()
     found: list[tuple[dict[str, object], str | None]] = []

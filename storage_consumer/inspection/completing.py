@@ -1,15 +1,15 @@
-"""Settings that nobody told, taken from the bucket, or an error that names what is missing."""
+"""Settings that were not given, inferred from the bucket; or an error that names what is missing."""
 
 from __future__ import annotations
 
 from storage_consumer.config.load import Loaded
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.bucket import Bucket
+from storage_consumer.inspection.result import Bucket
 
 
 def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
-    """The settings with everything told or inferred.
+    """Return the settings with everything that was given or inferred.
 
     Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and how to give it.
     """
@@ -31,4 +31,4 @@ def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
 
 
 _OF_PATHS = frozenset({"date_separator", "enable_partition_separator"})
-"""What the reader of the bucket compares with each path by itself."""
+"""Options that the bucket's reader compares with each path itself."""

@@ -1,4 +1,4 @@
-"""Looks at a bucket: one listing, a bounded sample of its files, and what they leave of all the settings there could be."""
+"""Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.settings import Upstream
-from storage_consumer.inspection.bucket import Bucket, Setting, State, TableFacts
 from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
-from storage_consumer.inspection.elimination import Verdict, infer_csv
+from storage_consumer.inspection.csv_options import Verdict, infer_csv
+from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
 from storage_consumer.inspection.samples import Sample, Samples, definitions_of_others, take_samples
 from storage_consumer.inspection.survey import Survey, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT
-from storage_consumer.storage.metadata import Metadata
-from storage_consumer.storage.reader import Storage
+from storage_consumer.poll.metadata import Metadata
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
 
 _SHOWN = 10
@@ -27,7 +27,7 @@ _SEVERAL = "files leave several values"
 
 
 def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: float) -> Bucket:
-    """What the bucket is. `told`: keyword of an option → who said what `upstream` has; `now` in seconds since 1970.
+    """Return how the bucket was written. `told`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
 
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
@@ -44,7 +44,7 @@ def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: 
 
 
 def _checkpoint(storage: Storage, now: float) -> tuple[int, tuple[str, ...]]:
-    """What ``metadata`` says, 0 where it says nothing that can be; and what is odd about it."""
+    """Return the checkpoint in ``metadata``, 0 if there is no plausible one; and what is odd about the file."""
     metadata = Metadata()
     try:
         odd = metadata.update(storage.read("metadata", METADATA_BYTES), now)
@@ -62,12 +62,12 @@ class _Look:
     seen: Survey
     samples: Samples
     newest: int
-    """Highest commit ts that a row may have."""
+    """Highest commit ts that a row may have (inclusive)."""
     commit_ts: tuple[int, ...] = ()
     set_aside: tuple[str, ...] = ()
 
     def format_settings(self) -> list[Setting]:
-        """Protocol, and what the data files of that protocol show."""
+        """Return the protocol, and what the data files of that protocol show."""
         protocol = self._protocol()
         if protocol.is_missing:
             keywords = [*CSV_OPTIONS, "enable_tidb_extension"]
@@ -98,7 +98,7 @@ class _Look:
             return [self._told_or(keyword, "unknown", NO_DATA) for keyword in CSV_OPTIONS]
         told = frozenset(CSV_OPTIONS[keyword] for keyword in CSV_OPTIONS if keyword in self.told)
         if self.upstream.csv.output_handle_key:
-            told -= {"output_handle_key"}  # the new architecture takes the setting and writes no such field
+            told -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
         verdict = infer_csv(files, self.upstream, told, self.newest)
         if verdict.survivors:
             self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
@@ -125,7 +125,7 @@ class _Look:
         return found
 
     def _against(self, keyword: str, verdict: Verdict, free: Verdict) -> Setting:
-        """A CSV option where nothing fits: what was told is not so, or the files do not say it."""
+        """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
         name = CSV_OPTIONS[keyword]
         shown = {getattr(options, name) for options in free.survivors}
         if keyword not in self.told:
@@ -156,7 +156,7 @@ class _Look:
         return setting
 
     def _one_of(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
-        """A setting that each message shows: inferred where they agree."""
+        """Return a setting that each message shows: inferred if they agree."""
         places: dict[object, str] = dict(shown.items())
         if keyword in self.told:
             against = next((place for value, place in places.items() if value != known), "")
@@ -169,7 +169,7 @@ class _Look:
         return self._setting(keyword, "not decidable", None, _SEVERAL if places else "no message can be read")
 
     def path_settings(self) -> list[Setting]:
-        """What the directories show."""
+        """Return what the directories show."""
         folders = self.seen.placed()
         kinds = {folder.date.removesuffix("?"): folder.path for folder in folders}
         partitions = {folder.partition: folder.path for folder in folders if folder.partition}
@@ -191,7 +191,7 @@ class _Look:
         return self._setting(keyword, "inferred", value, next(iter(places.values())))
 
     def zone_settings(self) -> list[Setting]:
-        """The time zone, which only matters where there is a TIMESTAMP column and which no file tells."""
+        """Return the time zone, which matters only with a TIMESTAMP column and which no file shows."""
         if self.upstream.time_zone:
             return [self._setting("tz", "told", self.upstream.time_zone, self.told.get("tz", ""))]
         tables = sorted(
@@ -209,7 +209,7 @@ class _Look:
         return [self._setting("tz", "unknown", None, origin)]
 
     def bucket(self, checkpoint: int, settings: tuple[Setting, ...]) -> Bucket:
-        """All that was found, as one record."""
+        """Return all findings as one record."""
         seen = self.seen
         versions = [v for tables in (seen.schemas, seen.old_schemas) for each in tables.values() for v in each]
         return Bucket(
@@ -249,7 +249,7 @@ class _Look:
         return tuple(found)
 
     def _architecture(self) -> str:
-        """As far as tellable: dispatchers, ids as paths and members of ENUM and SET are the new one's alone."""
+        """Return the architecture if it shows: only the new one writes dispatchers, ids as paths, and members of ENUM and SET."""
         columns = [
             column
             for definitions in self.samples.definitions.values()
@@ -291,7 +291,7 @@ class _Look:
         return [*found, f"and {more} more"] if more > 0 else found
 
     def _content(self) -> str:
-        """What a bucket without a checkpoint holds."""
+        """Return what a bucket without a checkpoint holds."""
         seen = self.seen
         if not seen.objects:
             return "there is no object at all"
@@ -300,7 +300,7 @@ class _Look:
         return "there are files as TiCDC writes them"
 
     def _told_or(self, keyword: str, state: State, origin: str) -> Setting:
-        """What was told, or else a setting in `state`."""
+        """Return the given value, or else a setting in `state`."""
         if keyword in self.told:
             return self._setting(keyword, "told", _value(self.upstream, keyword), self.told[keyword])
         return self._setting(keyword, state, None, origin)

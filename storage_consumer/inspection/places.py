@@ -1,4 +1,4 @@
-"""Where a changefeed's folder may be instead, when the one that was named has no ``metadata``: some levels up, or one down."""
+"""Where a changefeed's folder may be instead, if the named one has no ``metadata``: some levels up, or one down."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from itertools import islice
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageConsumerError
-from storage_consumer.storage.metadata import parse_metadata
-from storage_consumer.storage.reader import Storage
+from storage_consumer.poll.metadata import parse_metadata
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.small_file import METADATA_BYTES
 
 _UP = 3
-"""Levels: of a database, of a table in it, and of one of its versions."""
+"""Levels above: a database, a table in it, and one of its versions."""
 _DOWN = 20
-"""Folders below that are looked into, each found by a listing of its own."""
+"""Upper limit of the folders below that are checked, each found by a listing of its own."""
 _SHOWN = 1_000
-"""Objects that are looked at in one listing."""
+"""Objects to look at in one listing."""
 
 
 def likely_places(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> tuple[str, ...]:
-    """The folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. What does not answer or may not be read has none."""
+    """Return the folders near `upstream` that have a ``metadata`` of TiCDC's, as URIs. Unreadable ones count as having none."""
     found = [*_above(upstream), *_below(upstream, opened)]
     return tuple(near.identity for near in found if tells_checkpoint(opened(near)))
 
 
 def missing_metadata(upstream: Upstream, places: tuple[str, ...]) -> str:
-    """What an operator should hear of a bucket without ``metadata``."""
+    """Return what to tell an operator about a bucket without ``metadata``."""
     said = f"{upstream.identity} has no metadata file, which TiCDC writes into the folder of its sink URI with its first checkpoint"
     if places:
         return f"{said}. The changefeed's folder is likely {' or '.join(places)}: give that as --upstream-uri"
@@ -35,7 +35,7 @@ def missing_metadata(upstream: Upstream, places: tuple[str, ...]) -> str:
 
 
 def tells_checkpoint(storage: Storage) -> bool:
-    """Whether there is a ``metadata`` with a checkpoint-ts; not where the storage does not say so."""
+    """Return whether there is a ``metadata`` with a checkpoint-ts; False if the storage fails to answer."""
     try:
         return parse_metadata(storage.read("metadata", METADATA_BYTES)) is not None
     except (StorageConsumerError, FileNotFoundError):
@@ -55,6 +55,7 @@ def _below(upstream: Upstream, opened: Callable[[Upstream], Storage]) -> Iterato
     storage, known = opened(upstream), set[str]()
     try:
         for _ in range(_DOWN):
+            # Each folder found is left out of the next listing, so a large first folder does not hide the others.
             shown = islice(storage.listing(frozenset(known), {}), _SHOWN)
             folders = (stored.path.partition("/")[0] for stored in shown if "/" in stored.path)
             folder = next((name for name in folders if name not in known), None)

@@ -1,4 +1,4 @@
-"""A bounded sample of data files, each with what its schema file says of its rows."""
+"""A bounded sample of data files, each with its schema file's description of its rows."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.inspection.generated import known_virtual
 from storage_consumer.inspection.survey import Folder, Survey
+from storage_consumer.inspection.virtual_columns import known_virtual
 from storage_consumer.model import StoredObject, TableDefinition
+from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import SchemaPath, parse_other
-from storage_consumer.storage.reader import Storage
-from storage_consumer.storage.schema_file import parse_schema_file
 from storage_consumer.storage.small_file import read_schema_file
 
 MOST_FILES = 40
-"""So many data files are looked at, of as many tables as there are."""
+"""Upper limit of sampled data files, spread over as many tables as there are."""
 HEAD = 64 * 1024
-"""Bytes read of each data file."""
+"""Bytes to read of each data file."""
 MOST_SCHEMA_FILES = 400
 PER_TABLE = 24
-"""So many schema files are read altogether, and of one table."""
+"""Upper limits of the schema files to read in all, and of one table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class Sample:
     path: str
     content: bytes
     complete: bool
-    """Whether `content` is the whole file; if not, it begins with a row that is whole."""
+    """Whether `content` is the whole file; if not, it begins with a whole row."""
     definition: TableDefinition
     virtual: frozenset[str] | None
-    """The casefolded names of its table's virtual generated columns; None where they are not known for certain."""
+    """Casefolded names of its table's virtual generated columns; None if they are not known for certain."""
 
     @property
     def extension(self) -> str:
@@ -47,13 +47,13 @@ class Samples:
 
     files: list[Sample] = field(default_factory=list)
     definitions: dict[str, list[TableDefinition]] = field(default_factory=dict)
-    """Table directory → what its schema files say, of those that were read."""
+    """Table directory → content of its schema files, as far as they were read."""
     warnings: list[str] = field(default_factory=list)
     schema_files: int = 0
 
 
 def take_samples(storage: Storage, seen: Survey) -> Samples:
-    """Read a sample of the bucket. A file that is gone or unreadable is passed over with a warning."""
+    """Read a sample of the bucket. A file that is gone or unreadable is skipped with a warning."""
     samples = Samples()
     for folder, stored in _chosen(seen):
         definitions = _definitions(storage, seen, folder.table_dir, folder.version, samples)
@@ -78,7 +78,7 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
 
 
 def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> None:
-    """Read the newest schema file of the tables that no sample was taken of, as long as there is room."""
+    """Read the newest schema file of each table without a sample, up to the limit."""
     for table_dir in sorted({*seen.schemas, *seen.old_schemas} - samples.definitions.keys()):
         if samples.schema_files < MOST_SCHEMA_FILES and (versions := seen.versions(table_dir)):
             newest = max(versions)
@@ -86,7 +86,7 @@ def definitions_of_others(storage: Storage, seen: Survey, samples: Samples) -> N
 
 
 def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:
-    """Files of all tables in turn: the newest directory's largest file, then its last one, then those of older ones."""
+    """Return files of all tables in turn: the newest directory's largest file, then its last one, then those of older ones."""
     by_table: dict[str, list[tuple[Folder, StoredObject]]] = {}
     for folder in sorted(seen.placed(), key=lambda each: (each.version, each.path), reverse=True):
         files = {file.path: file for file in (folder.largest, folder.last, folder.first) if file is not None}
@@ -103,7 +103,7 @@ def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:
 def _definitions(
     storage: Storage, seen: Survey, table_dir: str, version: int, samples: Samples
 ) -> list[TableDefinition]:
-    """What the schema files of a table say: all of them, or the newest ones and that of `version` where there are many."""
+    """Return the content of a table's schema files: all of them, or the newest and that of `version` if there are many."""
     if table_dir not in samples.definitions:
         versions = seen.versions(table_dir)
         wanted = dict(sorted(versions.items())[-PER_TABLE:])

@@ -1,4 +1,4 @@
-"""What paths alone tell of a bucket: tables, versions, files, layouts. Memory follows the directories, not the files."""
+"""What paths alone show of a bucket: tables, versions, files, layouts. Memory grows with the directories, not the files."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Folder:
     extensions: Counter[str] = field(default_factory=Counter)
     widths: set[int] = field(default_factory=set)
     streams: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    """(dispatcher, width) → [lowest number, highest number, how many]."""
+    """(dispatcher, width) → [lowest number, highest number, count]."""
     table_dir: str = ""
-    """Empty: no schema file says whose it is."""
+    """The table directory; empty: no schema file says whose it is."""
     version: int = 0
     partition: bool = False
     date: str = ""
-    """``day``, ``month``, ``year``, ``none``, or ``year?`` where a year cannot be told from a partition."""
+    """``day``, ``month``, ``year``, ``none``, or ``year?`` if a year cannot be told from a partition."""
 
     def take(self, stored: StoredObject, name: DataName) -> None:
         """Count a file."""
@@ -59,7 +59,7 @@ class Folder:
 
     @property
     def missing(self) -> int:
-        """How many numbers lack between the lowest and the highest of a stream."""
+        """The count of numbers missing between the lowest and the highest of each sequence."""
         return sum(high - low + 1 - count for low, high, count in self.streams.values())
 
 
@@ -71,36 +71,37 @@ class Survey:
     schemas: dict[str, dict[int, list[StoredObject]]] = field(default_factory=dict)
     """Table directory → version → its schema files."""
     old_schemas: dict[str, dict[int, list[StoredObject]]] = field(default_factory=dict)
-    """The same of the layout before TiCDC 6.5.3 and 7.1."""
+    """The same for the layout before TiCDC 6.5.3 and 7.1."""
     ignored: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
-    """Reason → the first path passed over for it."""
+    """Reason → the first path skipped for it."""
     objects: int = 0
     size: int = 0
     indexes: int = 0
     has_metadata: bool = False
 
     def placed(self) -> list[Folder]:
-        """The directories of which a schema file says whose they are."""
+        """Return the directories whose table a schema file names."""
         return [folder for folder in self.folders.values() if folder.table_dir]
 
     def versions(self, table_dir: str) -> dict[int, list[StoredObject]]:
-        """Version → schema files of one table directory, of either layout."""
+        """Return version → schema files of one table directory, of either layout."""
         return {**self.old_schemas.get(table_dir, {}), **self.schemas.get(table_dir, {})}
 
     def ignore(self, reason: str, path: str) -> None:
-        """Count an object that is passed over."""
+        """Count an object that is skipped."""
         self.ignored[reason] += 1
         self.examples.setdefault(reason, path)
 
 
 def survey(listing: Iterable[StoredObject]) -> Survey:
-    """Take in one full listing."""
+    """Return what one full listing shows."""
     seen = Survey()
     for stored in listing:
         seen.objects += 1
         seen.size += stored.size
         _see(seen, stored)
+    # Placing needs all schema files, and a listing shows a table's data directories (digits) before its meta/.
     for folder in seen.folders.values():
         _place(seen, folder)
     for folder in seen.folders.values():
@@ -140,6 +141,7 @@ def _see_other(seen: Survey, stored: StoredObject) -> None:
 def _place(seen: Survey, folder: Folder) -> None:
     """Find the table and version of a directory: the longest table directory that has a schema file of this very version."""
     segments = folder.path.split("/")
+    # The version is followed by at most a partition and a date; fewer of them mean a longer table directory.
     for length in (1, 2, 3):
         if length >= len(segments):
             return
@@ -154,7 +156,7 @@ def _place(seen: Survey, folder: Folder) -> None:
 
 
 def _shape(middle: list[str]) -> tuple[bool, str] | None:
-    """Whether there is a partition directory, and the kind of date directory; None where the segments are neither."""
+    """Return whether there is a partition directory, and the kind of date directory; None if the segments are neither."""
     if not middle:
         return False, "none"
     kind = next((name for name, pattern in _DATES.items() if pattern.fullmatch(middle[-1])), "none")

@@ -1,4 +1,4 @@
-"""Trying a set of options: the program's own decoder reads a sample, or refuses a row."""
+"""Try a set of options: the program's own decoder reads a sample, or refuses a row."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.decoding import decoder_for
-from storage_consumer.decoding.decoder import Tally
-from storage_consumer.decoding.layout import row_layout
+from storage_consumer.decode import decoder_for
+from storage_consumer.decode.decoder import Tally
+from storage_consumer.decode.layout import row_layout
 from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
-from storage_consumer.inspection.forms import row_columns
-from storage_consumer.inspection.rows import Found, Token, fields
+from storage_consumer.inspection.csv_fields import row_columns
+from storage_consumer.inspection.csv_rows import Found, Token, fields
 from storage_consumer.inspection.samples import Sample
 from storage_consumer.model import Window
 
@@ -19,7 +19,7 @@ _EVERYTHING = (1 << 64) - 1
 
 
 def decoded_rows(sample: Sample, found: Found | None, options: CsvOptions, upstream: Upstream) -> int | None:
-    """How many rows the decoder reads; None where it refuses one."""
+    """Return the number of rows that the decoder reads; None if it refuses one."""
     if found is None:
         return None
     columns = row_columns(sample.definition, sample.virtual)

@@ -1,1 +1,5 @@
-"""What an operator asks of a target's state and says to it, beside a running consumer: the commands `ddl`, `table` and `history`."""
+"""What an operator's commands do beside a running consumer.
+
+Takes: the state as operators see it, and a bucket. Gives: comparisons, such as whether another place holds the same files.
+Touches the outside: through `checkpoint` and the Protocol `Storage`.
+"""

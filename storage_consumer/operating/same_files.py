@@ -1,8 +1,8 @@
-"""Whether a place holds the files that were read elsewhere: a copy has other times and, as stores cut uploads, perhaps other tags.
+"""Compare a place with the files that were read elsewhere: a copy has other times and, as stores cut uploads, perhaps other tags.
 
-Schema files are compared by what they say. Each names a version, which is a TSO of the source, so another changefeed has none of them; all
-that were read must be there. Of each numbered sequence the last finished file is looked for: old ones may have expired, so that
-one which is gone says nothing. Of every finished file whose digest was kept the size must be the same; see `same_sizes`.
+Schema files are compared by their content. Each names a version, which is a TSO of the source, so another changefeed has none of them; all
+that were read must exist. Of each numbered sequence, the last finished file is looked for; older ones may have expired, so a missing one
+proves nothing. Every finished file with a stored digest must have the same size; see `same_sizes`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from storage_consumer.checkpoint.operator_feed import KeptFile
+from storage_consumer.checkpoint.structures import record_of
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.operating.same_sizes import SHOWN, Sizes
-from storage_consumer.storage.finished import Finished
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.storage.base import Storage
 from storage_consumer.storage.paths import SchemaPath, parse_other
-from storage_consumer.storage.reader import Storage
-from storage_consumer.storage.schema_file import parse_schema_file
 from storage_consumer.storage.small_file import read_schema_file
-from storage_consumer.target.desk_feed import KeptFile
-from storage_consumer.target.structures import record_of
 
 MOST_READ = 2_000
-"""So many schema files are read, the newest ones; of others it is enough that they are there, since a name has version and checksum."""
+"""Number of schema files, the newest ones, that are read. Others only have to exist: the name has version and checksum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class Comparison:
     read: int
     """Schema files that were read there and say the same."""
     named: int
-    """Schema files that are there by their names, and were not read."""
+    """Schema files that exist there by name but were not read."""
     missing: tuple[str, ...]
-    """Paths of schema files that are not there."""
+    """Paths of schema files that do not exist there."""
     different: tuple[str, ...]
-    """Paths of schema files, each with how it differs."""
+    """Paths of schema files, each with its difference."""
     sizes: Sizes
-    """What the data files showed."""
+    """Findings of the data files' sizes."""
 
     @property
     def proves(self) -> bool:
@@ -46,7 +46,7 @@ class Comparison:
 
 
 def compared(storage: Storage, kept: list[KeptFile], streams: Mapping[str, Finished]) -> Comparison:
-    """Compare what is known of a bucket with what is in another place; see `FeedDesk` for what is known."""
+    """Compare what is known of a bucket with the content of another place; `FeedInspector` provides what is known."""
     wanted, there, sizes = {file.path for file in kept}, set[str](), Sizes(streams)
     for stored in storage.listing(frozenset(), {}):
         if stored.path in wanted:
@@ -64,7 +64,7 @@ def compared(storage: Storage, kept: list[KeptFile], streams: Mapping[str, Finis
 
 
 def _difference(storage: Storage, file: KeptFile) -> str:
-    """How a schema file differs from what was kept of it; empty where it does not."""
+    """Return how a schema file differs from what was stored of it; empty if it does not."""
     parsed = parse_other(file.path)
     checksum = parsed.checksum if isinstance(parsed, SchemaPath) else None
     try:
@@ -79,7 +79,7 @@ def _difference(storage: Storage, file: KeptFile) -> str:
 
 
 def shortened(paths: Iterable[str], count: int = 0) -> str:
-    """Return paths as lines, the first ones of many; `count`: how many there are, if that is more than `paths` has."""
+    """Return the first paths as lines, and a count of the others; `count` is the total if `paths` has not all of them."""
     found = list(paths)
     shown, count = found[:SHOWN], max(count, len(found))
     more = [f"and {count - len(shown)} more"] if count > len(shown) else []

@@ -1,9 +1,9 @@
-"""Hold the data files of another place against those that were finished, one by one, by their sizes alone.
+"""Compare the data files of another place with those that were finished, one by one, by their sizes alone.
 
-Tags differ from place to place, but a copy has the size of its file. A finished file that has another size was written anew since, or
-was copied badly. Its digest is kept, so that `run` treats it as it would have in the former place: it reads the file again, and
-halts the table where no listing looked while rows beyond the file were applied. One that was written anew with the same size
-is not told apart: `run` reads it again only where TiCDC may still write, and takes its rows up to the checkpoint for repeats.
+Tags differ from place to place, but a copy has the size of its file. A finished file with another size was rewritten since, or copied
+badly. Its digest is kept, so that `run` treats it as it would have at the former place: it reads the file again, and halts the table if
+no listing looked at the file while rows after it were applied. A file that was rewritten with the same size goes unnoticed:
+`run` reads it again only where TiCDC may still write, and treats its rows up to the checkpoint as repeats.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from array import array
 from collections.abc import Iterator, Mapping
 
 from storage_consumer.model import StoredObject, stream_of
-from storage_consumer.storage.finished import ANEW, Finished, has_size
+from storage_consumer.plan.finished_files import ANEW, Finished, has_size
 from storage_consumer.storage.paths import DataName, parse_data_name
 
 SHOWN = 10
-"""So many paths are kept for a message; of the others there is a count."""
+"""Number of paths that are kept for a message; the others are only counted."""
 
 
 class Sizes:
-    """What is found while a listing goes by; it keeps 8 bytes for each file that has another size, and no path but a few."""
+    """What a listing shows as it passes. It keeps 8 bytes for each file with another size, and only a few paths."""
 
     def __init__(self, streams: Mapping[str, Finished]) -> None:
-        """Stream (see `DataFile.stream`) → what an earlier run finished of it."""
+        """Start without findings. `streams`: sequence (see `DataFile.stream`) → what an earlier run finished of it."""
         self._streams = streams
         self._last: set[str] = set()
         self.other: dict[str, array[int]] = {}
-        """Stream → numbers of the finished files that have another size."""
+        """Sequence → numbers of its finished files that have another size."""
         self.count = 0
-        """How many files have another size."""
+        """Number of files with another size."""
         self.unseen = 0
-        """How many of them may have been written anew where no listing looked, so that rows may be lost."""
+        """Number of those that may have been rewritten where no listing looked, so that rows may be lost."""
         self.shown: list[str] = []
-        """The first of them, each with how it differs."""
+        """The first of them, each with its difference."""
 
     @property
     def there(self) -> int:
-        """How many streams have their last finished file there."""
+        """Number of sequences whose last finished file exists."""
         return len(self._last)
 
     @property
     def gone(self) -> int:
-        """How many streams do not."""
+        """Number of sequences whose last finished file does not exist."""
         return sum(finished.upto > 0 for finished in self._streams.values()) - self.there
 
     def see(self, stored: StoredObject) -> None:
-        """Take one listed object."""
+        """Record one listed object."""
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
         stream = data and next((found for found in _streams_of(folder, data) if found in self._streams), "")
@@ -56,6 +56,7 @@ class Sizes:
         if data.number == finished.upto:
             self._last.add(stream)
         digest = finished.digest(data.number)
+        # Neither of the two special digests records a size.
         if digest in (0, ANEW) or has_size(digest, stored.size):
             return
         unseen = finished.was_unseen(data.number)
@@ -68,7 +69,7 @@ class Sizes:
 
 
 def _streams_of(folder: str, data: DataName) -> Iterator[str]:
-    """The streams that a file may be of, the likeliest first: a number that fills its width does not show it."""
+    """Yield the sequences that a file may belong to, likeliest first: a number that fills its width does not show the width."""
     digits = len(str(data.number))
     for width in range(digits, data.width, -1):
         yield stream_of(folder, data.dispatcher, width)

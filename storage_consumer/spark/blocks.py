@@ -1,7 +1,8 @@
-"""Blocks of changes on their way from one half of a job to the other: through Spark, or past it in files.
+"""Move blocks of changes from one half of a job to the other: through Spark, or past it in files.
 
-On the way through Spark a block is pickled, goes to the JVM through a socket, into a file, out of it, and to the other worker through
-a socket again. Where all workers are on one machine, the one writes a file and the other reads it, and Spark is given places.
+Through Spark a block is pickled, sent to the JVM through a socket, written to a file, read from it, and sent to the
+other worker through a socket again. If all workers are on one machine, one writes a file and the other reads it, and
+Spark gets the places only.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
-from storage_consumer.buffer import Place
 from storage_consumer.errors import StorageConsumerError
+from storage_consumer.order.buffer import Place
+from storage_consumer.spark.concurrency import is_one_process
 from storage_consumer.spark.sorting import in_order, read_piece
-from storage_consumer.spark.turns import is_one_process
 
 FOLDER = "blocks-"
-"""How the names of folders begin that hold a job's blocks."""
+"""Prefix of the names of folders that hold a job's blocks."""
 REMOVED = "something removes Spark's files while they are in use: name a folder that is left alone by SPARK_LOCAL_DIRS or spark.local.dir"
 """Why a file of Spark's may be gone, and the remedy."""
 
@@ -39,16 +40,16 @@ class _Stored(NamedTuple):
 
 @contextmanager
 def between_halves(context: SparkContext) -> Iterator[str]:
-    """The folder for the blocks of one job, of which nothing is left afterwards; empty where they go through Spark.
+    """Yield the folder for the blocks of one job, which is removed afterwards; empty if they go through Spark.
 
-    A folder only where Spark is one process, hence on one machine: on a cluster no task could count on another one's files. It lies
-    below Spark's own temporary folder, which the JVM removes when it ends, also because the driver was killed. Raises
-    `StorageConsumerError` where it can't be made.
+    There is a folder only if Spark is one process, and so on one machine: on a cluster no task could rely on the files
+    of another. It is inside Spark's own temporary folder, which the JVM removes when it ends, also after the driver was
+    killed. Raises `StorageConsumerError` if it cannot be created.
     """
     if not is_one_process(context):
         yield ""
         return
-    folder = _made(context._temp_dir)  # noqa: SLF001 - where PySpark itself puts what goes to the JVM in files
+    folder = _made(context._temp_dir)  # noqa: SLF001 - where PySpark itself puts files for the JVM
     try:
         yield folder
     finally:
@@ -66,10 +67,11 @@ def _made(parent: str) -> str:
 
 
 def _remove(folder: Path) -> None:
-    """Remove it with all that is in it. After a failure tasks may still run: none of them finds it any more, or can put something into it.
+    """Remove the folder with all its content. Tasks that still run after a failure can no longer find it or write into it.
 
-    Where it can't be removed the JVM does so at its end; what the job itself came to is what is told.
+    If it cannot be removed, the JVM does so when it ends; what is reported is the outcome of the job.
     """
+    # Renaming is atomic, removing is not: a late task must not add a file to a folder that is being emptied.
     gone = folder.with_name(f"{uuid.uuid4().hex}.gone")
     try:
         folder.rename(gone)
@@ -79,23 +81,25 @@ def _remove(folder: Path) -> None:
 
 
 def sent(items: Iterable[tuple[Place, Any]], folder: str) -> Iterable[tuple[Place, Any]]:
-    """What a task of the first half gives to Spark. `folder`: see `between_halves`.
+    """Return the items that a task of the first half gives to Spark. `folder`: see `between_halves`.
 
-    Raises `OSError` where a block can't be written.
+    Raises `OSError`, when iterated, if a block cannot be written.
     """
     return _put_away(items, folder) if folder else items
 
 
 def received(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
-    """What a task of the second half has got from Spark, by place, with all blocks. `folder`: as in `sent`.
+    """Return an iterator over the items that a task of the second half got from Spark, by place, with all blocks.
 
-    Each block is fetched when it is asked for. Raises `OSError` where one is no longer there as it was written.
+    `folder`: as in `sent`. Each block is fetched when it is needed. Raises `OSError` if one no longer exists as
+    written.
     """
     return _fetched(items) if folder else in_order(items)
 
 
 def _put_away(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple[Place, Any]]:
-    """The same items, but of blocks their places in a file that nobody else writes; it is whole once the task has ended."""
+    """Yield the items, with blocks replaced by their places in a file of this task alone; it is complete once the task has ended."""
+    # No locks: each attempt of a task writes a new file, and Spark passes on the places of completed attempts only.
     path = f"{folder}/{uuid.uuid4().hex}"
     start = 0
     with Path(path).open("xb", buffering=0) as file:
@@ -109,7 +113,7 @@ def _put_away(items: Iterable[tuple[Place, Any]], folder: str) -> Iterator[tuple
 
 
 def _write(file: int, block: bytes, path: str) -> None:
-    """Write all of it."""
+    """Write the whole block. Raise `OSError` with the file's path."""
     rest = memoryview(block)
     try:
         while rest:
@@ -119,7 +123,7 @@ def _write(file: int, block: bytes, path: str) -> None:
 
 
 def _fetched(items: Iterable[tuple[Place, Any]]) -> Iterator[tuple[Place, Any]]:
-    """The items by place, with the blocks themselves."""
+    """Yield the items by place, with the blocks themselves."""
     for place, item in sorted(items, key=itemgetter(0)):
         yield place, _read(item) if isinstance(item, _Stored) else item
 

@@ -1,4 +1,4 @@
-"""The folder in which Spark's JVM keeps its files, so that a start after kill -9 knows what was left, and of whom."""
+"""The folder in which Spark's JVM keeps its files, so that a start after kill -9 knows what was left, and by whom."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _TOLD = "SPARK_LOCAL_DIRS"
 
 
 def own_places(environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings by which a JVM keeps its files in a folder of this process, which is made here.
+    """Return the settings that make a JVM keep its files in a folder of this process, which is created here.
 
-    `known`: settings that the operator names; those of the environment go before them, see `told_places`. `settings`: ours.
+    `known`: settings that the operator gives; those of the environment take precedence, see `told_places`. `settings`:
+    ours.
     """
     if environ.get(_TOLD) or "spark.local.dir" in known:
         return {}
@@ -38,7 +39,7 @@ def own_places(environ: Mapping[str, str], known: Collection[str], settings: Map
 
 @contextmanager
 def told_places() -> Iterator[None]:
-    """Within the folders that the operator names in the environment, give the JVM that is started inside the block ones of its own."""
+    """Give a JVM that starts in this context its own folders, within those that the operator names in the environment."""
     told = os.environ.get(_TOLD, "")
     if not told:
         yield
@@ -51,15 +52,15 @@ def told_places() -> Iterator[None]:
 
 
 def let_jvm_remove() -> None:
-    """Let the JVM that was started remove its folders at its end, also because this process was killed."""
-    jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark passes on no such wish
-    with suppress(Py4JError, TypeError):  # Spark does not document whom this asks
+    """Make the JVM remove its folders when it ends, also after this process was killed."""
+    jvm: Any = SparkContext._jvm  # noqa: SLF001 - PySpark has no such call
+    with suppress(Py4JError, TypeError):  # this is not part of Spark's documented interface
         for folder in noted():
             jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(str(folder)))
 
 
 def _made_in(root: str) -> str:
-    """A folder within `root`; that itself where none can be made, which is for Spark to tell."""
+    """Return a new folder within `root`; `root` itself if none can be created, which Spark then reports."""
     with suppress(OSError):
         return _made(root)
     return root

@@ -1,4 +1,4 @@
-"""Spark's JVM as a child of ours: what it and its workers write is for this user's eyes, and what they say goes to our own log."""
+"""Run Spark's JVM as our child: its files and its workers' are private to this user, and its output goes to our own log."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from storage_consumer.telemetry import Log
 
 _log = Log("spark")
 _SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)|has not accepted any resources")
-"""Spark also tells to which level it set its own log: ``"ERROR".`` Where no executor comes, it only warns, and waits."""
+"""Spark also prints the level of its own log: ``"ERROR".`` If no executor comes, it only warns, and waits."""
 
 
 _PRIVATE = 0o077
-"""The mask that it and its workers make files with: no other user may read rows, or speak to a worker through its socket."""
+"""The umask of the JVM and its workers: no other user may read rows, or talk to a worker through its socket."""
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start Spark's JVM with these settings and log what it says."""
+    """Start Spark's JVM with these settings and log its output."""
     conf = SparkConf().setAll(list(settings.items()))
     gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
     threading.Thread(target=say, args=(gateway.proc.stderr,), name="spark-output", daemon=True).start()
@@ -30,7 +30,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def say(lines: Iterable[bytes]) -> None:
-    """Log each line: one that tells of an error as a warning, the others for those who look for a fault."""
+    """Log each line: one that reports an error as a warning, the others at debug level."""
     for line in lines:
         text = line.decode("utf-8", "replace").rstrip()
         if text:

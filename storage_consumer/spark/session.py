@@ -1,6 +1,7 @@
-"""The SparkSession: the active one where there is one (and then it is left running), else one of our own.
+"""The SparkSession: the active one if there is one (which is then left running), else one of our own.
 
-What the operator told Spark (spark-submit's options, PYSPARK_SUBMIT_ARGS, spark-defaults.conf) goes before what is set here.
+What the operator gave Spark (spark-submit's options, PYSPARK_SUBMIT_ARGS, spark-defaults.conf) takes precedence over
+the settings here.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from storage_consumer.config.code_cache import VARIABLE, mistrust, place_of_code
 from storage_consumer.config.own_folder import LONGEST, own_folder, remove_noted
 from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError, SparkUnavailable
+from storage_consumer.spark.concurrency import one_process
 from storage_consumer.spark.folders import let_jvm_remove, own_places, told_places
 from storage_consumer.spark.output import start_jvm
-from storage_consumer.spark.turns import one_process
 from storage_consumer.telemetry import Log
 
 _log = Log("spark")
 _EVERYWHERE = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "WARN"}
-"""On a cluster nothing but what it says is ours: memory, Java's options, addresses and the UI are the operator's."""
+"""On a cluster we set only what it prints: memory, Java options, addresses and the UI are the operator's."""
 _LOCAL = _EVERYWHERE | {
     "spark.ui.enabled": "false",
     "spark.ui.retainedJobs": "20",
@@ -49,31 +50,33 @@ _LOCAL = _EVERYWHERE | {
     "spark.log.level": "ERROR",
     "spark.port.maxRetries": "100",
 }
-"""For a local session of our own: small, quiet, nothing listens but on loopback, and no history grows.
+"""For a local session of our own: small, quiet, listening on loopback only, and without a growing history.
 
-Workers are spoken to through sockets in the file system (pyspark 4.1 or newer): over TCP each task stands still for 40 ms, since
-one side waits for more to send and the other for more to confirm.
-The JVM hands on little and computes nothing, so that it is not worth its while to compile twice or to collect in parallel. Between a
-job's two halves it has places of blocks only (see `blocks`), which are not worth compressing, nor a file for each bucket.
+Workers are reached through sockets in the file system (pyspark 4.1 or newer). Over TCP each task stalls for 40 ms,
+since one side waits for more to send and the other for more to acknowledge.
+The JVM passes on little and computes nothing, so it is not worth compiling twice or collecting garbage in parallel.
+Between a job's two halves it carries only places of blocks (see `blocks`), which are not worth compressing, nor a file
+for each bucket.
 """
 
 
 _ONE_PROCESS = {"spark.authenticate": "true"}
-"""Where Spark is one process: whoever connects to its ports has to know a secret, or could plant blocks and Java objects.
+"""If Spark is one process: whoever connects to its ports must know a secret, or could inject blocks and Java objects.
 
-Spark makes a new one at each start, which never leaves the JVM's memory. Where there are executors it would have to be told to them.
+Spark creates a new secret at each start, which never leaves the JVM's memory. Executors would have to be given it.
 """
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
-    """A session, and whether it is ours to stop. One that runs already is used as it is: its settings stay the caller's.
+    """Return a session, and whether it is ours to stop. A running one is used as it is: its settings remain the caller's.
 
-    Raises `SparkUnavailable` where Spark does not start, or its master does not answer, and `ConfigError` where there is no Java.
+    Raises `SparkUnavailable` if Spark does not start or its master does not answer, and `ConfigError` if there is no
+    Java.
     """
-    running = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only way to ask without making one
+    running = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only way to ask without creating one
     try:
         active = SparkSession.getActiveSession()
-        if active is None and running:  # no thread of the JVM's but the one that made a session calls it active
+        if active is None and running:  # a session is active only in the JVM thread that created it
             active = SparkSession.builder.getOrCreate()
         if active is not None:
             return active, False
@@ -91,21 +94,21 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
 
 
 def _has_java(environ: Mapping[str, str]) -> bool:
-    """Whether there is a Java where Spark looks for one."""
+    """Return whether there is a Java where Spark looks for one."""
     home = environ.get("JAVA_HOME")
     return Path(home, "bin", "java").exists() if home else which("java", path=environ.get("PATH")) is not None
 
 
 def answers(context: SparkContext) -> bool:
-    """Whether a session's JVM is there and has not stopped it."""
+    """Return whether a session's JVM exists and has not stopped the session."""
     try:
-        return not context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark passes on no such question
-    except (Py4JError, OSError, EOFError, AttributeError):  # the last one where PySpark itself has stopped it
+        return not context._jsc.sc().isStopped()  # noqa: SLF001 - PySpark has no such query
+    except (Py4JError, OSError, EOFError, AttributeError):  # the last one if PySpark itself has stopped it
         return False
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop a session of ours. Where its JVM is gone, forget that as well: the next session starts another one."""
+    """Stop a session of ours. If its JVM is gone, forget the JVM as well: the next session starts another one."""
     gone = gateway_gone()
     if gone:
         session.sparkContext._jsc = None  # noqa: SLF001 - so that nobody asks it to stop
@@ -116,13 +119,13 @@ def close_session(session: SparkSession) -> None:
 
 
 def gateway_gone() -> bool:
-    """Whether the JVM that this process started has ended."""
+    """Return whether the JVM that this process started has ended."""
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - the only way to ask
     return process is not None and process.poll() is not None
 
 
 def _forget_jvm() -> None:
-    """Take everything back that PySpark keeps of a JVM, and remove its folders."""
+    """Reset everything that PySpark keeps of a JVM, and remove the JVM's folders."""
     with suppress(Py4JError, OSError):
         SparkContext._gateway.shutdown()  # type: ignore[union-attr] # noqa: SLF001 - as PySpark's own tests do
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001 - likewise
@@ -132,7 +135,7 @@ def _forget_jvm() -> None:
 
 
 def _settings(wish: str) -> dict[str, str]:
-    """What is set for a session at this master (empty: what Spark was told, else this machine); starts Spark's JVM."""
+    """Start Spark's JVM; return the settings for a session at this master (empty: what Spark was given, else this machine)."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = wish or ("" if submitted else "local[*]")
     ours = dict(_EVERYWHERE)
@@ -140,7 +143,7 @@ def _settings(wish: str) -> dict[str, str]:
     if master.startswith("local"):
         ours = _for_this_machine(known) | (_ONE_PROCESS if one_process(master) else {})
     if submitted:
-        SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM, which knows what spark-submit was told
+        SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM, which knows the options of spark-submit
     elif SparkContext._gateway is None:  # noqa: SLF001 - the only way to ask
         if master.startswith("local"):
             ours |= own_places(os.environ, known, ours)
@@ -153,11 +156,11 @@ def _settings(wish: str) -> dict[str, str]:
 
 
 def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
-    """What is set for a local session; the environment gets what Spark looks for there."""
+    """Return the settings for a local session; set the environment variables that Spark reads."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if not known:  # else the operator's folder is read
+    if not known:  # otherwise the operator's folder is read
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).resolve().parent / "conf"))
     ours = _LOCAL | {"spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     folder = own_folder()
@@ -171,7 +174,7 @@ def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
 
 
 def told_in_defaults(environ: Mapping[str, str]) -> frozenset[str]:
-    """The settings that the operator's ``spark-defaults.conf`` names."""
+    """Return the settings that the operator's ``spark-defaults.conf`` names."""
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
     if not folder:

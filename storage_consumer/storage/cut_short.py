@@ -1,4 +1,4 @@
-"""Content that has fewer bytes than the listing said: cut on its way by something that says so to nobody, or just being replaced."""
+"""Content with fewer bytes than the listing reported: truncated in transit without an error, or just being replaced."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from storage_consumer.model import StoredObject
 
 
 def whole(blocks: Iterable[bytes], stored: StoredObject, start: int = 0) -> Iterator[bytes]:
-    """Yield the blocks of an object from byte `start` on; raise `StorageUnavailable` where they end before its listed size.
+    """Yield the blocks of an object from byte `start` on; raise `StorageUnavailable` if they end before its listed size.
 
-    Rows that such an answer lacks would be lost without a word: its end may be the end of a row, and the file would count as read.
-    The next try lists anew. More bytes than were listed are those of a file that was replaced, which the next listing shows.
+    Rows that such an answer lacks would be lost silently: it may end where a row ends, and the file would count as read.
+    The next try lists again. More bytes than were listed belong to a file that was replaced, which the next listing shows.
     """
     place = start
     for block in blocks:

@@ -15,14 +15,14 @@ where the table directory is ``{schema}/{table}``, or with ``use-table-id-as-pat
     {schema}/{table}/{version}[/{partition id}][/{date}]/CDC{number}.csv|.json
     {schema}/{table}/{version}[/{partition id}][/{date}]/CDC.index
 
-Names stand in the path as they are: they may hold slashes, dots and digits, or look like any of the other segments. So a path
-is read from its right end, and where that leaves a choice the schema files that were listed decide.
+Names appear in the path unescaped: they may hold slashes, dots and digits, or look like any of the other segments. So a
+path is read from its right end. Where that leaves a choice, the listed schema files decide.
 
-Where the settings do not say which of the date and partition directories there are, the text of a directory does, but for one
-case: four digits below the version, ``{version}/2024``, may be a year or the id of a partition. They are read as a partition.
-Nothing depends on it but what may be left out of a listing: old years are done with, partitions never are. So the reading
-that keeps the directory in the listing loses no rows if it is wrong. Rows of one commit ts are put in order by what they do, not
-by their directory; and without commit ts the ids of years read as partitions sort like the years.
+Where the settings do not say which of the date and partition directories exist, the text of a directory does, with one
+exception: four digits below the version, ``{version}/2024``, may be a year or the id of a partition. They are read as a
+partition. Only what a listing may leave out depends on this: old years are finished, partitions never are. So the reading
+that keeps the directory in the listing loses no rows if it is wrong. Rows of one commit-ts are ordered by what they do,
+not by their directory. Without commit-ts, years read as partition ids sort as the years do.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ Tables = Mapping[str, Mapping[int, AbstractSet[int | None]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPath:
-    """Parts of a schema file's path."""
+    """The parts of a schema file's path."""
 
     table_dir: str
     version: int
     checksum: int | None
-    """None for the ``schema.json`` of the older layout, whose name has none."""
+    """None for the ``schema.json`` of the older layout, whose name has no checksum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataDirectory:
-    """Parts of the directory of a data file."""
+    """The parts of a data file's directory."""
 
     table_dir: str
     version: int
@@ -87,19 +87,19 @@ class DataDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataName:
-    """Parts of a data file's own name."""
+    """The parts of a data file's own name."""
 
     dispatcher: str
     number: int
     width: int
-    """Digits to pad to. A number without leading zeros does not show it; then the smallest that TiCDC allows is meant."""
+    """Digits to pad to. A number without leading zeros does not show it; then it is the smallest that TiCDC allows."""
     extension: str
     """``csv`` or ``json``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPath:
-    """Parts of a data file's path."""
+    """The parts of a data file's path."""
 
     directory: DataDirectory
     name: DataName
@@ -107,13 +107,13 @@ class DataPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignored:
-    """A path that is none of TiCDC's files, or not one for these settings."""
+    """A path that does not belong to a file of TiCDC's, or not under these settings."""
 
     reason: str
 
     @property
     def contradicts(self) -> bool:
-        """Whether the path shows that the settings are not those TiCDC wrote with."""
+        """Whether the path shows that the settings differ from those that TiCDC wrote with."""
         return self.reason in {CONTRADICTS_DATE, CONTRADICTS_PARTITION}
 
 
@@ -123,9 +123,9 @@ ParsedPath = SchemaPath | DataPath | Ignored | Literal["index", "metadata"]
 def parse_path(
     path: str, tables: Tables, date_separator: DateSeparator | None, *, partition_separator: bool | None
 ) -> ParsedPath:
-    """What `path`, relative to the root, is. `tables` tells which of several readings of a data path is meant.
+    """Return what `path`, relative to the root, is. `tables` decides between several readings of a data path.
 
-    A separator that is None was not told.
+    A separator that is None was not given.
     """
     if path == "metadata":
         return "metadata"
@@ -137,7 +137,7 @@ def parse_path(
 
 
 def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
-    """What a path is that is neither ``metadata`` nor a data file."""
+    """Return what a path is that belongs neither to ``metadata`` nor to a data file."""
     name = path.rpartition("/")[2]
     if _INDEX.fullmatch(name):
         return "index"
@@ -155,7 +155,7 @@ def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
 
 
 def parse_data_name(name: str) -> DataName | None:
-    """The parts of a data file's name, or None where it is none."""
+    """Return the parts of a data file's name, or None if it is not one."""
     match = _DATA.fullmatch(name)
     if match is None or not 0 < (number := int(match[2])) <= _MAX_UINT64:
         return None
@@ -167,11 +167,11 @@ def parse_data_name(name: str) -> DataName | None:
 def place_directory(
     folder: str, tables: Tables, date_separator: DateSeparator | None, *, partition_separator: bool | None
 ) -> DataDirectory | Ignored:
-    """Which table, version, partition and date the directory of a data file stands for.
+    """Return the table, version, partition and date that the directory of a data file stands for.
 
-    In order: the longest table directory that has a schema file of this very version; the longest one that has any; and
-    where no schema file was listed, the likeliest reading from the right. A version of the older layout is not judged by the
-    settings: a changefeed that was upgraded had others then.
+    Preferred in this order: the longest table directory that has a schema file of this very version; the longest one that has
+    any; without any listed schema file, the likeliest reading from the right. A version of the older layout is not judged by
+    the settings: a changefeed that was upgraded had other ones then.
     """
     segments = folder.split("/")
     # The longest table directory leaves the shortest rest: version alone, then with one and with two more segments.
@@ -189,6 +189,7 @@ def place_directory(
     for placed in fitting:
         if placed.table_dir in tables:
             return placed
+    # A contradiction with the settings outranks a mere guess, but only for a version that looks like a TSO.
     return (
         _misfit(splits, tables, date_separator)
         or _likeliest([placed for placed in fitting if placed.version >= _ID_LIMIT])
@@ -199,10 +200,10 @@ def place_directory(
 
 
 def sequence_of(path: str) -> str:
-    """What the numbers of a data file are counted in, as text: its directory, and its dispatcher where the name has one.
+    """Return the scope in which a data file's numbers count, as text: its directory, and its dispatcher if the name has one.
 
-    That is all of `path` up to the last underscore of the name, else the directory alone. For any other file it is nothing
-    that a data file has, unless that file lies beside data files.
+    That is all of `path` up to the last underscore of the name, else the directory alone. For any other file the result
+    matches no data file, unless that file lies beside data files.
     """
     folder, _, name = path.rpartition("/")
     dispatcher, underscore, _ = name.rpartition("_")
@@ -210,37 +211,37 @@ def sequence_of(path: str) -> str:
 
 
 def left_out(path: str, after: Mapping[str, str]) -> bool:
-    """Whether a listing may leave `path` out, given `after` as `Storage.listing` has it."""
+    """Return whether a listing may leave `path` out, given `after` as in `Storage.listing`."""
     return path.rpartition("/")[2] <= after.get(sequence_of(path), "")
 
 
 def format_schema_path(path: SchemaPath) -> str:
-    """The text that `parse_path` reads."""
+    """Return the text that `parse_path` reads."""
     if path.checksum is None:
         return f"{path.table_dir}/{path.version}/schema.json"
     return f"{path.table_dir}/meta/schema_{path.version}_{path.checksum:010d}.json"
 
 
 def format_directory(directory: DataDirectory) -> str:
-    """The text that `place_directory` reads."""
+    """Return the text that `place_directory` reads."""
     partition = "" if directory.partition is None else f"/{directory.partition}"
     date = f"/{directory.date}" if directory.date else ""
     return f"{directory.table_dir}/{directory.version}{partition}{date}"
 
 
 def format_data_name(name: DataName) -> str:
-    """The text that `parse_data_name` reads."""
+    """Return the text that `parse_data_name` reads."""
     dispatcher = f"_{name.dispatcher}_" if name.dispatcher else ""
     return f"CDC{dispatcher}{name.number:0{name.width}d}.{name.extension}"
 
 
 def format_data_path(path: DataPath) -> str:
-    """The text that `parse_path` reads."""
+    """Return the text that `parse_path` reads."""
     return f"{format_directory(path.directory)}/{format_data_name(path.name)}"
 
 
 def _number(text: str, limit: int) -> int | None:
-    """The number that `text` is in its shortest form, None where it is none or exceeds `limit`."""
+    """Return the number whose shortest form is `text`; None if it is not a number or exceeds `limit`."""
     if _NUMBER.fullmatch(text) and (number := int(text)) <= limit:
         return number
     return None
@@ -254,10 +255,11 @@ def _fit(
     *,
     partition_separator: bool | None,
 ) -> DataDirectory | None:
-    """`rest` read as version[/partition][/date] under the settings; None where it does not fit."""
+    """Return `rest` read as version[/partition][/date] under the settings; None where it does not fit."""
     version = _number(rest[0], _MAX_UINT64)
     if version is None:
         return None
+    # A version of the older layout: the changefeed may have had other settings.
     if None in tables.get(table_dir, {}).get(version, ()):
         date_separator = partition_separator = None
     for partition, date in _middles(rest[1:], date_separator):
@@ -267,7 +269,7 @@ def _fit(
 
 
 def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> Iterator[tuple[int | None, str]]:
-    """The readings of what lies between version and file name as partition and date, the one to prefer first."""
+    """Yield the readings of the segments between version and file name as partition and date, the preferred one first."""
     for separator in _DATES if date_separator is None else (date_separator,):
         others, date = (middle, "") if separator == "none" else (middle[:-1], "".join(middle[-1:]))
         if len(others) > 1 or not _DATES[separator].fullmatch(date):
@@ -280,7 +282,7 @@ def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> I
 def _misfit(
     splits: list[tuple[str, tuple[str, ...]]], tables: Tables | None, date_separator: DateSeparator | None
 ) -> Ignored | None:
-    """The setting that the directory contradicts, if it would be one of TiCDC's under other settings.
+    """Return the setting that the directory contradicts, if it would be one of TiCDC's under other settings.
 
     With `tables`, only directories of these tables and their versions count; without, only versions that look like a TSO.
     """
@@ -296,13 +298,13 @@ def _misfit(
 
 
 def _likeliest(fitting: list[DataDirectory]) -> DataDirectory | None:
-    """Of several readings the one with a partition."""
+    """Return the reading that has a partition, or else the first of several."""
     if not fitting:
         return None
     return replace(max(fitting, key=lambda placed: placed.partition is not None), known=False)
 
 
 def with_all_above(folder: str) -> Iterator[str]:
-    """A directory and those that it lies in."""
+    """Yield a directory and all directories that contain it, the outermost first."""
     parts = folder.split("/")
     return ("/".join(parts[:length]) for length in range(1, len(parts) + 1))

@@ -1,4 +1,4 @@
-"""Reading small files whole, and no more of one that is not small than shows that it is none."""
+"""Read small files whole; stop as soon as a file exceeds the limit."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from storage_consumer.errors import MalformedSchemaFile
 
 METADATA_BYTES = 64 << 10
 SCHEMA_FILE_BYTES = 16 << 20
-"""More than TiCDC ever writes: one of 4,096 columns with all their attributes has about 1.5 MB."""
+"""More than TiCDC ever writes: a schema file of 4,096 columns with all their attributes has about 1.5 MB."""
 _BLOCK = 1 << 20
 
 
 class Blocks(Protocol):
-    """A storage, as far as its objects' content goes."""
+    """A storage that yields the content of objects."""
 
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """See `reader.Storage.blocks`."""
+        """Yield the content of an object; see `Storage.blocks`."""
         ...
 
 
 class Readable(Protocol):
-    """A storage, as far as small objects go."""
+    """A storage that returns small objects."""
 
     def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
-        """The content of an object, or its beginning with more than `most` bytes."""
+        """Return the content of an object, or a beginning with more than `most` bytes."""
         ...
 
 
 def read_up_to(storage: Blocks, path: str, most: int) -> bytes:
-    """The content of an object, or its beginning with more than `most` bytes."""
+    """Return the content of an object, or a beginning with more than `most` bytes."""
     content = bytearray()
     for block in storage.blocks(path, min(_BLOCK, most + 1)):
         content += block
@@ -40,7 +40,7 @@ def read_up_to(storage: Blocks, path: str, most: int) -> bytes:
 
 
 def read_schema_file(storage: Readable, path: str) -> bytes:
-    """The content of a schema file; raises `MalformedSchemaFile` for one that is too large, `FileNotFoundError` where none is."""
+    """Return the content of a schema file; raise `MalformedSchemaFile` if it is too large, `FileNotFoundError` if it is absent."""
     content = storage.read(path, SCHEMA_FILE_BYTES)
     if len(content) > SCHEMA_FILE_BYTES:
         raise MalformedSchemaFile(

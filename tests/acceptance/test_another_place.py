@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import ROOT
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
+from tests.harness.program import ROOT
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 HOUR = 3600

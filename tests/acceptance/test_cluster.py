@@ -15,21 +15,21 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from storage_consumer.consumers.table import HALTED
+from storage_consumer.plan.table import HALTED
 from storage_consumer.summary import RoundSummary, TableSummary
-from tests.accounts import protected
-from tests.corpora import FIXTURES, CorpusSource
-from tests.executors import Image
-from tests.faults import workload
-from tests.faults.processes import EXECUTORS, below, command_of, kill_executor
-from tests.faults.target import AT_ROWS
-from tests.faults.wire import Verdict, Wire
-from tests.program import ROOT, Program, program
-from tests.replay import Replay
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
-from tests.spark_cluster import Cluster, Machines, spark_cluster
+from tests.campaigns.faults import workload
+from tests.campaigns.faults.processes import EXECUTORS, below, command_of, kill_executor
+from tests.campaigns.faults.target import AT_ROWS
+from tests.campaigns.faults.wire import Verdict, Wire
+from tests.harness.accounts import protected
+from tests.harness.corpora import FIXTURES, CorpusSource
+from tests.harness.executors import Image
+from tests.harness.program import ROOT, Program, program
+from tests.harness.replay import Replay
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.spark_cluster import Cluster, Machines, spark_cluster
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 PASSWORD = uuid.uuid4().hex

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.program import ROOT, program
-from tests.servers import DatabaseServer
-from tests.small_bucket import ID_NAME, SmallBucket, column, row, ts
+from tests.harness.program import ROOT, program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.comparing import differences
-from tests.corpora import FIXTURES, Corpus
-from tests.program import ROOT
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.program import ROOT
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket
 
 pytestmark = [pytest.mark.acceptance]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -47,6 +47,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path / "bucket"
 
 
+@pytest.mark.quick
 def test_a_bucket_is_explained_without_target_and_spark(shop: Path) -> None:
     """The text names protocol, tables and what is missing; nothing of Spark or the database driver is loaded; nothing is written."""
     before = {path: path.stat().st_mtime_ns for path in shop.rglob("*")}

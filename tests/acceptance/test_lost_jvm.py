@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import below
-from tests.program import Program, program
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
-from tests.waiting import wait_until
+from tests.campaigns.faults.processes import below
+from tests.harness.program import Program, program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 JVM = "org.apache.spark.deploy.SparkSubmit"

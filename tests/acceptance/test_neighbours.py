@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.intruder import as_nobody, asking_for, calling, obeyed, ports_of, readable, sockets_of, speaks, taken
-from tests.local_spark import local_spark
-from tests.program import Program, program
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
+from tests.harness.intruder import as_nobody, asking_for, calling, obeyed, ports_of, readable, sockets_of, speaks, taken
+from tests.harness.local_spark import local_spark
+from tests.harness.program import Program, program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 

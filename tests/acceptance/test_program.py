@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounts import protected
-from tests.comparing import differences
-from tests.corpora import FIXTURES, Corpus
-from tests.locks import lock, wait_for_a_blocked_write
-from tests.program import Program, program
-from tests.servers import DatabaseServer, free_port
-from tests.small_bucket import SmallBucket, row, ts
+from tests.harness.accounts import protected
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.locks import lock, wait_for_a_blocked_write
+from tests.harness.program import Program, program
+from tests.harness.servers import DatabaseServer, free_port
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -125,6 +125,7 @@ def test_signals_in_the_middle_of_a_write(mariadb: DatabaseServer, small: SmallB
 # exit codes
 
 
+@pytest.mark.quick
 def test_exit_code_0_and_json(protected: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:
     """A round that reached the checkpoint ends with 0; every line is JSON; the password in the environment stays there."""
     environment = {"STORAGE_CONSUMER_DOWNSTREAM_PASSWORD": PASSWORD}

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.accounts import protected
-from tests.intruder import sockets_of
-from tests.planting import Planted, encoded
-from tests.program import ROOT, Program, program
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer, free_port, quoted
-from tests.small_bucket import SmallBucket, row, ts
-from tests.waiting import PATIENCE, wait_until
+from tests.harness.accounts import protected
+from tests.harness.intruder import sockets_of
+from tests.harness.planting import Planted, encoded
+from tests.harness.program import ROOT, Program, program
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer, free_port, quoted
+from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 REFUSED = "ALTER TABLE `b` ADD COLUMN `note` INT AFTER `nowhere`"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_ddl_verbs import command, run_arguments
-from tests.program import program
-from tests.servers import DatabaseServer
-from tests.small_bucket import ID_NAME, SmallBucket, column, row, ts
+from tests.harness.program import program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 WIDER = (*ID_NAME, column("note", "VARCHAR", ColumnPrecision="20"))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
-from tests.program import Program, program
-from tests.servers import DatabaseServer
-from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
-from tests.waiting import wait_until
+from tests.harness import servers
+from tests.harness.program import Program, program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
+from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 _HOST, _GUEST = "10.213.77.1", "10.213.77.2"

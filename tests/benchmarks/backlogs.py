@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from tests import servers
 from tests.benchmarks.bucket import Bucket, Order
 from tests.benchmarks.changes import HOT_KEYS
 from tests.benchmarks.keys_alone import KeyDecoders, key_decoders
@@ -13,7 +12,8 @@ from tests.benchmarks.limit import load_final_state, make_tables
 from tests.benchmarks.measuring import Applied, Asked, Bench
 from tests.benchmarks.results import COST, Goal, Result, Run
 from tests.benchmarks.sampling import Stages
-from tests.servers import DatabaseServer
+from tests.harness import servers
+from tests.harness.servers import DatabaseServer
 
 MYSQL_OPTIONS = (
     *("--innodb-buffer-pool-size=2G", "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=1"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.benchmarks.changes import PROFILES, SourceTable
 from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.shapes import DATABASE, Shape, shape_of
-from tests.small_bucket import CREATE_TABLE, SchemaFile, schema_document
+from tests.harness.small_bucket import CREATE_TABLE, SchemaFile, schema_document
 
 LOAD_ROWS = 10_000
 """Final rows in one file for LOAD DATA."""

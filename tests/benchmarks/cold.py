@@ -16,9 +16,9 @@ from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.shapes import DATABASE
 from tests.benchmarks.watching import watched
-from tests.program import program
-from tests.servers import DatabaseServer
-from tests.waiting import PATIENCE
+from tests.harness.program import program
+from tests.harness.servers import DatabaseServer
+from tests.harness.waiting import PATIENCE
 
 _EVENTS = 10_000
 _PAUSE = 0.02

@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 from tests.benchmarks.bucket import START_TS, metadata, schema_files
 from tests.benchmarks.shapes import PLAIN
 from tests.benchmarks.stored_days import StoredDays
-from tests.servers import free_port, running, wait_for
+from tests.harness.servers import free_port, running, wait_for
 
 BUCKET = "bench"
 _ROOT = Path(__file__).resolve().parents[2]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.decoder import Decoder, RowLayout, Tally
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import Decoder, RowLayout, Tally
 from storage_consumer.model import TableColumn, TableName, Window
 from storage_consumer.pipeline import READ_BLOCK
 from tests.benchmarks.rows import RowFormats

@@ -11,7 +11,7 @@ from tests.benchmarks.changes import SourceTable
 from tests.benchmarks.limit import check
 from tests.benchmarks.rows import STATE_BITS, RowFormats
 from tests.benchmarks.shapes import DATABASE, PLAIN
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 _DATE = "2026-11-21"
 

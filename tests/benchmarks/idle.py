@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_consumer import Consumer
-from storage_consumer.storage.local_storage import LocalStorage
+from storage_consumer.storage.local import LocalStorage
 from tests.benchmarks.bucket import START_TS, write_metadata, write_schema_files
 from tests.benchmarks.counting_store import CountingStore, counting_store
 from tests.benchmarks.limit import WrongResult
@@ -20,7 +20,7 @@ from tests.benchmarks.measuring import Asked, Bench
 from tests.benchmarks.results import Goal, Result, Run
 from tests.benchmarks.shapes import DATABASE, PLAIN
 from tests.benchmarks.stored_days import TABLES, StoredDays
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 _CONFIG = {"sink": {"csv": {"include-commit-ts": True}}}
 _WARM_UP = 3

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.target.connection import connect
+from storage_consumer.downstream.connection import connect
 from tests.benchmarks.bucket import Bucket, FinalTable
 from tests.benchmarks.shapes import DATABASE
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 CONNECTIONS = 2
 _LIMIT_DATABASE = f"{DATABASE}_limit"

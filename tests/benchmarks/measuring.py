@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from storage_consumer import Consumer
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
-from tests import servers
 from tests.benchmarks.bucket import Bucket, Order, write_bucket, write_metadata
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.sampled_workers import FOLDER
 from tests.benchmarks.sampling import Stages, sampled
 from tests.benchmarks.watching import Usage, watched
-from tests.servers import DatabaseServer
+from tests.harness import servers
+from tests.harness.servers import DatabaseServer
 
 SERVER_OPTIONS = ("--innodb-buffer-pool-size=2G", "--innodb-log-file-size=96M")
 """MariaDB's own settings for safety and the size of its log, with memory for all rows."""

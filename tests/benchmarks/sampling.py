@@ -25,23 +25,25 @@ INTERVAL = 0.004
 """Seconds of CPU time between two looks."""
 WORKER_STAGES = {
     "storage": "read",
-    "decoding": "decode",
-    "limits": "decode",
-    "buffer": "fold",
-    "folding": "fold",
-    "ordering": "fold",
+    "decode": "decode",
+    "kernels": "decode",
+    "job": "decode",
+    "order": "fold",
     "pipeline": "fold",
-    "target": "write",
+    "apply": "write",
+    "downstream": "write",
 }
 """First part of a module's name in the package → stage of a worker; the rest is Spark's: it hands items on, through the shuffle."""
 DRIVER_STAGES = {
     "storage": "list",
-    "intake": "list",
-    "target": "state",
-    "consumers": "plan",
-    "planning": "plan",
-    "fitting": "plan",
-    "round": "plan",
+    "poll": "list",
+    "checkpoint": "state",
+    "downstream": "state",
+    "ddl": "state",
+    "plan": "plan",
+    "gate": "plan",
+    "job": "plan",
+    "driver": "plan",
 }
 """The same for the driver."""
 _PACKAGE = str(Path(storage_consumer.__file__).parent)

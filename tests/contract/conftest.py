@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.azure_server import AzureServer
 from tests.contract.rigs import AzureRig, BucketRig, GcsRig, LocalRig, MemoryRig, Rig, S3Rig
-from tests.gcs_server import GcsServer
-from tests.s3_server import S3Server
+from tests.harness.azure_server import AzureServer
+from tests.harness.gcs_server import GcsServer
+from tests.harness.s3_server import S3Server
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.storage.azure_storage import AzureStorage
-from storage_consumer.storage.bucket import Bucket
-from storage_consumer.storage.fsspec_storage import open_storage
-from storage_consumer.storage.gcs_storage import GcsStorage
-from storage_consumer.storage.reader import Storage
-from storage_consumer.storage.s3_storage import S3Storage
-from storage_consumer.testing import MemoryStorage
-from tests.azure_server import ACCOUNT, AzureServer
-from tests.gcs_server import GcsServer
-from tests.s3_server import S3Server, S3User
+from storage_consumer.storage.azure import AzureStorage
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.gcs import GcsStorage
+from storage_consumer.storage.object_store import Bucket
+from storage_consumer.storage.open import open_storage
+from storage_consumer.storage.s3 import S3Storage
+from storage_consumer.testing.storage import MemoryStorage
+from tests.harness.azure_server import ACCOUNT, AzureServer
+from tests.harness.gcs_server import GcsServer
+from tests.harness.s3_server import S3Server, S3User
 
 
 class Rig(Protocol):

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import DdlStep, key_of
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
-from storage_consumer.target.state import StateStore
-from storage_consumer.testing_state import MemoryState
-from storage_consumer.work import JobSpec
-from tests.servers import DatabaseServer, quoted
+from storage_consumer.testing.target import MemoryState
+from tests.harness.servers import DatabaseServer, quoted
 
 BUCKET = "file:///some/bucket"
 

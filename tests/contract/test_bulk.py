@@ -10,18 +10,18 @@ from typing import Any
 import pymysql.err
 import pytest
 
+from storage_consumer.apply import rows as rows_module
+from storage_consumer.apply import statements
+from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream import connection as connections
+from storage_consumer.downstream.connection import Connection, connect
 from storage_consumer.errors import RowRefused
-from storage_consumer.target import connection as connections
-from storage_consumer.target import rows as rows_module
-from storage_consumer.target import statements
-from storage_consumer.target.connection import Connection, connect
-from storage_consumer.target.rows import RowStatements
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.work import JobSpec, TableWork, WireColumn
+from storage_consumer.job.spec import JobSpec, TablePlan, WireColumn
 from tests.contract.test_keyless import COLUMNS, LINES
 from tests.contract.test_writer import Rig, real_rig
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import table
 
 pytestmark = pytest.mark.server
@@ -50,17 +50,17 @@ class Ways(RowStatements):
         super().__init__(spec, "", 0)
         self.came = {"bulk": 0, "load": 0, "literals": 0}
 
-    def _bulk(self, verb: str, work: TableWork, rows: Any) -> bool:
+    def _bulk(self, verb: str, work: TablePlan, rows: Any) -> bool:
         taken = super()._bulk(verb, work, rows)
         self.came["bulk"] += len(rows) * taken
         return taken
 
-    def _load(self, verb: str, work: TableWork, rows: Any) -> bool:
+    def _load(self, verb: str, work: TablePlan, rows: Any) -> bool:
         taken = super()._load(verb, work, rows)
         self.came["load"] += len(rows) * taken
         return taken
 
-    def _write(self, work: TableWork, rows: Any, statement: Any, *, key_only: bool = False) -> int:
+    def _write(self, work: TablePlan, rows: Any, statement: Any, *, key_only: bool = False) -> int:
         self.came["literals"] += len(rows)
         return super()._write(work, rows, statement, key_only=key_only)
 
@@ -73,7 +73,7 @@ def rig(mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ri
         yield made
 
 
-def _written(spec: JobSpec, work: TableWork, rows: list[bytes], verb: str = "replace") -> dict[str, int]:
+def _written(spec: JobSpec, work: TablePlan, rows: list[bytes], verb: str = "replace") -> dict[str, int]:
     """How many rows went in by which way."""
     with closing(Ways(spec)) as target:
         target.transaction(work, lambda: getattr(target, verb)(work, rows))

@@ -10,11 +10,11 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
-from storage_consumer.storage import azure_storage, gcs_storage
-from storage_consumer.storage.azure_storage import AzureStorage
-from storage_consumer.storage.fsspec_storage import open_storage
-from tests.azure_server import ACCOUNT, KEY
+from storage_consumer.storage import azure, gcs
+from storage_consumer.storage.azure import AzureStorage
+from storage_consumer.storage.open import open_storage
 from tests.contract.rigs import AzureRig, listed
+from tests.harness.azure_server import ACCOUNT, KEY
 
 UPSTREAM = Upstream(scheme="azure", root="c/p", account_name="acc", protocol="csv")
 GCS = Upstream(scheme="gcs", root="b/p", protocol="csv")
@@ -74,7 +74,7 @@ def test_what_azure_is_opened_with(
     upstream: Upstream, secrets: Secrets, environ: dict[str, str], options: dict[str, Any]
 ) -> None:
     """What the URI tells comes first, then the environment, then Azure's default chain; never anonymously."""
-    given = azure_storage.driver_options(upstream, secrets, environ)
+    given = azure.driver_options(upstream, secrets, environ)
     assert given == options | {"anon": False, "use_listings_cache": False, "skip_instance_cache": True}
 
 
@@ -88,7 +88,7 @@ def test_what_azure_is_opened_with(
 def test_what_azure_is_not_opened_with(upstream: Upstream, message: str) -> None:
     """Without an account, or with a login over plain HTTP, a ConfigError says what is missing."""
     with pytest.raises(ConfigError, match=message):
-        azure_storage.driver_options(upstream, Secrets(), {})
+        azure.driver_options(upstream, Secrets(), {})
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_azure_is_not_opened_with(upstream: Upstream, message: str) -> None
 )
 def test_what_google_is_opened_with(upstream: Upstream, secrets: Secrets, token: object, endpoint: str | None) -> None:
     """The credentials file of the URI, else Google's default chain, to read only; nothing over plain HTTP."""
-    given = gcs_storage.driver_options(upstream, secrets)
+    given = gcs.driver_options(upstream, secrets)
     assert (given["token"], given["endpoint_url"], given["access"]) == (token, endpoint, "read_only")
 
 

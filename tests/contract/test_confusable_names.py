@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.model import TableName, TableVersion
-from storage_consumer.planning.steps import key_of
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.steps import key_of
+from storage_consumer.poll.inventory import Inventory
 from storage_consumer.ports import TableProgress
-from storage_consumer.storage.finished import Finished
-from storage_consumer.storage.inventory import Inventory
-from storage_consumer.target.database import TargetDatabase
 from tests.contract.rigs import Rig, listed
 from tests.contract.state_rigs import real_rig, statement
-from tests.servers import KINDS, DatabaseServer, quoted
+from tests.harness.servers import KINDS, DatabaseServer, quoted
 
 V = 449000000000000001
 TWINS = ("caf\u00e9", "cafe\u0301", "cafe", "caf\u0435", "cafe\u200b", "c afe", "\ufeffcafe", "cafe\u00a0")

@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.target.connection import connect
-from storage_consumer.target.state import StateStore
-from tests.servers import DatabaseServer
+from storage_consumer.downstream.connection import connect
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 

@@ -13,7 +13,7 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.storage.s3_storage import S3Storage
+from storage_consumer.storage.s3 import S3Storage
 from tests.contract.rigs import listed
 
 NAMES = [f"s/t/CDC{number:06d}.csv" for number in range(1, 10)]

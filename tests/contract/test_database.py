@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
-from storage_consumer.sql_text import tokens
-from storage_consumer.target.database import TargetDatabase
-from tests.servers import KINDS, DatabaseServer, learn_zone
-from tests.small_bucket import ts
+from storage_consumer.sql.tokens import tokens
+from tests.harness.servers import KINDS, DatabaseServer, learn_zone
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 CASE_COUNTS = tuple(kind for kind in KINDS if kind != "tidb")
@@ -148,11 +148,11 @@ def test_keys_that_somebody_added_are_told(rig: Rig) -> None:
     name = TableName(schema="Shop", table="Orders")
     rig.server.query("CREATE TABLE Shop.Orders (id VARCHAR(9) PRIMARY KEY, v INT, UNIQUE u (v))")
     rig.database.remember([name, TableName(schema="Shop", table="")])
-    assert rig.database.describe([name])[name.folded()].by_hand == ""
+    assert rig.database.describe([name])[name.folded()].key_drift == ""
     rig.server.query("ALTER TABLE Shop.Orders ADD UNIQUE mine (v, id)")
-    assert rig.database.describe([name])[name.folded()].by_hand == "unique key over `id`, `v`"
+    assert rig.database.describe([name])[name.folded()].key_drift == "unique key over `id`, `v`"
     rig.database.forget([name])
-    assert rig.database.describe([name])[name.folded()].by_hand == ""
+    assert rig.database.describe([name])[name.folded()].key_drift == ""
 
 
 def test_names_of_parts(rig: Rig) -> None:

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from storage_consumer.errors import DdlFailed
-from storage_consumer.target.journal import DONE, SKIPPED
+from storage_consumer.plan.journal import DONE, SKIPPED
 from tests.contract.test_ddl_runner import CREATE, DROP, DROP_VIEW, Rig, rig
-from tests.servers import KINDS
+from tests.harness.servers import KINDS
 
 __all__ = ["rig"]
 pytestmark = pytest.mark.server

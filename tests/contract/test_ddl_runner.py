@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.settings import Downstream
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import DdlStep, key_of
-from storage_consumer.planning.touches import mentioned_names
+from storage_consumer.plan.barriers import mentioned_names
+from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
+from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import DdlContext, Decision, TableProgress
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
-from storage_consumer.target.state import StateStore
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
-from storage_consumer.target.database import TargetDatabase
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from storage_consumer.downstream.database import TargetDatabase
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 

@@ -10,14 +10,14 @@ import time
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.model import TableName
+from storage_consumer.plan.journal import DONE, PLANNED, STARTED
 from storage_consumer.ports import Decision
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.journal import DONE, PLANNED, STARTED
-from storage_consumer.testing import FakeClock
+from storage_consumer.testing.storage import FakeClock
 from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 __all__ = ["rig"]
 pytestmark = pytest.mark.server

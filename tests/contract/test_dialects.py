@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.ddl.translate import action_for
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed
 from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.ddl import action_for
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 T = TableName(schema="shop", table="t")
@@ -87,22 +87,22 @@ def database(request: pytest.FixtureRequest) -> Iterator[TargetDatabase]:
 @pytest.mark.parametrize("story", STORIES)
 def test_statements_run(database: TargetDatabase, story: str) -> None:
     """Each statement that TiDB takes runs, whole, in part, or not at all where nothing of it concerns rows (D18)."""
-    flavor = database.facts().flavor
-    if number := REFUSED.get((flavor, story)):
+    server_type = database.server_info().server_type
+    if number := REFUSED.get((server_type, story)):
         with pytest.raises(DdlFailed, match=number):
-            play(database, flavor, STORIES[story])
+            play(database, server_type, STORIES[story])
     else:
-        play(database, flavor, STORIES[story])
+        play(database, server_type, STORIES[story])
         assert database.describe([T])
 
 
-def play(database: TargetDatabase, flavor: str, statements: Sequence[str]) -> None:
+def play(database: TargetDatabase, server_type: str, statements: Sequence[str]) -> None:
     """Run the statements of one table one after another."""
     for number, query in enumerate(statements):
         definition = TableDefinition(
             name=T, version=TableVersion(ts(number + 1)), query=query, ddl_type=5, columns=(), path="t/x", checksum=1
         )
-        action = action_for(definition, flavor, database.database_collation("shop"), database.part_names(T))
+        action = action_for(definition, server_type, database.database_collation("shop"), database.part_names(T))
         if action.statement:
             assert database.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
         else:

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import pymysql
 import pytest
 
+from storage_consumer.checkpoint import lease
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.connection import Connection, connect
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.errors import LeaseLost, TargetUnavailable
-from storage_consumer.target import state_base
-from storage_consumer.target.connection import Connection, connect
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.eviction import mark
 from tests.contract.state_rigs import BUCKET, Rig, real_rig
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 _SLOT = "SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE"
@@ -25,7 +25,7 @@ _LEASE = "SELECT * FROM storage_consumer.lease FOR UPDATE"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_base, "LOCK_WAIT", 2)
+    monkeypatch.setattr(lease, "LOCK_WAIT", 2)
 
 
 @pytest.fixture(params=KINDS)

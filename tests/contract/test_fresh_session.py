@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.connection import connect
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableName
-from storage_consumer.target.connection import connect
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.eviction import mark
-from tests.hostile_globals import changed
-from tests.servers import KINDS, DatabaseServer, quoted
-from tests.small_bucket import ts
+from tests.harness.hostile_globals import changed
+from tests.harness.servers import KINDS, DatabaseServer, quoted
+from tests.harness.small_bucket import ts
 
 pytestmark = pytest.mark.server
 LEFT_BEHIND = (

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.grammar import column_forms, index_forms, recording, table, table_forms
-from tests.grammar.form import Form
-from tests.grammar.forms import ALL
-from tests.grammar.playing import play
-from tests.grammar.reasons import REASONS
-from tests.grammar.source import played
-from tests.servers import DatabaseServer, has_tidb
+from tests.campaigns.grammar import column_forms, index_forms, recording, table, table_forms
+from tests.campaigns.grammar.form import Form
+from tests.campaigns.grammar.forms import ALL
+from tests.campaigns.grammar.playing import play
+from tests.campaigns.grammar.reasons import REASONS
+from tests.campaigns.grammar.source import played
+from tests.harness.servers import DatabaseServer, has_tidb
 
 pytestmark = pytest.mark.server
 _CHECKED = 80

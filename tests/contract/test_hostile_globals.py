@@ -12,24 +12,24 @@ import pytest
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream import session
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.session_settings import INHERITED, SETTINGS
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.model import TableName
-from storage_consumer.target import session
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.session_settings import INHERITED, SETTINGS
-from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import TargetWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec, progress
 from tests.contract.test_keyless import LINES, WORK
-from tests.hostile_globals import HOSTILE, changed
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
+from tests.harness.hostile_globals import HOSTILE, changed
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
 from tests.unit.halves import as_events, table
 
 pytestmark = pytest.mark.server
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
-"""Those that the README asks for; none with which a server spares a user its `init_connect`."""
+"""Those that the pages ask for; none with which a server spares a user its `init_connect`."""
 _NEED_RIGHTS = {setting.name for setting in SETTINGS if setting.needs_right}
 _NO_SESSION_VALUE = (1193, 1228, 1229, 1238)
 _LOG_COLUMNS = (
@@ -94,7 +94,7 @@ class Trial:
         return self.seen
 
     def _ddl(self, database: TargetDatabase) -> None:
-        database.facts()
+        database.server_info()
         database.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
         for number, statement in enumerate(DDL):
             assert database.fence_ddl()
@@ -111,8 +111,10 @@ class Trial:
         for load_data, first in ((True, b"l"), (False, b"i")):
             writer = TargetWriter(replace(spec, load_data=load_data), "", 0)
             many = [b"%s%d\t%s-%d" % (first, number, first, number) for number in range(40)]
-            writer.write_states(replace(table(), serial=False), [], many)
-            writer.write_states(replace(table(), serial=False), [b"%s%d" % (first, number) for number in range(9)], [])
+            writer.write_states(replace(table(), has_other_unique_keys=False), [], many)
+            writer.write_states(
+                replace(table(), has_other_unique_keys=False), [b"%s%d" % (first, number) for number in range(9)], []
+            )
             with pytest.raises(StorageConsumerError):
                 writer.write_states(table(), [], [b"%s\t%s" % (first, b"x" * 30)])
             writer.close()

@@ -12,21 +12,22 @@ from typing import Any, Literal
 import pymysql.err
 import pytest
 
+from storage_consumer.apply.statements import delete_keys, literal
 from storage_consumer.config.settings import CsvOptions, Downstream, Upstream
-from storage_consumer.decoding.decoder import RowLayout
-from storage_consumer.decoding.values import converter, grammar
-from storage_consumer.decoding.wire import encode_field
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.values import converter, grammar
+from storage_consumer.decode.wire_format import encode_field
+from storage_consumer.downstream.connection import Connection, connect, escape
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import NotReplicable
-from storage_consumer.fitting import table_work
-from storage_consumer.limits import check
+from storage_consumer.job.lossy_columns import check
+from storage_consumer.job.match import table_work
+from storage_consumer.job.spec import Fold, TablePlan
+from storage_consumer.job.target_table import TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion, VersionKey, Window
-from storage_consumer.ordering import bucket_function, image_function, key_function
-from storage_consumer.planning.steps import RowStep
-from storage_consumer.target.connection import Connection, connect, escape
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.statements import delete_keys, literal
-from storage_consumer.work import Fold, TableWork, TargetTable, UniqueKey
-from tests.servers import KINDS, DatabaseServer
+from storage_consumer.order.keys import bucket_function, image_function, key_function
+from storage_consumer.plan.steps import RowStep
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 ProtocolName = Literal["csv", "canal-json"]
@@ -140,7 +141,7 @@ def definition(version: int, source: Source) -> TableDefinition:
     )  # fmt: skip
 
 
-def work_of(old: Source, new: Source, target: TargetTable, protocol: ProtocolName) -> TableWork | None:
+def work_of(old: Source, new: Source, target: TargetTable, protocol: ProtocolName) -> TablePlan | None:
     """The work of a window over both directories; None where the table halts."""
     definitions: dict[VersionKey, TableDefinition] = {
         (version, "s/t"): definition(version, source) for version, source in ((OLD, old), (NEW, new))
@@ -155,7 +156,7 @@ def work_of(old: Source, new: Source, target: TargetTable, protocol: ProtocolNam
     return None if any(version.misfit for version in work.versions.values()) else work
 
 
-def values_of(work: TableWork, source: Source, version: int, protocol: ProtocolName) -> Iterator[Value]:
+def values_of(work: TablePlan, source: Source, version: int, protocol: ProtocolName) -> Iterator[Value]:
     """What the directory's values become; those that are refused are left out."""
     of = work.versions[version, "s/t"]
     layout: RowLayout = of.layout
@@ -184,7 +185,7 @@ class Table:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
-    def fill(self, work: TableWork, values: Sequence[Value]) -> list[int]:
+    def fill(self, work: TablePlan, values: Sequence[Value]) -> list[int]:
         """Write the plain texts and, numbered behind them, the spelled ones; which values it took."""
         self._rows(f"DELETE FROM {self._place}")
         column, taken = work.written[0], []
@@ -205,7 +206,7 @@ class Table:
             (a, b) for a, b in self._rows(f"SELECT a.n, b.n FROM {self._place} a JOIN {self._place} b ON a.k = b.k")
         }
 
-    def deleted(self, work: TableWork, value: Value) -> set[int] | None:
+    def deleted(self, work: TablePlan, value: Value) -> set[int] | None:
         """Numbers of the plain rows that a delete of this value's key takes; None where the table halts."""
         try:
             sql = delete_keys(work, [encode_field(value.wire)], escape)
@@ -215,7 +216,7 @@ class Table:
         return {n for (n,) in found if n >= 0}
 
 
-def held_together(table: Table, work: TableWork, values: Sequence[Value]) -> list[str]:
+def held_together(table: Table, work: TablePlan, values: Sequence[Value]) -> list[str]:
     """Where our keys are not those of the target."""
     key, image = key_function(work.key, (0,)), image_function(work.key)
     bucket = bucket_function(work.key, 1_000, 0)

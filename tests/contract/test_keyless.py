@@ -11,18 +11,18 @@ from multiprocessing import get_context
 
 import pytest
 
-from storage_consumer.decoding.values import WireKind
+from storage_consumer.apply import keyless
+from storage_consumer.apply.keyless import FEW, MANY_BYTES, KeylessTable
+from storage_consumer.apply.keyless_deletes import delete_equal, is_scanned, most_text
+from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.transaction import FencedConnection
+from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import RowRefused, TargetUnavailable
-from storage_consumer.events import Events
+from storage_consumer.job.spec import JobSpec, Mode, TablePlan, WireColumn
 from storage_consumer.model import TableName
-from storage_consumer.target import keyless
-from storage_consumer.target.fenced import FencedConnection
-from storage_consumer.target.images import delete_equal, is_scanned, most_text
-from storage_consumer.target.keyless import FEW, MANY_BYTES, KeylessTable
-from storage_consumer.target.rows import RowStatements
-from storage_consumer.work import JobSpec, Mode, TableWork, WireColumn
+from storage_consumer.order.keyless import Events
 from tests.contract.test_writer import IN_BULK, Rig, real_rig, server_of
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import as_events, table
 
 NAME = TableName(schema="shop", table="log")
@@ -37,7 +37,7 @@ COLUMNS = {
     "e": ("ENUM", WireKind.TEXT, "ENUM('a', 'B')"),
     "d": ("DATETIME", WireKind.TEXT, "DATETIME(3)"),
 }
-WORK: TableWork = replace(
+WORK: TablePlan = replace(
     table(Mode.KEYLESS),
     name=NAME,
     table_key="`shop`.`log`",

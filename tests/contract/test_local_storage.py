@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import ConfigError, FilesMissing, MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.inventory import Inventory
-from storage_consumer.storage.known_folders import keeps_time
-from storage_consumer.storage.local_storage import LocalStorage, _open_at_once
+from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.reader import StorageReader
+from storage_consumer.storage.local import LocalStorage, _open_at_once
 from storage_consumer.storage.paths import left_out
-from storage_consumer.storage.reader import StorageReader
-from storage_consumer.testing import FakeClock
+from storage_consumer.storage.unchanged_folders import keeps_time
+from storage_consumer.testing.storage import FakeClock
 from tests.contract.rigs import LocalRig, listed
 
 V = 449000000000000001

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.config.load import load_target
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.connection import connect
+from storage_consumer.downstream.tls import unverified
 from storage_consumer.errors import ConfigError
-from storage_consumer.target.connection import connect
-from storage_consumer.target.fenced import FencedConnection
-from storage_consumer.target.tls import unverified
-from tests import servers
-from tests.asking_server import FULL, PASSWORD, Way, asked
-from tests.certificates import Authority
 from tests.contract.state_rigs import fenced_spec
-from tests.elsewhere import ADDRESS, elsewhere
-from tests.program import ROOT, program
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, ts
+from tests.harness import servers
+from tests.harness.asking_server import FULL, PASSWORD, Way, asked
+from tests.harness.certificates import Authority
+from tests.harness.elsewhere import ADDRESS, elsewhere
+from tests.harness.program import ROOT, program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, ts
 
 WAYS = {
     "full authentication": Way(then=FULL),

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer import cli
+from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.cli import main
+from storage_consumer.cli.rebind_command import rebind
 from storage_consumer.config.settings import Downstream, Secrets, Upstream
 from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject
-from storage_consumer.operating.rebind_command import rebind
-from storage_consumer.storage.finished import ANEW, Digests, Finished, digest_of
-from storage_consumer.storage.fsspec_storage import open_storage
-from storage_consumer.storage.reader import Storage
-from storage_consumer.storage.schema_file import parse_schema_file
-from storage_consumer.target.state import StateStore
-from tests.s3_server import S3Server
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
+from storage_consumer.plan.finished_files import ANEW, Digests, Finished, digest_of
+from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 pytestmark = pytest.mark.server
 READ = ts(9)
@@ -212,10 +212,10 @@ def test_a_running_writer(
     with pytest.raises(LeaseHeld, match="host elsewhere, pid 77"):
         bind(new, server)
     words = ["rebind", "--upstream-uri", new.root.as_uri(), "--downstream-uri", server.uri]
-    assert cli.main(words) == 3
+    assert main.main(words) == 3
     assert "stop it first" in capsys.readouterr().err
     server.query("UPDATE storage_consumer.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
-    assert cli.main(words) == 0
+    assert main.main(words) == 0
     assert "host elsewhere, pid 77" in capsys.readouterr().out
     assert not writer.renew(30)
     with pytest.raises(LeaseLost):
@@ -308,7 +308,7 @@ def test_a_file_below_that_was_written_anew(
     assert "its table would halt" in str(refused.value)
     assert bound(server) == old.root.as_uri()
     words = ["rebind", "--upstream-uri", new.root.as_uri(), "--downstream-uri", server.uri, "--allow-rewritten"]
-    assert cli.main(words) == 0
+    assert main.main(words) == 0
     text = capsys.readouterr().out
     assert "1 data files, which `run` reads again" in text
     assert "rows may be lost with what 1 of them held" in text

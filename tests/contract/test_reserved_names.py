@@ -9,7 +9,7 @@ import pymysql.err
 import pytest
 
 from storage_consumer.config.reserved import is_system, spelling
-from tests.servers import KINDS, DatabaseServer, mariadb, quoted
+from tests.harness.servers import KINDS, DatabaseServer, mariadb, quoted
 
 pytestmark = pytest.mark.server
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.ddl.translate import action_for
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.ddl import action_for
-from tests.reference import moments
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ts
-from tests.structures import Structure, structure_of
+from tests.harness.reference import moments
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ts
+from tests.harness.structures import Structure, structure_of
 
 pytestmark = pytest.mark.server
 T = TableName(schema="shop", table="t")
@@ -113,7 +113,7 @@ def plain(structure: Structure) -> dict[str, str]:
 def play(server: DatabaseServer, statements: list[str]) -> None:
     """Run statements of one table as they are stored, in a session whose zone is not the source's."""
     database = TargetDatabase(Downstream(port=server.port, time_zone="+03:00"), "")
-    flavor = database.facts().flavor
+    server_type = database.server_info().server_type
     for number, query in enumerate(statements):
         definition = TableDefinition(
             name=T,
@@ -124,6 +124,6 @@ def play(server: DatabaseServer, statements: list[str]) -> None:
             path="t/x",
             checksum=1,
         )
-        action = action_for(definition, flavor, "utf8mb4_bin", database.part_names(T), zone="+03:00")
+        action = action_for(definition, server_type, "utf8mb4_bin", database.part_names(T), zone="+03:00")
         assert database.execute_ddl(action.statement, action.schema, definition.version).ignored == ""
     database.close()

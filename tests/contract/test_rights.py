@@ -9,8 +9,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from storage_consumer.target.rights import all_rights, state_remedy
-from tests.servers import KINDS, DatabaseServer
+from storage_consumer.downstream.rights import all_rights, state_remedy
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 DATABASES = ("a_b", "axb", "a%b")

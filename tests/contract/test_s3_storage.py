@@ -18,12 +18,12 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.storage.fsspec_storage import open_storage
-from storage_consumer.storage.inventory import Inventory
-from storage_consumer.storage.s3_storage import S3Storage
-from tests.certificates import Authority
+from storage_consumer.poll.inventory import Inventory
+from storage_consumer.storage.open import open_storage
+from storage_consumer.storage.s3 import S3Storage
 from tests.contract.rigs import S3Rig, listed
-from tests.faulty_proxy import FaultyProxy
+from tests.harness.certificates import Authority
+from tests.harness.faulty_proxy import FaultyProxy
 
 V1, V2 = 449000000000000001, 449000000000000002
 

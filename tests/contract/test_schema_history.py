@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.checkpoint.operator_history import SchemaHistoryReader
+from storage_consumer.checkpoint.structures import definition_of, record_of
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.planning.steps import key_of
-from storage_consumer.target.desk_history import HistoryDesk
-from storage_consumer.target.journal import DONE, FAILED, SKIPPED, STARTED
-from storage_consumer.target.structures import definition_of, record_of
-from storage_consumer.testing import FakeClock
-from storage_consumer.testing_state import MemoryState, TargetRecords
+from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
+from storage_consumer.plan.steps import key_of
+from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 NAME = TableName(schema="Sh`op", table="a.b %s 表")
 COLUMNS = (
@@ -106,7 +106,7 @@ def test_ten_thousand_versions(mariadb: DatabaseServer) -> None:
     again.keep(versions)
     assert mariadb.query(inserts) == before
     mariadb.query("UPDATE storage_consumer.schema_history SET columns = '[' WHERE version = 50000")
-    with closing(HistoryDesk(Downstream(port=mariadb.port), "")) as desk:
+    with closing(SchemaHistoryReader(Downstream(port=mariadb.port), "")) as desk:
         key = key_of(NAME)
         taken = []
         for number in range(20, 100_000, 997):

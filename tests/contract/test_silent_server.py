@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.apply.transaction import FencedConnection
+from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.connection import connect
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.opening import hurry, no_hurry
 from storage_consumer.errors import ConfigError, TargetUnavailable
-from storage_consumer.target.connection import connect
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.desk import Desk
-from storage_consumer.target.fenced import FencedConnection
-from storage_consumer.target.opening import hurry, no_hurry
-from storage_consumer.target.state import StateStore
 from tests.contract.state_rigs import fenced_spec
 from tests.contract.test_rogue_server import OK, WITH_TLS, greeting_of
-from tests.program import program
-from tests.small_bucket import SmallBucket, ts
+from tests.harness.program import program
+from tests.harness.small_bucket import SmallBucket, ts
 
 _TLS_HEAD = b"\x16\x03\x03\x40\x00"
 """The beginning of a record of TLS that is never complete."""
@@ -142,8 +142,8 @@ def test_everyone_who_connects() -> None:
         for attempt in (
             lambda: state.open("file:///bucket"),
             database.check,
-            database.facts,
-            lambda: Desk(target, ""),
+            database.server_info,
+            lambda: StateInspector(target, ""),
             FencedConnection(fenced_spec(target), "", 0).live,
         ):
             assert timed(attempt) < 4

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.model import TableName
-from storage_consumer.target.database import TargetDatabase
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 

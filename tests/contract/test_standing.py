@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import TableName
 from storage_consumer.ports import DdlContext
-from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.target.standing import Remembering
 from tests.contract import test_ddl_runner as rigs
 from tests.contract.test_ddl_runner import ALTER, DROP, Rig
-from tests.servers import KINDS
+from tests.harness.servers import KINDS
 
 pytestmark = pytest.mark.server
 rig = rigs.rig
@@ -22,11 +22,11 @@ CONTEXT = DdlContext(database_is_ours=True, table_was_seen=True)
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_what_a_statement_leaves_is_noted(rig: Rig) -> None:
     """A key of ours is no change; one that somebody adds after it stops rows and statements alike, but no DROP."""
-    runner = Remembering(DdlRunner(rig.database, rig.state, rig.server.kind), rig.database)
+    runner = KeyDriftGuard(DdlRunner(rig.database, rig.state, rig.server.kind), rig.database)
     runner.run(rig.step("ALTER TABLE `a` ADD UNIQUE `u`(`name`)", ALTER), CONTEXT, [])
-    assert rig.database.describe([A])[A].by_hand == ""
+    assert rig.database.describe([A])[A].key_drift == ""
     rig.run_elsewhere("ALTER TABLE a ADD UNIQUE mine (id, name)")
-    assert rig.database.describe([A])[A].by_hand == "unique key over `id`, `name`"
+    assert rig.database.describe([A])[A].key_drift == "unique key over `id`, `name`"
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     with pytest.raises(NotReplicable, match=r"shop\.a: somebody changed .* unique key over `id`, `name`"):
         runner.run(step, CONTEXT, [])

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.consumers.catalog import Restart
 from storage_consumer.errors import ConfigError, LeaseLost
 from storage_consumer.model import TableName
-from storage_consumer.storage.finished import CHUNK, EVERYTHING, Finished
-from storage_consumer.target.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
-from storage_consumer.testing import FakeClock
-from storage_consumer.testing_state import MemoryState, TargetRecords
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import CHUNK, EVERYTHING, Finished
+from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
+from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 LAST = (1 << 64) - 1
 """The highest TSO."""

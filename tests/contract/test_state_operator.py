@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.checkpoint.operator_tables import TableInspector
 from storage_consumer.config.settings import Downstream
-from storage_consumer.consumers.copies import Copies
-from storage_consumer.consumers.table_decisions import TableDecision, Verb
 from storage_consumer.model import TableName
-from storage_consumer.planning.steps import DdlStep, key_of
+from storage_consumer.plan.copies import Copies
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.ports import Decision
-from storage_consumer.target.desk_tables import TableDesk
-from storage_consumer.target.journal import DONE, SKIPPED, STARTED
-from storage_consumer.testing import FakeClock
-from storage_consumer.testing_state import MemoryState, TargetRecords
+from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 KEY = key_of(TableName(schema="shop", table="a"))
 Decide = Callable[..., None]
@@ -46,13 +46,13 @@ def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Rig, Decide]]:
         found = real_rig(server)
 
         def decide(verb: Verb, at: int = 0, to: TableName | None = None) -> None:
-            desk = TableDesk(Downstream(port=server.port), "")
+            desk = TableInspector(Downstream(port=server.port), "")
             row = next(row for row in desk.tables() if row.stored.table_key == KEY)
             desk.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_by="op"))
             desk.close()
 
         def done(step: DdlStep) -> None:
-            desk = TableDesk(Downstream(port=server.port), "")
+            desk = TableInspector(Downstream(port=server.port), "")
             (row,) = desk.of_version(step.version)
             desk.decide(row, Decision(verb="done"))
             desk.close()
@@ -76,7 +76,7 @@ def test_nothing_is_decided(rig: tuple[Rig, Decide]) -> None:
     """Without a decision nothing changes."""
     state = rig[0].owner()
     stored(state, halted())
-    assert state.obey() == []
+    assert state.apply_decisions() == []
 
 
 def test_copy_settles_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
@@ -85,12 +85,12 @@ def test_copy_settles_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
     stored(state, halted(copies=LACKS), checkpoint=60)
     assert state.load()[0].copies == {KEY: LACKS}
     decide("reload-done", 80)
-    (found,) = state.obey()
+    (found,) = state.apply_decisions()
     assert (found.table, found.decision.at, found.decision.decided_by, found.refusal) == ("shop.a", 80, "op", "")
     restart, _ = state.load()
     assert (restart.tables, restart.behind, restart.lost) == ({KEY: 80}, {KEY}, frozenset())
     assert restart.copies == {KEY: Copies(copied_at=80, passed=LACKS.absent)}
-    assert state.obey() == []
+    assert state.apply_decisions() == []
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_refused(rig: tuple[Rig, Decide], table: str, verb: Verb, at: int, told:
     stored(state, replace(halted(copies=LACKS if table == "lost" else None), state=table))
     before = state.load()
     decide(verb, at)
-    (found,) = state.obey()
+    (found,) = state.apply_decisions()
 
     assert re.search(told, found.refusal)
     assert (state.load()[0].tables, state.load()[0].lost) == (before[0].tables, before[0].lost)
-    assert state.obey() == []
+    assert state.apply_decisions() == []
 
 
 @pytest.mark.parametrize("settled", [DONE, SKIPPED])
@@ -124,9 +124,9 @@ def test_copy_from_before_a_settled_statement(rig: tuple[Rig, Decide], settled: 
     state.keep([("shop/a", statement(version=90).definition)])
     state.journal(statement(version=90), settled)
     decide("reload-done", 80)
-    assert "as of 90 or later" in state.obey()[0].refusal
+    assert "as of 90 or later" in state.apply_decisions()[0].refusal
     decide("reload-done", 90)
-    assert state.obey()[0].refusal == ""
+    assert state.apply_decisions()[0].refusal == ""
 
 
 @pytest.mark.parametrize("state_of_it", ["halted", "lost"])
@@ -139,10 +139,10 @@ def test_copy_while_a_statement_may_still_run(rig: tuple[Rig, Decide], state_of_
     state.journal(step, STARTED)
     decide("reload-done", 80)
     told = "say `storage-consumer ddl done`" if state_of_it == "lost" else "table resume --table shop.a"
-    assert told in state.obey()[0].refusal
+    assert told in state.apply_decisions()[0].refusal
     rig[0].done(step)
     decide("reload-done", 81)
-    assert bool(state.obey()[0].refusal) == (state_of_it == "halted")
+    assert bool(state.apply_decisions()[0].refusal) == (state_of_it == "halted")
 
 
 def test_hold_and_resume(rig: tuple[Rig, Decide]) -> None:
@@ -150,13 +150,13 @@ def test_hold_and_resume(rig: tuple[Rig, Decide]) -> None:
     state, decide = rig[0].owner(), rig[1]
     stored(state, progress("shop/a", 50), checkpoint=60)
     decide("hold")
-    assert state.obey()[0].refusal == ""
+    assert state.apply_decisions()[0].refusal == ""
     restart, _ = state.load()
     assert (restart.tables, restart.behind) == ({KEY: 60}, {KEY})
     assert "held by op since" in restart.held[KEY]
-    assert state.obey() == []
+    assert state.apply_decisions() == []
     decide("resume")
-    state.obey()
+    state.apply_decisions()
     restart, _ = state.load()
     assert (restart.held, restart.tables, restart.behind) == ({}, {KEY: 60}, {KEY})
 
@@ -170,11 +170,11 @@ def test_keys_that_were_noted(verb: Verb, mariadb: DatabaseServer) -> None:
     place = TableName(schema="copy", table="A_old")
     stored(state, halted(target=place))
     mariadb.query(f"INSERT INTO storage_consumer.table_keys VALUES ('{key_of(place)}', 'a'), ('`shop`.`b`', 'b')")
-    desk = TableDesk(Downstream(port=mariadb.port), "")
+    desk = TableInspector(Downstream(port=mariadb.port), "")
     row = next(row for row in desk.tables() if row.stored.table_key == KEY)
     desk.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=80, decided_by="op"))
     desk.close()
-    assert state.obey()[0].refusal == ""
+    assert state.apply_decisions()[0].refusal == ""
     left = {key for (key,) in mariadb.query("SELECT table_key FROM storage_consumer.table_keys")}
     assert left == {"`shop`.`b`"} | ({key_of(place)} if verb == "resume" else set())
     found.close()
@@ -185,7 +185,7 @@ def test_moved(rig: tuple[Rig, Decide]) -> None:
     state, decide = rig[0].owner(), rig[1]
     stored(state, halted(target=TableName(schema="copy", table="a")))
     decide("moved", to=TableName(schema="shop", table="z"))
-    assert state.obey()[0].refusal == ""
+    assert state.apply_decisions()[0].refusal == ""
     restart, _ = state.load()
     assert restart.targets[KEY][1] == TableName(schema="shop", table="z")
     assert (restart.tables, restart.behind) == ({KEY: 50}, {KEY})
@@ -196,7 +196,7 @@ def test_what_a_copy_held_stays(rig: tuple[Rig, Decide]) -> None:
     state, decide = rig[0].owner(), rig[1]
     stored(state, halted(copies=LACKS))
     decide("reload-done", 80)
-    state.obey()
+    state.apply_decisions()
     held_then = state.load()[0].copies
     state.journal(statement(version=79), DONE, tables=[halted(copies=LACKS)])
     assert state.load()[0].copies == held_then
@@ -212,7 +212,7 @@ def test_desk_knows_of_a_statement_that_was_begun(kind: str, request: pytest.Fix
     stored(state, halted())
     state.keep([("shop/a", step.definition)])
     state.journal(step, STARTED)
-    desk = TableDesk(Downstream(port=server.port), "")
+    desk = TableInspector(Downstream(port=server.port), "")
     (table,) = [row.stored for row in desk.tables() if row.stored.table_key == KEY]
     other = replace(table, table_key=key_of(TableName(schema="shop", table="other")))
     lost = replace(table, state="lost")

@@ -12,15 +12,16 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
+from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION
 from storage_consumer.config.settings import Downstream
-from storage_consumer.consumers.catalog import Restart
 from storage_consumer.errors import ConfigError, StateGone, StorageConsumerError
-from storage_consumer.storage.finished import EVERYTHING, Finished
-from storage_consumer.target.journal import DONE, Outcome
-from storage_consumer.target.state import SERIAL_SLOTS, StateStore
-from storage_consumer.target.state_tables import MIGRATED, STATE_VERSION
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import EVERYTHING, Finished
+from storage_consumer.plan.journal import DONE, Outcome
+from storage_consumer.ports import SERIAL_SLOTS
 from tests.contract.state_rigs import BUCKET, progress, real_rig, statement
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = pytest.mark.server
 
@@ -90,6 +91,22 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
             tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
         )
     assert state.load() == (Restart(), 0)
+    rig.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_stops_by_its_statement_says_why(kind: str, request: pytest.FixtureRequest) -> None:
+    """What a statement makes of its table goes by the state before, not by the one that the same row is just given."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    rig = real_rig(server)
+    state = rig.owner()
+    asked = "SELECT state, follows, error FROM storage_consumer.table_progress"
+    state.save(tables=[progress("shop/a", 5)], streams={}, checkpoint=5, storage_checkpoint=5)
+    stopped = progress("shop/a", 6, "halted", follows=False, error="why")
+    state.journal(statement(), DONE, tables=[stopped])
+    assert server.query(asked) == (("halted", 0, "why"),)
+    state.journal(statement(), DONE, tables=[progress("shop/a", 7, error="no longer")])
+    assert server.query(asked) == (("halted", 0, "why"),)
     rig.close()
 
 

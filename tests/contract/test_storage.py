@@ -9,10 +9,10 @@ import pytest
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError, StorageUnavailable
-from storage_consumer.storage.findings import Findings
-from storage_consumer.storage.fsspec_storage import open_storage
-from storage_consumer.storage.inventory import Inventory
-from storage_consumer.storage.reader import Storage
+from storage_consumer.poll.findings import Findings
+from storage_consumer.poll.inventory import Inventory
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
 from tests.contract.rigs import LocalRig, Rig, S3Rig, listed
 
 V1, V2 = 449000000000000001, 449000000000000002

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import KINDS, DatabaseServer
-from tests.structures import Fact, structure_of
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.structures import Fact, structure_of
 
 pytestmark = pytest.mark.server
 

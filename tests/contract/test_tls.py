@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from storage_consumer.config.load import load_target
+from storage_consumer.downstream.connection import connect
+from storage_consumer.downstream.tls import certificates
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.target.connection import connect
-from storage_consumer.target.tls import certificates
-from tests import servers
-from tests.certificates import Authority, Signed
-from tests.servers import DatabaseServer, Jail
+from tests.harness import servers
+from tests.harness.certificates import Authority, Signed
+from tests.harness.servers import DatabaseServer, Jail
 
 pytestmark = pytest.mark.server
 UNKNOWN = "unable to get local issuer|self-signed certificate in certificate chain"

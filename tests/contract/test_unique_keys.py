@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.work import JobSpec
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
+from storage_consumer.job.spec import JobSpec
 from tests.contract.state_rigs import BUCKET
 from tests.contract.test_writer import real_rig
-from tests.servers import KINDS
+from tests.harness.servers import KINDS
 from tests.unit.halves import table
 
 
@@ -28,7 +28,7 @@ def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRe
     state = StateStore(rig.downstream, "")
     state.open(BUCKET)
     state.acquire("me", 30)
-    work = replace(table(), serial=True)
+    work = replace(table(), has_other_unique_keys=True)
     chance = random.Random(3)  # noqa: S311 - data, not a secret
     values = list(range(2_000))
     for _ in range(3):

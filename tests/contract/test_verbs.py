@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.state_rigs import progress, real_rig
-from tests.program import ROOT
-from tests.servers import DatabaseServer
+from tests.harness.program import ROOT
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 ODD = "esc\x1b[31m\x9b\u202e\u2028red"

@@ -12,22 +12,23 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.apply import rows as rows_module
+from storage_consumer.apply.keyless import KeylessTable
+from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.transaction import CONFLICT_TRIES
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
-from storage_consumer.decoding.values import WireKind
+from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.job.spec import JobSpec, Mode, TablePlan
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.pipeline import RowWriter
-from storage_consumer.target import rows as rows_module
-from storage_consumer.target.fenced import CONFLICT_TRIES
-from storage_consumer.target.keyless import KeylessTable
-from storage_consumer.target.rows import RowStatements
-from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.testing import FakeClock
-from storage_consumer.testing_state import MemoryState, TargetRecords
-from storage_consumer.testing_writer import FencedWriter
-from storage_consumer.work import JobSpec, Mode, TableWork, TargetColumn, TargetTable, UniqueKey
+from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.target import MemoryState, TargetRecords
+from storage_consumer.testing.writer import FencedWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import NAME, as_events, table
 
 Image = tuple[str | None, ...]
@@ -128,7 +129,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 def test_replace_goes_by_all_unique_keys(make: Make) -> None:
     """A row takes the place of all rows that share any of its unique keys, NULLs aside; deletes go by the first key, and first (C15, C16)."""
     rig = make("c0", "c1")
-    work = replace(table(), serial=False)
+    work = replace(table(), has_other_unique_keys=False)
     rig.writer().write_states(work, [], [b"a\t1", b"b\t2", b"c\t\\N", b"d\t\\N"])
     rig.writer().write_states(work, [b"d"], [b"a\t2"])
     assert rig.rows() == Counter({("a", "2"): 1, ("c", None): 1})
@@ -237,7 +238,7 @@ def test_keyless_rows_replace_by_unique_keys(make: Make) -> None:
 def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     """A writer of a window that is closed, or of another owner, writes nothing."""
     rig = make("c0") if keyed else make()
-    work: TableWork = table() if keyed else KEYLESS
+    work: TablePlan = table() if keyed else KEYLESS
     late = rig.writer() if other == "window" else rig.writer(epoch=rig.spec.epoch + 1)
     if other == "window":
         rig.state.open_window(0, 0)

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.errors import LeaseLost, RowRefused
+from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.model import TableName
-from storage_consumer.target.state import StateStore
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.work import JobSpec, TableWork
 from tests.contract.state_rigs import BUCKET
-from tests.servers import KINDS, DatabaseServer
+from tests.harness.servers import KINDS, DatabaseServer
 from tests.unit.halves import table
 
 TABLES = 3
@@ -24,7 +24,7 @@ Writer = Callable[[JobSpec], TargetWriter]
 pytestmark = pytest.mark.server
 
 
-def works() -> list[TableWork]:
+def works() -> list[TablePlan]:
     """The tables' works."""
     return [replace(table(index=n), name=TableName(schema="shop", table=f"t{n}")) for n in range(TABLES)]
 

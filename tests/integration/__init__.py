@@ -1,1 +1,1 @@
-"""Parts of the program against real servers, each private to the tests."""
+"""RoundContext of the program against real servers, each private to the tests."""

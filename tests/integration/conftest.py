@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.local_spark import local_spark
-from tests.small_bucket import SmallBucket
+from tests.harness.local_spark import local_spark
+from tests.harness.small_bucket import SmallBucket
 
 
 @pytest.fixture(scope="session")

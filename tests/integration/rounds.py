@@ -8,8 +8,8 @@ from typing import Any
 
 from storage_consumer import Consumer
 from storage_consumer.summary import RoundSummary, TableSummary
-from tests.servers import DatabaseServer
-from tests.small_bucket import CONFIG, SmallBucket
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CONFIG, SmallBucket
 
 
 @contextmanager

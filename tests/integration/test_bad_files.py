@@ -11,9 +11,9 @@ import pytest
 
 from storage_consumer.errors import NoMetadata
 from storage_consumer.summary import RoundSummary, Silent
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of, once
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
 
 pytestmark = [
     *(pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")),

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import consumer, content, of, once
-from tests.servers import DatabaseServer
-from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [
     *(pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")),

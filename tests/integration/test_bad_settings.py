@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from storage_consumer.errors import ConfigError, StorageUnavailable, TargetUnavailable
+from tests.harness.servers import DatabaseServer, free_port
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of, once
-from tests.servers import DatabaseServer, free_port
-from tests.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

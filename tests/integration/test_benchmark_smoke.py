@@ -13,7 +13,7 @@ from tests.benchmarks.bucket import Order, write_bucket
 from tests.benchmarks.changes import PROFILES
 from tests.benchmarks.limit import WrongResult, check
 from tests.benchmarks.lines import LINES
-from tests.servers import DatabaseServer
+from tests.harness.servers import DatabaseServer
 
 SMALL = (
     *("--events", "3000", "--runs", "1", "--tables", "3", "--files", "20", "--cycles", "1"),

@@ -12,15 +12,15 @@ from time import sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer.buffer import CHANGES
 from storage_consumer.errors import Abandoned, StorageConsumerError
+from storage_consumer.order.buffer import CHANGES
 from storage_consumer.spark.blocks import FOLDER, between_halves, received, sent
+from tests.harness.locks import lock, wait_for_a_blocked_write
+from tests.harness.program import program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.waiting import wait_until
 from tests.integration.rounds import consumer, content, once
-from tests.locks import lock, wait_for_a_blocked_write
-from tests.program import program
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 KEYS = range(300)

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage_consumer import Consumer
-from tests.azure_server import AzureServer
-from tests.comparing import differences
-from tests.corpora import FIXTURES, Corpus
-from tests.gcs_server import GcsServer
-from tests.servers import DatabaseServer
+from tests.harness.azure_server import AzureServer
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.gcs_server import GcsServer
+from tests.harness.servers import DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__json")

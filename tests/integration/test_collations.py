@@ -8,9 +8,9 @@ from collections import defaultdict
 
 import pytest
 
-from storage_consumer.ordering import coarse_image
-from storage_consumer.work import TargetColumn
-from tests.servers import DatabaseServer
+from storage_consumer.job.target_table import TargetColumn
+from storage_consumer.order.keys import coarse_image
+from tests.harness.servers import DatabaseServer
 
 SIGNS = [
     chr(code)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.comparing import differences
-from tests.corpora import FIXTURES, Corpus, GoldenTable
-from tests.servers import DatabaseServer
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus, GoldenTable
+from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")

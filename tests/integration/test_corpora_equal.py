@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from storage_consumer import tasks
-from storage_consumer.work import FileWork
-from tests.corpora import FIXTURES, CorpusSource, available, chosen
-from tests.corpus_table import WORKLOADS
-from tests.replay import MODES, replayed
-from tests.servers import KINDS, DatabaseServer
+from storage_consumer.job import shape
+from storage_consumer.job.spec import FileSplit
+from tests.campaigns.corpus_table import WORKLOADS
+from tests.harness.corpora import FIXTURES, CorpusSource, available, chosen
+from tests.harness.replay import MODES, replayed
+from tests.harness.servers import KINDS, DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SOURCES = chosen(available(), workloads=tuple(WORKLOADS.split(",")), variants=("csv", "json"))
@@ -47,15 +47,15 @@ def test_equal_where_files_are_read_in_parts(
 ) -> None:
     """Files that are cut wherever groups fill up, into parts of some bytes, give the same tables (G5)."""
     cuts: list[int] = []
-    cut = tasks._cut
+    cut = shape._cut
 
-    def counted(work: FileWork, size: int) -> tuple[FileWork, FileWork]:
+    def counted(work: FileSplit, size: int) -> tuple[FileSplit, FileSplit]:
         cuts.append(size)
         return cut(work, size)
 
-    monkeypatch.setattr(tasks, "_cut", counted)
-    monkeypatch.setattr(tasks, "SMALLEST_GROUP", 10)
-    monkeypatch.setattr(tasks, "FILE_COST", 1)
+    monkeypatch.setattr(shape, "_cut", counted)
+    monkeypatch.setattr(shape, "SMALLEST_GROUP", 10)
+    monkeypatch.setattr(shape, "FILE_COST", 1)
     replayed(source.open(scratch), "steps", mariadb, tmp_path / "replay")
     assert len(cuts) > 10
 
@@ -83,6 +83,7 @@ def test_equal_on_other_servers(
     replayed(source.open(scratch), "steps", server, tmp_path / "replay")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("source", chosen(SOURCES, workloads=("shop",), archs=("new",)), ids=str)
 def test_equal_without_local_infile(
     source: CorpusSource,

@@ -1,4 +1,4 @@
-"""Some lines of the table of faults, of each kind; ``python -m tests.faults`` shows them all."""
+"""Some lines of the table of faults, of each kind; ``python -m tests.campaigns.faults`` shows them all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import spark, stores, target
-from tests.faults.connections import lost_connections, sampled
-from tests.faults.trial import Fault, World
-from tests.faults.wire import Wire
-from tests.faulty_proxy import FaultyProxy, without_new
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer
-from tests.servers import mariadb as own_mariadb
+from tests.campaigns.faults import spark, stores, target
+from tests.campaigns.faults.connections import lost_connections, sampled
+from tests.campaigns.faults.trial import Fault, World
+from tests.campaigns.faults.wire import Wire
+from tests.harness.faulty_proxy import FaultyProxy, without_new
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer
+from tests.harness.servers import mariadb as own_mariadb
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 OF_TARGET = {

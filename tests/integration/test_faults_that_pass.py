@@ -9,9 +9,9 @@ from contextlib import suppress
 import pymysql
 import pytest
 
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import consumer
-from tests.servers import DatabaseServer
-from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 
 pytestmark = [
     *(pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")),

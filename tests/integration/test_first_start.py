@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import servers
+from tests.harness import servers
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -10,11 +10,21 @@ from typing import Any
 import pytest
 
 from storage_consumer.summary import RoundSummary
-from tests import servers
-from tests.hostile_statements import CREATE_VIEW, DROP, EXCHANGE, HARMS, KEPT_ELSEWHERE, RENAME, Harm, Hostile, some
+from tests.harness import servers
+from tests.harness.hostile_statements import (
+    CREATE_VIEW,
+    DROP,
+    EXCHANGE,
+    HARMS,
+    KEPT_ELSEWHERE,
+    RENAME,
+    Harm,
+    Hostile,
+    some,
+)
+from tests.harness.servers import KINDS, DatabaseServer, quoted
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
-from tests.servers import KINDS, DatabaseServer, quoted
-from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 PLANTED = "in no table of the feed"

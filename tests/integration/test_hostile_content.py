@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.servers import KINDS, DatabaseServer, quoted
+from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import content, once
-from tests.servers import KINDS, DatabaseServer, quoted
-from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 NAMES = ("a`b", "'; DROP TABLE victim; -- x", '"', "%s {0} {x}", "back\\slash", "新 表", "--", "* c * #", "%2e%2e")

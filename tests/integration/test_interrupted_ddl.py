@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage_consumer.target.database import TargetDatabase
-from storage_consumer.target.journal import DdlAnswer
+from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.plan.journal import DdlAnswer
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
+from tests.harness.stopping import Crash, general_log
 from tests.integration.rounds import content, once
-from tests.servers import DatabaseServer
-from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
-from tests.stopping import Crash, general_log
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

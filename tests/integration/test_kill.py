@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import FIXTURES, CorpusSource
-from tests.kills import LONGEST, arrived, twice
-from tests.program import program
-from tests.replay import Replay
-from tests.servers import DatabaseServer
-from tests.stopping import general_log
+from tests.campaigns.kills import LONGEST, arrived, twice
+from tests.harness.corpora import FIXTURES, CorpusSource
+from tests.harness.program import program
+from tests.harness.replay import Replay
+from tests.harness.servers import DatabaseServer
+from tests.harness.stopping import general_log
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 CORPORA = [

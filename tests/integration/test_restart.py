@@ -11,22 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.driver.lease_holder import _place
 from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
-from storage_consumer.holders import _place
+from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableName
-from storage_consumer.spark.job import SparkPipeline
-from storage_consumer.target.writer import TargetWriter
-from storage_consumer.work import JobSpec
-from tests.corpora import FIXTURES, Corpus
+from storage_consumer.spark.pipeline import SparkPipeline
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.replay import Replay
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of, once
-from tests.replay import Replay
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
 
 
+@pytest.mark.quick
 def test_finished_bucket_is_not_read_again(mariadb: DatabaseServer, tmp_path: Path) -> None:
     """A second run over a finished bucket reads no data file, writes nothing, and counts what was finished."""
     replay = Replay(corpus=SHOP, server=mariadb, folder=tmp_path)
@@ -43,6 +44,7 @@ def test_finished_bucket_is_not_read_again(mariadb: DatabaseServer, tmp_path: Pa
     assert (third.files, third.written, third.ddls) == (0, 0, 0)
 
 
+@pytest.mark.quick
 def test_table_that_was_halted_catches_up_over_restarts(
     bucket: SmallBucket, mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""A database user with exactly the rights that the README lists, and with fewer."""
+"""A database user with exactly the rights that the pages list, and with fewer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.summary import RoundSummary
+from tests.harness.pages import RIGHTS
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, once
-from tests.readme import RIGHTS
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 WIDER = (*ID_NAME, column("more", "INT"))
@@ -73,7 +73,7 @@ def second_half(bucket: SmallBucket) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("local_infile", [True, False], ids=["load data", "literals"])
 def test_enough(kind: str, bucket: SmallBucket, request: pytest.FixtureRequest, *, local_infile: bool) -> None:
-    """With the rights that the README lists, and no others, every kind of statement and rows runs."""
+    """With the rights that the pages list, and no others, every kind of statement and rows runs."""
     server: DatabaseServer = request.getfixturevalue(kind)
     with user(server, RIGHTS) as uri:
         for half in (first_half, second_half):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.cli.table_command import table as table_command
 from storage_consumer.errors import ConfigError
-from storage_consumer.operating.table_command import table as table_command
-from tests import servers
+from tests.harness import servers
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CONFIG, CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
-from tests.servers import DatabaseServer
-from tests.small_bucket import CONFIG, CREATE_TABLE, ID_NAME, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -104,6 +104,7 @@ def decided(server: DatabaseServer, **options: str) -> str:
     return table_command({"downstream_uri": server.uri} | options, {})
 
 
+@pytest.mark.quick
 def test_another_route_is_refused(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
     """The state remembers where rows are; moved by hand and noted, the table goes on under its new name."""
     bucket.create("shop.a")
@@ -156,6 +157,7 @@ def test_what_the_filter_leaves_out(bucket: SmallBucket, server: DatabaseServer)
     }
 
 
+@pytest.mark.quick
 def test_a_table_that_is_taken_in_later(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
     """It halts over restarts; with a copy, and told what that is as of, it goes on from there, and doubles nothing."""
     bucket.create("shop.a", "shop.b")

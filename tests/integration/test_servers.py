@@ -9,8 +9,8 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
-from tests import servers
-from tests.s3_server import S3Server, S3User
+from tests.harness import servers
+from tests.harness.s3_server import S3Server, S3User
 
 pytestmark = pytest.mark.server
 

@@ -1,4 +1,4 @@
-"""A few recorded buckets delivered in other ways; ``python -m tests.shuffles`` does so a thousand times."""
+"""A few recorded buckets delivered in other ways; ``python -m tests.campaigns.shuffles`` does so a thousand times."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import FIXTURES, available, chosen
-from tests.replay import NotEqual
-from tests.servers import DatabaseServer
-from tests.shuffles import Done, of_seed
-from tests.shuffling import VARIANTS, Shuffled
+from tests.campaigns.shuffles import Done, of_seed
+from tests.harness.corpora import FIXTURES, available, chosen
+from tests.harness.replay import NotEqual
+from tests.harness.servers import DatabaseServer
+from tests.harness.shuffling import VARIANTS, Shuffled
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 CORPORA = chosen(available(FIXTURES), variants=tuple(VARIANTS.split(",")))

@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 
 from storage_consumer.signals import Stop
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
+from tests.harness.waiting import wait_until
 from tests.integration.rounds import consumer, content
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import ID_NAME, SmallBucket, column, row, ts
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
 from tests.integration.rounds import consumer, content, of
-from tests.servers import DatabaseServer
-from tests.small_bucket import SmallBucket, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 TABLES = [f"d.t{number:02d}" for number in range(40)]
@@ -38,6 +38,7 @@ def fill(bucket: SmallBucket, number: int) -> None:
     bucket.metadata(ts(tick + 1))
 
 
+@pytest.mark.quick
 def test_many_tables(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession) -> None:
     """Many tables with two rows each are few transactions; rounds without news ask little, however many tables there are."""
     bucket.create(*TABLES)
@@ -55,6 +56,7 @@ def test_many_tables(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkS
     assert {len(content(mariadb, table)) for table in TABLES} == {4}
 
 
+@pytest.mark.quick
 def test_one_of_many_is_refused(bucket: SmallBucket, mariadb: DatabaseServer, spark: SparkSession) -> None:
     """A row that the target refuses stops its own table; those that shared its transaction are written (O12)."""
     bucket.create(*TABLES)

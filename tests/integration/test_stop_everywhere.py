@@ -1,4 +1,4 @@
-"""A small corpus whose process ends before and after every step; ``python -m tests.stop_everywhere`` does so with all of them."""
+"""A small corpus whose process ends before and after every step; ``python -m tests.campaigns.stop_everywhere`` does so with all of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import FIXTURES, CorpusSource
-from tests.replay import NotEqual, Replay
-from tests.servers import DatabaseServer
-from tests.stop_everywhere import alone, in_a_row
-from tests.stopping import Crash, Effects
+from tests.campaigns.stop_everywhere import alone, in_a_row
+from tests.harness.corpora import FIXTURES, CorpusSource
+from tests.harness.replay import NotEqual, Replay
+from tests.harness.servers import DatabaseServer
+from tests.harness.stopping import Crash, Effects
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SMALL = CorpusSource(path=FIXTURES / "batch_create" / "classic" / "batch_create__csv.tar.xz")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.corpora import FIXTURES, CorpusSource, available
-from tests.replay import replayed
-from tests.servers import KINDS, DatabaseServer
-from tests.structure_check import StructureCheck
+from tests.harness.corpora import FIXTURES, CorpusSource, available
+from tests.harness.replay import replayed
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.structure_check import StructureCheck
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 NAMES = {"classic/ddl_storm__csv", "classic/x_defaults__csv", "classic/x_hidden__csv-noterm"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.harness.servers import KINDS, DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import content, of, once
-from tests.servers import KINDS, DatabaseServer
-from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

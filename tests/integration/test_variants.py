@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from storage_consumer import Consumer
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
-from tests.comparing import differences
-from tests.corpora import FIXTURES, Corpus
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__csv")
@@ -50,6 +50,7 @@ def keys(client: object, bucket: str) -> dict[str, str]:
     return {entry["Key"]: entry["ETag"] for page in pages for entry in page.get("Contents", ())}
 
 
+@pytest.mark.quick
 def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
     """Consumers follow one another, each with its own state, with a path or a mapping as config; the session stays the caller's."""
     bucket = tmp_path / "bucket"
@@ -70,6 +71,7 @@ def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkS
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.quick
 def test_session_of_another_thread(spark: SparkSession) -> None:
     """A session that another thread made is used as it is: Spark calls none active in this one, and ours would be set over it."""
     before = dict(spark.conf.getAll)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from storage_consumer.summary import RoundSummary
+from tests.harness.s3_server import S3Server
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 from tests.integration.rounds import consumer, content, of, once
-from tests.s3_server import S3Server
-from tests.servers import DatabaseServer
-from tests.small_bucket import CREATE_TABLE, SmallBucket, column, row, ts
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 import random
 import string
 
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.decoder import (
-    DELETE,
-    INSERT,
-    PARTIAL_DELETE,
-    UPDATE,
-    RowChange,
-    RowLayout,
-    Tally,
-    Values,
-)
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.decoder import RowChange, RowLayout, Tally, Values
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
 from storage_consumer.model import TableColumn, TableName, Window
 from tests.property.canal_encoding import Change, Options, Source, Value
 from tests.property.cases import Case

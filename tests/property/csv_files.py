@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.csv_handle import AMBIGUOUS
-from storage_consumer.decoding.decoder import DELETE, INSERT, UPDATE, RowChange, RowLayout, Tally
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.csv.handle_key import AMBIGUOUS
+from storage_consumer.decode.decoder import RowChange, RowLayout, Tally
 from storage_consumer.errors import ConfigError, UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
 from storage_consumer.model import TableColumn, TableName, Window
 from tests.property.cases import Case
 from tests.property.csv_encoding import Change, Source, Value

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions, Protocol
 from storage_consumer.model import DataFile, StoredObject, TableName, TableVersion
-from tests.unit.decoding.encoders import Row, canal_line, canal_message, csv_change
+from tests.unit.decode.encoders import Row, canal_line, canal_message, csv_change
 
 NAME = TableName(schema="shop", table="orders")
 TABLE_DIR = "shop/orders"

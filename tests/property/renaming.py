@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from storage_consumer.service import ConsumerService
+from storage_consumer.driver.service import ConsumerService
+from storage_consumer.plan.journal import DONE, PLANNED, STARTED, JournalEntry
 from storage_consumer.summary import RoundSummary
-from storage_consumer.target.journal import DONE, PLANNED, STARTED, JournalEntry
+from tests.harness.small_bucket import ts
 from tests.property.renaming_sink import Sink
 from tests.property.renaming_source import Arch, Snapshot, Source, Statement
 from tests.property.renaming_target import Differs, RenamingTarget
-from tests.small_bucket import ts
 from tests.unit.driving import World
 
 AMBIGUOUS = re.compile(r"renames \S+ without saying its database")

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.harness.small_bucket import SchemaFile, row, schema_document, ts
 from tests.property.renaming_source import Change, Name, Source, Statement
-from tests.small_bucket import SchemaFile, row, schema_document, ts
 
 
 class Sink:

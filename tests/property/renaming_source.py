@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from storage_consumer.sql_text import quote
-from tests.small_bucket import ID_NAME, SchemaFile, column
+from storage_consumer.sql.tokens import quote
+from tests.harness.small_bucket import ID_NAME, SchemaFile, column
 
 Arch = Literal["classic", "new"]
 ARCHS: tuple[Arch, ...] = ("classic", "new")

@@ -8,8 +8,8 @@ from copy import deepcopy
 from dataclasses import replace
 
 from storage_consumer.model import TableName
-from storage_consumer.target.journal import DdlAnswer
-from storage_consumer.testing_state import _NAME, MemoryTarget, TargetRecords, _Refused
+from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.testing.target import _NAME, MemoryTarget, TargetRecords, _Refused
 from tests.property.renaming_source import BORDER
 
 

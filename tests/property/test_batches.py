@@ -16,17 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding import canal_json, csv_scan
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.decoder import DELETE, INSERT, Batch, RowChange, RowLayout, Tally, Values
-from storage_consumer.decoding.wire import LineEncoder
+from storage_consumer.decode.canal_json import decoder as canal_json
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import Batch, RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT
 from storage_consumer.model import Window
 from tests.property import canal_files
 from tests.property.csv_encoding import Source
 from tests.property.csv_files import SPECIALS, TS, random_change, random_source
-from tests.unit.decoding import encoders
+from tests.unit.decode import encoders
 
 _PLAIN = CsvOptions(include_commit_ts=True)
 _EVERYTHING = Window(low=0, high=2**64)
@@ -245,7 +247,7 @@ def test_csv(chance: random.Random, count: int) -> None:
     layout = RowLayout(table=source.table, columns=source.columns)
     read = file(CsvDecoder(source.options), content, layout, chance, count)
     most = chance.choice((50, 1 << 20))
-    with patch.object(csv_scan, "AT_ONCE_BYTES", 1), patch.object(csv_scan, "MOST_AT_ONCE", most):
+    with patch.object(scan, "AT_ONCE_BYTES", 1), patch.object(scan, "MOST_AT_ONCE", most):
         assert read.at_once() == read.one_by_one(), read
 
 
@@ -291,7 +293,7 @@ def test_updates_are_read_at_once(size: int) -> None:
         window=_EVERYTHING,
         written=(0, 1),
     )
-    with patch.object(csv_scan, "AT_ONCE_BYTES", 200):
+    with patch.object(scan, "AT_ONCE_BYTES", 200):
         found = read.at_once()
     assert found == read.one_by_one()
     assert len(found.at_once) > 95
@@ -310,7 +312,7 @@ def test_something_is_read_at_once() -> None:
             content = "".join(row for change in changes for row in source.rows(change)).encode()
             layout = RowLayout(table=source.table, columns=source.columns)
             read = replace(file(CsvDecoder(options), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
-            with patch.object(csv_scan, "AT_ONCE_BYTES", 1):
+            with patch.object(scan, "AT_ONCE_BYTES", 1):
                 together[f"csv, old values {options.output_old_value}"] += len(read.at_once().at_once)
         other = canal_files.random_source(chance)
         other = replace(other, options=replace(other.options, tidb_extension=True, terminator="\r\n"))

@@ -11,21 +11,22 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer
-from storage_consumer.buffer import BadKey, Buffer, Place
-from storage_consumer.decoding import canal_json, csv_scan
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.decoder import Decoder, Tally
-from storage_consumer.decoding.values import WireKind
+from storage_consumer.decode.canal_json import decoder as canal_json
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import Decoder, Tally
+from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
-from storage_consumer.folding import listed_keys, unpacked
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.model import Window
-from storage_consumer.ordering import Key
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import BadKey, Buffer, Place
+from storage_consumer.order.changes import listed_keys, unpacked
+from storage_consumer.order.keys import Key
 from storage_consumer.pipeline import write_bucket
-from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import Fold, KeyPart, Mode, TableWork, VersionWork, WireColumn
-from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
+from storage_consumer.testing.storage import MemoryWriter
+from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 from tests.unit.halves import events, table
 
 KINDS = ("BIGINT", "VARCHAR", "VARCHAR")
@@ -36,10 +37,10 @@ NUMBERS = ("0", "7", "-7", "1024", "9223372036854775807", "18446744073709551615"
 TEXTS = ("a", "a ", "", "x\ty", "back\\slash", "\\N", "line\r\nend", 'quo"te', "é日😀")
 
 
-def work(key: tuple[int, ...]) -> TableWork:
+def work(key: tuple[int, ...]) -> TablePlan:
     """The table with these columns for its key."""
     columns = tuple(WireColumn(name=f"c{n}", kind=WireKind.TEXT, type=kind) for n, kind in enumerate(KINDS))
-    version = VersionWork(layout=layout(*KINDS), low=0, written=(0, 1, 2), key=key)
+    version = VersionPlan(layout=layout(*KINDS), low=0, written=(0, 1, 2), key=key)
     parts = tuple(KeyPart(column=columns[place], fold=FOLDS[place]) for place in key)
     return replace(table(), written=columns, key=parts, versions={(1, "shop/orders"): version})
 
@@ -53,7 +54,7 @@ def encoded(rows: Sequence[Row], encoding: Encoding) -> tuple[Decoder, bytes]:
 
 
 def held(
-    of: TableWork, decoder: Decoder, content: bytes, partitions: int, *, at_once: bool
+    of: TablePlan, decoder: Decoder, content: bytes, partitions: int, *, at_once: bool
 ) -> dict[tuple[Place, Key], tuple[int, int, bytes]]:
     """Bucket and key → commit ts, order and line of the last change."""
     (version,) = of.versions.values()
@@ -97,7 +98,7 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Enc
         rows.append(Row(operation=does, values=values, old=old, ts=chance.randint(1, 9)))
     decoder, content = encoded(rows, encoding)
     with (
-        patch.object(csv_scan, "AT_ONCE_BYTES", 1),
+        patch.object(scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_BYTES", 1),
         patch.object(buffer, "PIECE_BYTES", chance.choice((100, 400, 1 << 20))),
         patch.object(buffer, "UNMADE_BYTES", chance.choice((1, 300, 1 << 20))),
@@ -107,7 +108,7 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Enc
 
 
 def sent_events(
-    of: TableWork, decoder: Decoder, content: bytes, *, at_once: bool
+    of: TablePlan, decoder: Decoder, content: bytes, *, at_once: bool
 ) -> tuple[int, list[tuple[int, int, bytes]]] | str:
     """How many changes there are and all events that are sent on of them, or why there are none."""
     (version,) = of.versions.values()
@@ -156,7 +157,7 @@ def test_same_events(chance: random.Random, unique: tuple[tuple[int, ...], ...],
     ]
     decoder, content = encoded(rows, encoding)
     with (
-        patch.object(csv_scan, "AT_ONCE_BYTES", 1),
+        patch.object(scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_BYTES", 1),
     ):
         found = sent_events(work_of, decoder, content, at_once=True)

@@ -8,10 +8,10 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer.decoding.decoder import RowChange, Tally
-from storage_consumer.decoding.wire import LineEncoder, decode_line
+from storage_consumer.decode.decoder import RowChange, Tally
+from storage_consumer.decode.wire_format import LineEncoder, decode_line
 from storage_consumer.model import Window
-from tests.unit.decoding.encoders import (
+from tests.unit.decode.encoders import (
     BINARY,
     MEMBERS,
     TS,

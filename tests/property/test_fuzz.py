@@ -1,12 +1,12 @@
-"""The fuzz command's targets, for a moment; ``python -m tests.fuzz`` runs them for as long as one likes."""
+"""The fuzz command's targets, for a moment; ``python -m tests.campaigns.fuzz`` runs them for as long as one likes."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.fuzz import TARGETS
-from tests.fuzzing import growth
-from tests.fuzzing.engine import Target, fuzz
+from tests.campaigns.fuzz import TARGETS
+from tests.campaigns.fuzzing import growth
+from tests.campaigns.fuzzing.engine import Target, fuzz
 
 INPUTS = {"growth": 400}
 """How many where one takes long."""

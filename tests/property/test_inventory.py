@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from storage_consumer.errors import StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.findings import Findings
-from storage_consumer.storage.inventory import Inventory
-from storage_consumer.testing import MemoryStorage
+from storage_consumer.poll.findings import Findings
+from storage_consumer.poll.inventory import Inventory
+from storage_consumer.testing.storage import MemoryStorage
 
 FIRST = 449000000000000000
 LONG_AFTER = 470000000000000000

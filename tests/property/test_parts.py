@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decoding import canal_json, csv_scan
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.cutting import Indivisible, Mark, part_of
-from storage_consumer.decoding.decoder import RowChange, RowLayout, Tally
+from storage_consumer.decode.canal_json import decoder as canal_json
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import RowChange, RowLayout, Tally
+from storage_consumer.decode.file_splits import NotSplittable, RowBoundary, split_of
 from storage_consumer.errors import ConfigError, UndecodableRow
+from storage_consumer.job.spec import WHOLE, ByteRange
 from storage_consumer.model import Window
-from storage_consumer.work import WHOLE, Span
-from tests.parts import spans
+from tests.harness.parts import spans
 from tests.property import canal_files
 from tests.property.csv_files import NULLS, SPECIALS, TS, random_change, random_source
 from tests.property.test_batches import disordered, halves, spoilt
@@ -45,7 +46,7 @@ class File:
     block: int
     """Bytes that the storage gives at once; 0: it gives all, and all of a part is decoded at once."""
 
-    def read(self, wanted: Sequence[Span]) -> Found | None:
+    def read(self, wanted: Sequence[ByteRange]) -> Found | None:
         """What these parts of the file give together, None where one has an error."""
         changes: list[tuple[object, ...]] = []
         tallies: list[Tally] = []
@@ -54,7 +55,7 @@ class File:
             tally = Tally(rows=span.start)
             try:
                 found = list(self.decoder.rows(self.blocks(span), self.layout, self.window, tally, "CDC1.x"))
-            except (UndecodableRow, Indivisible):
+            except (UndecodableRow, NotSplittable):
                 return None
             numbers = [change[0] for change in found]
             assert numbers == sorted(numbers)
@@ -73,10 +74,10 @@ class File:
             min((tally.next_ts for tally in tallies if tally.next_ts), default=0),
         )
 
-    def at_once(self, span: Span, tally: Tally) -> list[tuple[object, ...]]:
+    def at_once(self, span: ByteRange, tally: Tally) -> list[tuple[object, ...]]:
         """Number, commit ts and operation of the part's changes, read many at once where they can be."""
         rows: list[tuple[object, ...]] = []
-        with patch.object(csv_scan, "AT_ONCE_BYTES", 1), patch.object(canal_json, "AT_ONCE_BYTES", 1):
+        with patch.object(scan, "AT_ONCE_BYTES", 1), patch.object(canal_json, "AT_ONCE_BYTES", 1):
             for change in self.decoder.changes(self.blocks(span), self.layout, self.window, tally, "CDC1.x", ()):
                 if isinstance(change, tuple):
                     rows += _halves([change])
@@ -84,13 +85,13 @@ class File:
                     rows += zip(change.numbers.tolist(), change.ts.tolist(), change.operations.tolist(), strict=True)
         return sorted(rows, key=repr)
 
-    def blocks(self, span: Span) -> Iterator[bytes]:
+    def blocks(self, span: ByteRange) -> Iterator[bytes]:
         """What a task reads of it."""
         size = self.block or len(self.content)
         blocks = (self.content[place : place + size] for place in range(span.start, len(self.content), size))
         mark = self.decoder.mark
         assert mark is not None
-        part = blocks if span == WHOLE else part_of(blocks, mark, span.start, span.end)
+        part = blocks if span == WHOLE else split_of(blocks, mark, span.start, span.end)
         return part if self.block else iter([b"".join(part)])
 
 
@@ -200,9 +201,9 @@ def test_files_without_marks(options: CsvOptions) -> None:
 def test_file_that_may_begin_with_a_header() -> None:
     """A file that does not begin with a row is not read in parts: what stands there may be said of all rows."""
     mark = CsvDecoder(CsvOptions()).mark
-    assert isinstance(mark, Mark)
-    with pytest.raises(Indivisible):
-        list(part_of(iter([b'ticdc-meta$operation,id\r\n"I","orders","shop",7\r\n']), mark, 0, 30))
+    assert isinstance(mark, RowBoundary)
+    with pytest.raises(NotSplittable):
+        list(split_of(iter([b'ticdc-meta$operation,id\r\n"I","orders","shop",7\r\n']), mark, 0, 30))
 
 
 def test_no_more_is_read_than_needed() -> None:
@@ -210,5 +211,5 @@ def test_no_more_is_read_than_needed() -> None:
     mark = CanalJsonDecoder().mark
     assert mark is not None
     blocks = iter([b"ab\r\ncd\r", b"\nef\r\n", b"gh\r\n", b"never"])
-    assert b"".join(part_of(blocks, mark, 100, 108)) == b"cd\r\nef\r\n"
+    assert b"".join(split_of(blocks, mark, 100, 108)) == b"cd\r\nef\r\n"
     assert next(blocks) == b"gh\r\n"

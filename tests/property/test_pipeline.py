@@ -12,25 +12,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer, pipeline
-from storage_consumer.buffer import Place
+from storage_consumer import pipeline
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
-from storage_consumer.consumers.file_stream import Streams
-from storage_consumer.consumers.table import TableConsumer
-from storage_consumer.decoding import canal_json, csv_scan
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.fitting import table_work
+from storage_consumer.decode.canal_json import decoder as canal_json
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv import scan
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.job.match import table_work
+from storage_consumer.job.reports import by_path, file_works
+from storage_consumer.job.spec import FileSplit, TablePlan
+from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
+from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import TableDefinition, TableVersion
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.planning.steps import RowStep
-from storage_consumer.reports import by_path, file_works
-from storage_consumer.task_reports import FileReport, WriteReport
-from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import FileWork, TableWork, TargetColumn, TargetTable, UniqueKey
-from tests.parts import cut_anywhere
+from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.testing.storage import MemoryWriter
+from tests.harness.parts import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
-from tests.unit.decoding.encoders import OPTIONS, column
+from tests.unit.decode.encoders import OPTIONS, column
 
 SMALL = settings(max_examples=40, deadline=None)
 
@@ -94,10 +97,10 @@ class Cluster:
         assert all(report.table == work.index for report in reports if isinstance(report, WriteReport))
         return list(by_path(reports).values())
 
-    def _read(self, step: RowStep, tables: dict[int, TableWork], partitions: int) -> list[tuple[Place, Any]]:
+    def _read(self, step: RowStep, tables: dict[int, TablePlan], partitions: int) -> list[tuple[Place, Any]]:
         """The first half, in groups of files."""
         decoder = CsvDecoder(self.options) if self.protocol == "csv" else CanalJsonDecoder()
-        files = cut_anywhere(self._works(step, next(iter(tables)), divisible=decoder.mark is not None), self.rng)
+        files = cut_anywhere(self._works(step, next(iter(tables)), splittable=decoder.mark is not None), self.rng)
         self.rng.shuffle(files)
         tasks = self.rng.randint(1, 3)
         items: list[tuple[Place, Any]] = []
@@ -107,14 +110,14 @@ class Cluster:
         self.rng.shuffle(items)
         return items
 
-    def _works(self, step: RowStep, index: int, *, divisible: bool) -> Iterator[FileWork]:
+    def _works(self, step: RowStep, index: int, *, splittable: bool) -> Iterator[FileSplit]:
         """The files of the step, with their sizes."""
-        for work in file_works(step, index, lambda _: divisible):
+        for work in file_works(step, index, lambda _: splittable):
             stored = work.file.stored
             size = len(self.contents[stored.path])
             yield replace(work, file=replace(work.file, stored=replace(stored, size=size)))
 
-    def _open(self, work: FileWork) -> Iterator[bytes]:
+    def _open(self, work: FileSplit) -> Iterator[bytes]:
         return iter([self.contents[work.file.stored.path][work.span.start :]])
 
     def _shuffle(self, items: list[tuple[Place, Any]], partitions: int) -> list[list[tuple[Place, Any]]]:
@@ -165,7 +168,7 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         with (
             patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
-            patch.object(csv_scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
+            patch.object(scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
             patch.object(canal_json, "AT_ONCE_BYTES", rng.choice((1, 3000))),
         ):
             catch_up(table, cluster, end)

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from storage_consumer.checkpoint import row_floor
-from storage_consumer.consumers.catalog import Restart
-from storage_consumer.consumers.checkpoints import checkpoints
-from storage_consumer.consumers.manager import ConsumerManager
 from storage_consumer.model import DataFile
-from storage_consumer.planning.steps import DdlStep, RowStep
-from storage_consumer.storage.finished import Finished, Verdict, digest_of
+from storage_consumer.plan.checkpoints import checkpoints
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.steps import DdlStep, RowStep
+from storage_consumer.tso import row_floor
 from tests.property.planning_source import TABLES, Writing, directory
 from tests.unit.building import key, place
 

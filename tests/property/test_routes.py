@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Route
 from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.planning.naming import table_names
-from storage_consumer.planning.routes import Routes, routed
-from storage_consumer.sql_text import quote, tokens
+from storage_consumer.plan.routes import Routes, routed
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import quote, tokens
 from tests.unit.building import definition
 
 _SIGNS = st.sampled_from("abT_0 .`'\"-/%{}é")

@@ -1,13 +1,13 @@
-"""Random histories of source, TiCDC, processes and target, and bugs that they must find; see `tests.simulate`."""
+"""Random histories of source, TiCDC, processes and target, and bugs that they must find; see `tests.campaigns.simulate`."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.campaigns.simulate import ACTS, of_seed, simulate
+from tests.campaigns.simulation.plants import PLANTS, planted
+from tests.campaigns.simulation.remembered import remembered
 from tests.property.cutting import cut_down, fault_in
-from tests.simulate import ACTS, of_seed, simulate
-from tests.simulation.plants import PLANTS, planted
-from tests.simulation.remembered import remembered
 
 HISTORIES = 200
 MOST = 2_000

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.bucket import Page
+from storage_consumer.storage.object_store import Page
+from storage_consumer.storage.ordered_listing import OrderedBucket, closed_above
 from storage_consumer.storage.paths import left_out
-from storage_consumer.storage.skipping import OrderedBucket, closed_above
 
 FOLDERS = [f"s/t{table}/{version}/2024-01-0{day}" for table in "01" for version in "12" for day in "123"]
 FILES = [f"CDC{number:06d}.csv" for number in range(1, 8)]

@@ -11,16 +11,17 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import buffer, pipeline, small_files
-from storage_consumer.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.folding import Changes, latest, listed_keys, together, unpacked
+from storage_consumer import pipeline
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.job.spec import ByteRange, Mode, TablePlan
+from storage_consumer.job.task_reports import FileReport
+from storage_consumer.order import buffer, small_files
+from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
+from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
+from storage_consumer.order.small_files import SMALL_BYTES, runs
 from storage_consumer.pipeline import read_files
-from storage_consumer.small_files import SMALL_BYTES, runs
-from storage_consumer.task_reports import FileReport
-from storage_consumer.work import Mode, Span, TableWork
-from tests.unit.decoding.encoders import OPTIONS
+from tests.unit.decode.encoders import OPTIONS
 from tests.unit.halves import Files, events, row, table
 
 TEXTS = (
@@ -93,7 +94,7 @@ def _read(files: Files, *, least: int) -> tuple[list[FileReport], list[Event], b
     return reports, _left(files.work, together(blocks)) if blocks else [], any(p[1] == NOTICE for p, _ in items)
 
 
-def _left(work: TableWork, changes: Changes) -> list[Event]:
+def _left(work: TablePlan, changes: Changes) -> list[Event]:
     """The last change of each key, or all events where there is none."""
     if not work.key:
         return [(None, *event) for event in sorted(events(changes))]
@@ -143,7 +144,7 @@ def test_runs(sizes: list[tuple[int, bool]]) -> None:
     works = [
         replace(
             work,
-            span=Span(0, None if whole else size),
+            span=ByteRange(0, None if whole else size),
             file=replace(work.file, stored=replace(work.file.stored, size=size)),
         )
         for work, (size, whole) in zip(files.files, sizes, strict=True)
@@ -151,11 +152,11 @@ def test_runs(sizes: list[tuple[int, bool]]) -> None:
     found = list(runs(works))
     assert [work for run in found for work in run] == works
     for run in found:
-        assert len(run) == 1 or all(work.span == Span() and work.size < SMALL_BYTES for work in run)
+        assert len(run) == 1 or all(work.span == ByteRange() and work.size < SMALL_BYTES for work in run)
         assert len(run) == 1 or sum(work.size for work in run) <= PIECE_BYTES
     for first, second in pairwise(found):
         both = [*first, *second]
         assert (
-            any(work.span != Span() or work.size >= SMALL_BYTES for work in both)
+            any(work.span != ByteRange() or work.size >= SMALL_BYTES for work in both)
             or sum(w.size for w in both) > PIECE_BYTES
         )

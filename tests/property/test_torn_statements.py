@@ -7,12 +7,12 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_consumer.ddl.translate import action_for
+from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.errors import NotReplicable
-from storage_consumer.sql_text import tokens
-from storage_consumer.target.ddl import action_for
-from storage_consumer.target.part_names import PartNames
-from tests.grammar.form import Form
-from tests.grammar.forms import ALL
+from storage_consumer.sql.tokens import tokens
+from tests.campaigns.grammar.form import Form
+from tests.campaigns.grammar.forms import ALL
 from tests.unit.building import definition
 
 _WORDS = ("DEFAULT", "GENERATED", "COLLATE", "(", ")", "AS", "KEY", "SET", "ADD", "REFERENCES", "CHARACTER", "WHERE", "=", "9" * 30, "x")  # fmt: skip
@@ -31,7 +31,7 @@ _THERE = PartNames(
     st.sampled_from(("mariadb", "mysql", "tidb")),
     st.sampled_from((None, _THERE)),
 )
-def test_torn(form: Form, changes: list[tuple[float, str]], flavor: str, names: PartNames | None) -> None:
+def test_torn(form: Form, changes: list[tuple[float, str]], server_type: str, names: PartNames | None) -> None:
     """A statement that nobody understands goes to the server, which refuses it."""
     text = form.statements[-1]
     words = [token.text for token in tokens(text)]
@@ -39,4 +39,4 @@ def test_torn(form: Form, changes: list[tuple[float, str]], flavor: str, names: 
         at = int(place * len(words))
         words[at : len(words) if change == "cut" else at + 1] = [] if change in ("gone", "cut") else [change]
     with suppress(NotReplicable):
-        action_for(definition("s/t", 1, " ".join(words)), flavor, "latin1_bin", names)
+        action_for(definition("s/t", 1, " ".join(words)), server_type, "latin1_bin", names)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage_consumer.model import DataFile, StoredObject, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.planning.renames import subject
-from storage_consumer.planning.steps import DdlStep, key_of
+from storage_consumer.plan.renames import subject
+from storage_consumer.plan.steps import DdlStep, key_of
 
 ALTER, CREATE, DROP, RENAME, CREATE_DATABASE, DROP_DATABASE = 61, 3, 4, 14, 1, 2
 COLUMNS = (TableColumn(name="id", type="INT", is_pk=True, nullable=False), TableColumn(name="v", type="VARCHAR"))

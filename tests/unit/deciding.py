@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage_consumer.consumers.table_decisions import TableDecision, Verb
 from storage_consumer.model import TableName
-from storage_consumer.planning.steps import key_of
-from tests.small_bucket import row
+from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_decisions import TableDecision, Verb
+from tests.harness.small_bucket import row
 from tests.unit.driving import World, of, one_table, running
 
 NAME = TableName(schema="shop", table="a")

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Protocol, Tuning, Upstream
-from storage_consumer.consumers.manager import ConsumerManager
-from storage_consumer.lanes import Lanes
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.service import ConsumerService
 from storage_consumer.model import TableName
-from storage_consumer.parts import Parts
-from storage_consumer.service import ConsumerService
-from storage_consumer.storage.reader import StorageReader
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
-from storage_consumer.target.ddl_runner import DdlRunner
-from storage_consumer.testing import FakeClock, MemoryPipeline, MemoryStorage, in_place
-from storage_consumer.testing_state import (
+from storage_consumer.testing.storage import FakeClock, MemoryPipeline, MemoryStorage, in_place
+from storage_consumer.testing.target import (
     FACTS,
     MemoryState,
     MemoryTarget,
     Row,
     TargetRecords,
 )
-from storage_consumer.testing_writer import FencedWriter
-from tests.small_bucket import SmallBucket, row, ts
+from storage_consumer.testing.writer import FencedWriter
+from tests.harness.small_bucket import SmallBucket, row, ts
 
 UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True))
 CANAL_UPSTREAM = Upstream(scheme="file", root="/bucket", protocol="canal-json", enable_tidb_extension=True)
@@ -115,8 +115,8 @@ class World:
         """Told of each call of a part; may raise."""
         self.spawn: Callable[[Callable[[], None]], None] = in_place
         """Runs a statement: at once, unless a test says otherwise."""
-        self.lanes: Lanes | None = None
-        self.facts = FACTS
+        self.lanes: DdlWorkers | None = None
+        self.server_info = FACTS
         self.target: Callable[[TargetRecords], MemoryTarget] = MemoryTarget
         self.pipeline: MemoryPipeline | None = None
         """What runs jobs, where it is another than usual."""
@@ -134,21 +134,21 @@ class World:
     def service(self) -> ConsumerService:
         """A process: a new service with parts of its own."""
         state = self.watched(MemoryState(self.records, self.clock))
-        self.lanes = Lanes(
-            lambda _: self.watched(DdlRunner(self.watched(self.target(self.records)), state, FACTS.flavor)),
+        self.lanes = DdlWorkers(
+            lambda _: self.watched(DdlRunner(self.watched(self.target(self.records)), state, FACTS.server_type)),
             self.clock,
             self._begin,
         )
         return ConsumerService(self.config, state, lambda manager: self._parts(manager, state), self.clock)
 
-    def _parts(self, manager: ConsumerManager, state: Any) -> Parts:
+    def _parts(self, manager: ConsumerManager, state: Any) -> RoundContext:
         assert self.lanes is not None
         target = self.watched(self.target(self.records))
         storage = self.bucket.storage
         pipeline = self.pipeline or MemoryPipeline(
             storage, self.upstream, lambda spec: self.watched(FencedWriter(self.records, spec))
         )
-        return Parts(
+        return RoundContext(
             config=self.config,
             reader=StorageReader(storage, self.upstream, self.clock, full_listing_interval=600.0),
             manager=manager,
@@ -156,7 +156,7 @@ class World:
             target=target,
             lanes=self.lanes,
             pipeline=self.watched(pipeline),
-            facts=self.facts,
+            server_info=self.server_info,
             progress=Silent(),
             clock=self.clock,
             secrets_file="",

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from storage_consumer.buffer import Place
 from storage_consumer.config.settings import CsvOptions, Protocol
-from storage_consumer.decoding.canal_json import CanalJsonDecoder
-from storage_consumer.decoding.csv import CsvDecoder
-from storage_consumer.decoding.decoder import RowLayout
-from storage_consumer.decoding.values import WireKind
-from storage_consumer.events import Events
-from storage_consumer.folding import Changes
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.values import WireKind
+from storage_consumer.job.spec import ByteRange, FileSplit, Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
+from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import DataFile, TableName, Window
+from storage_consumer.order.buffer import Place
+from storage_consumer.order.changes import Changes
+from storage_consumer.order.keyless import Events
 from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.task_reports import FileReport, WriteReport
-from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import FileWork, Fold, KeyPart, Mode, Span, TableWork, VersionWork, WireColumn
+from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.building import data_file
-from tests.unit.decoding.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
+from tests.unit.decode.encoders import OPTIONS, Row, canal_line, canal_message, csv_change, layout
 
 NAME = TableName(schema="shop", table="orders")
 KINDS = ("VARCHAR", "VARCHAR")
@@ -46,18 +46,18 @@ def as_events(*groups: tuple[int, list[tuple[bool, bytes]]]) -> list[Events]:
     return [Events(ts=np.array(ts, np.uint64), upserts=np.array(upserts, np.bool_), lines=list(lines))]
 
 
-def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TableWork:
+def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 100) -> TablePlan:
     """shop.orders with columns c0 (the key, if there is one) and c1."""
     fold = Fold.LOOSE if mode is Mode.ORDERED else Fold.EXACT
     key = () if mode is Mode.KEYLESS else (KeyPart(column=WIRE[0], fold=fold),)
-    version = VersionWork(layout=LAYOUT, low=low, written=(0, 1), key=(0,) if key else ())
-    return TableWork(
+    version = VersionPlan(layout=LAYOUT, low=low, written=(0, 1), key=(0,) if key else ())
+    return TablePlan(
         index=index,
         table_key="`shop`.`orders`",
         name=NAME,
         window=Window(low=low, high=high),
         mode=mode,
-        serial=False,
+        has_other_unique_keys=False,
         written=WIRE,
         key=key,
         versions={(1, "shop/orders"): version},
@@ -73,14 +73,14 @@ class Files:
     """Files in memory, and what both halves make of them."""
 
     def __init__(
-        self, work: TableWork, *, protocol: Protocol = "csv", partitions: int = 3, options: CsvOptions = OPTIONS
+        self, work: TablePlan, *, protocol: Protocol = "csv", partitions: int = 3, options: CsvOptions = OPTIONS
     ) -> None:
         """Without files."""
         self.work = work
         self.protocol = protocol
         self.options = options
         self.partitions = partitions
-        self.files: list[FileWork] = []
+        self.files: list[FileSplit] = []
         self.contents: dict[str, bytes] = {}
         self.writer = MemoryWriter({NAME: [("c0",)]} if work.key else {})
 
@@ -90,13 +90,13 @@ class Files:
         file = data_file("shop/orders", version, len(self.files) + 1, partition=partition)
         self.contents[file.stored.path] = ("".join(map(encode, rows)) + tail).encode()
         file = replace(file, stored=replace(file.stored, size=len(self.contents[file.stored.path])))
-        self.files.append(FileWork(table=self.work.index, file=file, rank=len(self.files), newest=newest))
+        self.files.append(FileSplit(table=self.work.index, file=file, rank=len(self.files), newest=newest))
         return file
 
     def cut(self, size: int) -> None:
         """Have the files be read in parts of so many bytes."""
         self.files = [
-            replace(work, span=Span(start, start + size if start + size < work.size else None))
+            replace(work, span=ByteRange(start, start + size if start + size < work.size else None))
             for work in self.files
             for start in range(0, work.size, size)
         ]
@@ -107,7 +107,7 @@ class Files:
     def _canal(self, change: Row) -> str:
         return canal_line(canal_message(KINDS, change))
 
-    def open(self, work: FileWork) -> Iterator[bytes]:
+    def open(self, work: FileSplit) -> Iterator[bytes]:
         """The content of a file, or that from where a part begins."""
         path = work.file.stored.path
         if path not in self.contents:

@@ -7,16 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer import buffer, pipeline
-from storage_consumer.buffer import CHANGES, NOTICE, REPORT
+from storage_consumer import pipeline
 from storage_consumer.config.settings import Protocol
-from storage_consumer.decoding import canal_json, csv_scan
+from storage_consumer.decode.canal_json import decoder as canal_json
+from storage_consumer.decode.csv import scan
 from storage_consumer.errors import TargetUnavailable
+from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionPlan
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.order import buffer
+from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
 from storage_consumer.pipeline import write_bucket
-from storage_consumer.task_reports import FileReport, WriteReport
-from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import Fold, KeyPart, Mode, VersionWork
-from tests.unit.decoding.encoders import OPTIONS, Row
+from storage_consumer.testing.storage import MemoryWriter
+from tests.unit.decode.encoders import OPTIONS, Row
 from tests.unit.halves import LAYOUT, NAME, WIRE, Files, errors, row, table
 
 OLD = replace(OPTIONS, output_old_value=True)
@@ -134,7 +136,7 @@ def test_keyless_transaction_in_two_files() -> None:
 @pytest.mark.parametrize("at_once", [1, 1 << 20])
 def test_keyless_transaction_goes_on_with_an_update(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that begins with an update's D row goes on with the transaction of the file before it like any other."""
-    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(scan, "AT_ONCE_BYTES", at_once)
     files = Files(table(Mode.KEYLESS), options=OLD)
     files.add(*(row("I", 4, "a") for _ in range(3)))
     files.add(row("U", 5, "b", old=("a", "x")), row("U", 5, "c", old=("a", "x")))
@@ -145,7 +147,7 @@ def test_keyless_transaction_goes_on_with_an_update(at_once: int, monkeypatch: p
 
 def test_updates_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The D row and the I row of an update are two rows of the file and one change."""
-    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(scan, "AT_ONCE_BYTES", 1)
     files = Files(table(), options=OLD)
     files.add(row("I", 4, "a"), row("U", 5, "b", old=("a", "x")), row("U", 6, "b", "y", old=("b", "x")))
     (report,) = [report for report in files.apply() if isinstance(report, FileReport)]
@@ -260,7 +262,7 @@ def test_vanished_file() -> None:
 @pytest.mark.parametrize("protocol", ["csv", "canal-json"])
 def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NULL in a key column is told with file, row and commit ts, also where many rows are read at once."""
-    monkeypatch.setattr(csv_scan, "AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(scan, "AT_ONCE_BYTES", at_once)
     monkeypatch.setattr(canal_json, "AT_ONCE_BYTES", at_once)
     files = Files(table(), protocol=protocol)
     file = files.add(row("I", 3, "a"), row("I", 4, "b"), Row(operation="I", values=(None, "x"), ts=5), row("I", 6, "c"))
@@ -272,7 +274,7 @@ def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPa
 def test_rows_that_no_longer_fit(width: int) -> None:
     """A directory of an older structure may hold repeats, which are counted; a new row in it stops the table."""
     keys = tuple(KeyPart(column=column, fold=Fold.EXACT) for column in WIRE[:width])
-    misfit = VersionWork(layout=LAYOUT, low=20, written=(), key=(), misfit="the target's table lacks c9")
+    misfit = VersionPlan(layout=LAYOUT, low=20, written=(), key=(), misfit="the target's table lacks c9")
     work = replace(table(low=20), key=keys, versions={(1, "shop/orders"): misfit})
     files = Files(work)
     files.add(row("I", 10, "a"), row("I", 20, "b"))
@@ -287,7 +289,7 @@ def test_rows_that_no_longer_fit(width: int) -> None:
 
 def test_rows_that_can_only_be_repeats() -> None:
     """Rows of a directory that was dropped with its table are counted as repeats, whatever commit ts they have."""
-    dropped = {(1, "shop/orders"): VersionWork(layout=LAYOUT, low=0, written=(), key=(), repeats=True)}
+    dropped = {(1, "shop/orders"): VersionPlan(layout=LAYOUT, low=0, written=(), key=(), is_all_duplicates=True)}
     (files := Files(replace(table(), versions=dropped))).add(row("I", 10, "a"), row("D", 20, "b"))
     told = [(r.duplicates, r.applied, r.error) for r in files.apply() if isinstance(r, FileReport)]
     assert (told, files.rows()) == ([(2, 0, "")], {})

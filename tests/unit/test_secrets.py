@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer import cli, telemetry
-from tests.planting import Planted, encoded
+from storage_consumer import telemetry
+from storage_consumer.cli import main
+from tests.harness.planting import Planted, encoded
 
 URIS = (
     "mysql://u:{raw}@h:1/",
@@ -76,7 +77,7 @@ def test_bad_uris(how: str, verb: str, tmp_path: Path, capfd: pytest.CaptureFixt
         half = {"flags": 2, "joined": 1}.get(how, 0)
         if half and verb != "run":
             given = given[:half] if verb == "inspect" else given[half:]
-        refused += cli.main([verb, *given]) == 2
+        refused += main.main([verb, *given]) == 2
     said = "".join(capfd.readouterr())
     assert planted.found(said) == set()
     assert said.count("storage-consumer: ") == refused == len(URIS)
@@ -114,5 +115,5 @@ def test_other_wrong_settings(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         [*good, "--ssl-ca", f"mysql://u:{planted.secret('file')}@h:1/"],
         [*good, "--config", f"mysql://u:{planted.secret('config')}@h:1/"],
     ]
-    assert {cli.main(["run", *command] if command[0].startswith("-") else command) for command in commands} == {2}
+    assert {main.main(["run", *command] if command[0].startswith("-") else command) for command in commands} == {2}
     assert planted.found("".join(capfd.readouterr())) == set()

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,39 +60,69 @@ def stderr(capsys: pytest.CaptureFixture[str]) -> Written:
     return Written(capsys)
 
 
-def _says(function: ast.expr) -> bool:
-    """Whether it is ``_log.info`` and the like, also of what `bind` gave."""
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr in SAYING
-        and ast.unparse(function.value).startswith("_log")
-    )
+def _levels(function: ast.expr) -> set[str]:
+    """Return the levels at which a call of `function` says an event: ``_log.info`` and the like, or one of two."""
+    if isinstance(function, ast.IfExp):
+        return _levels(function.body) | _levels(function.orelse)
+    if not isinstance(function, ast.Attribute) or function.attr not in SAYING:
+        return set()
+    return {function.attr} if ast.unparse(function.value).startswith("_log") else set()
 
 
-def _calls() -> Iterator[tuple[str, ast.Call]]:
-    """Every call of the package that looks like the saying of an event, with its file."""
+@cache
+def _calls() -> list[tuple[Path, ast.Call]]:
+    """Return every call of the package that says an event, with its file."""
+    calls: list[tuple[Path, ast.Call]] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if not any(isinstance(node, ast.Name) and node.id == "_log" for node in ast.walk(tree)):
             continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _says(node.func):
-                yield str(path.relative_to(PACKAGE)), node
+        calls += [(path, node) for node in ast.walk(tree) if isinstance(node, ast.Call) and _levels(node.func)]
+    return calls
+
+
+def _name(call: ast.Call) -> str:
+    """Return the event that a call says."""
+    return str(ast.literal_eval(call.args[0]))
+
+
+def _given(path: Path, call: ast.Call) -> set[str]:
+    """Return the fields that a call gives; where it passes a mapping on, every text of its module may be one."""
+    if all(keyword.arg for keyword in call.keywords):
+        return {keyword.arg for keyword in call.keywords if keyword.arg}
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return texts | {keyword.arg for keyword in call.keywords if keyword.arg}
 
 
 def test_every_event_is_declared() -> None:
     """Each event said anywhere in the package, and each of its fields, is in the table of events."""
     undeclared: list[str] = []
-    for file, call in _calls():
-        name = str(ast.literal_eval(call.args[0]))
+    for path, call in _calls():
+        name, place = _name(call), f"{path.relative_to(PACKAGE)}:{call.lineno}"
         if name not in EVENTS:
-            undeclared.append(f"{file}:{call.lineno} {name}")
+            undeclared.append(f"{place} {name}")
             continue
         fields = EVENTS[name].fields
-        undeclared += [
-            f"{file}:{call.lineno} {name} {each.arg}" for each in call.keywords if each.arg and each.arg not in fields
-        ]
+        undeclared += [f"{place} {name} {each.arg}" for each in call.keywords if each.arg and each.arg not in fields]
     assert undeclared == []
+
+
+def test_every_declared_event_is_said() -> None:
+    """The table holds no event that no part of the package says, and no field that no call gives."""
+    given: dict[str, set[str]] = {}
+    for path, call in _calls():
+        given.setdefault(_name(call), set()).update(_given(path, call))
+    assert EVENTS.keys() - given.keys() == set()
+    assert {name: gone for name, event in EVENTS.items() if (gone := set(event.fields) - given[name])} == {}
+
+
+def test_every_event_has_its_levels() -> None:
+    """The table gives the levels at which each event is said."""
+    said: dict[str, set[str]] = {}
+    for _, call in _calls():
+        said.setdefault(_name(call), set()).update(_levels(call.func))
+    assert {name: set(event.levels) for name, event in EVENTS.items()} == said
 
 
 @pytest.mark.parametrize("name", EVENTS)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from storage_consumer.buffer import Place
 from storage_consumer.errors import RowRefused
+from storage_consumer.job.spec import TablePlan
+from storage_consumer.job.task_reports import WriteReport
 from storage_consumer.model import TableName
+from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import FEW_ROWS, write_bucket
-from storage_consumer.task_reports import WriteReport
-from storage_consumer.testing import MemoryWriter
-from storage_consumer.work import TableWork
+from storage_consumer.testing.storage import MemoryWriter
 from tests.unit.halves import Files, row, table
 
 
@@ -26,20 +26,20 @@ class Refusing(MemoryWriter):
         self.together: list[int] = []
         self.alone: list[int] = []
 
-    def write_together(self, states: Sequence[tuple[TableWork, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
         """All or nothing."""
         self.together.append(len(states))
         for work, _, upserts in states:
             self._look(work, upserts)
         return super().write_together(states)
 
-    def write_states(self, work: TableWork, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """One table."""
         self.alone.append(work.index)
         self._look(work, upserts)
         return super().write_states(work, deletes, upserts)
 
-    def _look(self, work: TableWork, upserts: Sequence[bytes]) -> None:
+    def _look(self, work: TablePlan, upserts: Sequence[bytes]) -> None:
         if self._refused in upserts:
             raise RowRefused(f"{work.name}: the target refused it", line=self._refused)
 
@@ -48,7 +48,7 @@ def several(writer: MemoryWriter, counts: Sequence[int], *, serial: int = -1) ->
     """Write so many rows of so many tables from one bucket; the table `serial` is one whose writers queue."""
     items: list[tuple[Place, Any]] = []
     works = {
-        n: replace(table(index=n), serial=n == serial, name=TableName(schema="shop", table=f"t{n}"))
+        n: replace(table(index=n), has_other_unique_keys=n == serial, name=TableName(schema="shop", table=f"t{n}"))
         for n in range(len(counts))
     }
     for index, count in enumerate(counts):

@@ -1,1 +1,1 @@
-"""Tests of the settings."""
+"""Tests of storage_consumer.config."""

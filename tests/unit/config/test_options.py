@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.arguments import help_text
+from storage_consumer.cli.arguments import help_text
 from storage_consumer.config.load import Program, load
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, GROUPS, OWN_TABLE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS

@@ -71,6 +71,7 @@ def test_left_by_a_killed_process(runtime: Path, tmp_path: Path) -> None:
     assert [*runtime.iterdir()] == [*tmp_path.glob("spark-*")] == []
 
 
+@pytest.mark.root
 def test_nothing_of_others_is_removed(runtime: Path, tmp_path: Path) -> None:
     """A folder of a like name that is another user's or a link, and what links lead to that no start of ours has made, stay."""
     (precious := tmp_path / "precious").mkdir()

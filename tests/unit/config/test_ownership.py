@@ -39,6 +39,7 @@ def test_open_to_others(home: Path, mode: int) -> None:
         assert writers_of(home / "code") == f"others may write to {home} (mode {mode:04o})"
 
 
+@pytest.mark.root
 def test_content(home: Path) -> None:
     """So is what lies in it: a file that others may write to, unless they may not enter; a link; what belongs to another user."""
     (file := home / "file").write_text("")
@@ -53,6 +54,7 @@ def test_content(home: Path) -> None:
     assert writers_of(home) == f"{file} belongs to another user (number {NOBODY})"
 
 
+@pytest.mark.root
 def test_folder_of_another(home: Path) -> None:
     """A folder that belongs to another user can be given any content by them, whatever its mode; so can what lies in it."""
     (home / "code").mkdir()

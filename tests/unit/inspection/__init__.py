@@ -1,1 +1,1 @@
-"""Tests of what looks at a bucket."""
+"""Tests of storage_consumer.inspection."""

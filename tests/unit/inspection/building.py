@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 
 from storage_consumer.config.load import load
-from storage_consumer.inspection.bucket import Bucket, Setting
 from storage_consumer.inspection.inspector import inspect
-from storage_consumer.storage.schema_file import schema_checksum
-from storage_consumer.testing import MemoryStorage
+from storage_consumer.inspection.result import Bucket, Setting
+from storage_consumer.poll.schema_file import schema_checksum
+from storage_consumer.testing.storage import MemoryStorage
 
 V = 449_000_000_000_000_001
 TS = V + 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.inspection.report import as_text, command
+from storage_consumer.cli.inspect_report import as_text, command
 from tests.unit.inspection.building import (
     CREATE,
     ID_NAME,

@@ -1,1 +1,1 @@
-"""Tests of the poll stage without any storage but memory."""
+"""Tests of storage_consumer.storage."""

@@ -9,12 +9,12 @@ import pytest
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageUnavailable
+from storage_consumer.job.spec import ByteRange, FileSplit
 from storage_consumer.model import StoredObject
 from storage_consumer.pipeline import file_blocks
+from storage_consumer.poll.reader import StorageReader
 from storage_consumer.storage.cut_short import whole
-from storage_consumer.storage.reader import StorageReader
-from storage_consumer.testing import FakeClock, MemoryStorage
-from storage_consumer.work import FileWork, Span
+from storage_consumer.testing.storage import FakeClock, MemoryStorage
 from tests.unit.building import data_file
 
 ROWS = b'"I","t","s",1,1\n"I","t","s",2,2\n"I","t","s",3,3\n'
@@ -51,10 +51,10 @@ class Short:
         yield ROWS[start : len(ROWS) // 2]
 
 
-@pytest.mark.parametrize("span", [Span(), Span(start=5, end=20), Span(start=20)])
-def test_files_of_a_job(span: Span) -> None:
+@pytest.mark.parametrize("span", [ByteRange(), ByteRange(start=5, end=20), ByteRange(start=20)])
+def test_files_of_a_job(span: ByteRange) -> None:
     """Whole files and parts of one are looked at alike."""
-    work = FileWork(table=0, file=replace(data_file("s/t", 1, 1), stored=LISTED), rank=0, newest=True, span=span)
+    work = FileSplit(table=0, file=replace(data_file("s/t", 1, 1), stored=LISTED), rank=0, newest=True, span=span)
     with pytest.raises(StorageUnavailable, match="cut short on its way"):
         list(file_blocks(Short(), work))
 

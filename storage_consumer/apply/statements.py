@@ -1,0 +1,270 @@
+"""Row changes as SQL text. Pure: a value enters only as a checked number, a hexadecimal string or an escaped literal."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.wire_format import NULL, decode_field, decode_line, split_lines
+from storage_consumer.job.spec import KeyPart, TablePlan, WireColumn
+from storage_consumer.kernels.row_lines import FEW, Lines
+from storage_consumer.sql.tokens import qualified, quote
+
+Escape = Callable[[str], str]
+"""Escapes the content of a string literal, as the driver does."""
+
+_SHOWN = 60
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_DIGITS = re.compile(r"\d+", re.ASCII)
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*", re.ASCII)
+_HEX_FIELD = re.compile(rb"(?:[0-9A-Fa-f]{2})*").fullmatch
+_DIGITS_FIELD = re.compile(rb"\d+").fullmatch
+_FIXED_FIELD = re.compile(rb"[-+]?\d+(?:\.\d+)?").fullmatch
+_PLAIN_FIELD = re.compile(rb"[^\\\0\r\x1a]*").fullmatch
+"""A field whose characters stand for themselves in a line and, except for the quote, in a literal."""
+_SPELT_ANEW = frozenset(("YEAR", "FLOAT"))
+_NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
+_FLOATS = frozenset(("FLOAT", "DOUBLE"))
+TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
+
+
+def load_data(work: TablePlan, verb: str) -> str:
+    """Return LOAD DATA LOCAL for lines of `LineEncoder`, one per row. `verb` is ``REPLACE`` (by unique keys) or ``INSERT``."""
+    fields, sets = [], []
+    replacing = "REPLACE " if verb == "REPLACE" else ""
+    for number, column in enumerate(work.written):
+        if column.kind is WireKind.TEXT:
+            fields.append(quote(column.name))
+        else:
+            fields.append(f"@v{number}")
+            value = f"UNHEX(@v{number})" if column.kind is WireKind.HEX else f"CAST(@v{number} AS UNSIGNED)"
+            sets.append(f"{quote(column.name)} = {value}")
+    return (
+        f"LOAD DATA LOCAL INFILE 'rows' {replacing}INTO TABLE {qualified(work.name)} CHARACTER SET utf8mb4 "
+        "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
+        f"({', '.join(fields)})" + (f" SET {', '.join(sets)}" if sets else "")
+    )
+
+
+def write_rows(verb: str, work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
+    """Return one ``REPLACE INTO`` or ``INSERT INTO`` for many rows; raise `ValueError` for a value that its column cannot hold."""
+    columns = ", ".join(quote(column.name) for column in work.written)
+    rows = _usual_rows(work, lines)
+    if rows is None:
+        fields = zip(split_lines(lines), work.written, strict=True)
+        rows = _rows([literals(texts, column, escape) for texts, column in fields])
+    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({rows})"
+
+
+def _usual_rows(work: TablePlan, lines: Sequence[bytes]) -> str | None:
+    """Return the rows' literals without the outermost parentheses; None if there are few rows, or one needs a conversion."""
+    if len(lines) < FEW:
+        return None
+    from storage_consumer.kernels.sql_literals import literal_rows  # noqa: PLC0415 - late, see `jit`
+
+    kinds = np.array([_literal_kind(column) for column in work.written], np.int64)
+    found = literal_rows(lines if isinstance(lines, Lines) else Lines.of(lines), kinds)
+    return None if found is None else found.decode()
+
+
+def _literal_kind(column: WireColumn) -> int:
+    """Return the code by which `literal_rows` converts a column's fields."""
+    from storage_consumer.kernels.sql_literals import (  # noqa: PLC0415 - as above
+        DIGITS_LITERAL,
+        FLOAT_LITERAL,
+        HEX_LITERAL,
+        NUMBER_LITERAL,
+        TEXT_LITERAL,
+    )
+
+    if column.kind is not WireKind.TEXT:
+        return HEX_LITERAL if column.kind is WireKind.HEX else DIGITS_LITERAL
+    if column.type in _FLOATS:
+        return FLOAT_LITERAL
+    return NUMBER_LITERAL if column.type in _NUMERIC else TEXT_LITERAL
+
+
+def _rows(columns: Sequence[Sequence[bytes]]) -> str:
+    """Join columns of literals to rows, without the outermost parentheses."""
+    return b"),(".join(map(b",".join, zip(*columns, strict=True))).decode()
+
+
+def without_error_members(work: TablePlan, lines: Sequence[bytes]) -> list[bytes]:
+    """Return the same rows with an ENUM's first member in place of its error value (number 0, shown as '')."""
+    enums = [
+        place for place, column in enumerate(work.written) if column.type == "ENUM" and column.kind is WireKind.UNSIGNED
+    ]
+    return [_first_members(line, enums) for line in lines] if enums else list(lines)
+
+
+def _first_members(line: bytes, enums: Sequence[int]) -> bytes:
+    fields = line.split(b"\t")
+    for place in enums:
+        if fields[place] == b"0":
+            fields[place] = b"1"
+    return b"\t".join(fields)
+
+
+def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) -> str:
+    """Return a row for messages: its key's columns and values, or all columns if the table has no key.
+
+    With `key_only`, `line` has the key's columns instead of the written ones.
+    """
+    columns = [part.column for part in work.key] if key_only else list(work.written)
+    wanted = {part.column.name for part in work.key} or {column.name for column in columns}
+    shown = [
+        f"{column.name} = {_shown(text, column, escape)}"
+        for text, column in zip(decode_line(line), columns, strict=True)
+        if column.name in wanted
+    ]
+    return ", ".join(shown)
+
+
+def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
+    """Return a value as a literal, shortened if it is long."""
+    try:
+        value = literal(text, column, escape)
+    except ValueError:
+        value = repr(text)
+    return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+
+
+def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
+    """Return one DELETE of many keys; a key that does not exist is no error."""
+    fields = zip(split_lines(lines), work.key, strict=True)
+    columns = [key_literals(texts, part, escape) for texts, part in fields]
+    names = ", ".join(key_expression(part) for part in work.key)
+    if len(columns) == 1:
+        return f"DELETE FROM {qualified(work.name)} WHERE {names} IN ({b','.join(columns[0]).decode()})"
+    return f"DELETE FROM {qualified(work.name)} WHERE ({names}) IN (({_rows(columns)}))"
+
+
+def key_expression(part: KeyPart) -> str:
+    """Return the expression that a key's values are compared with."""
+    name = quote(part.column.name)
+    return name if part.prefix is None else f"LEFT({name}, {part.prefix})"
+
+
+def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
+    """Return a key's value as SQL, a FLOAT rounded to single precision, which is what the column holds.
+
+    Raise `ValueError` for NULL, and for text that does not fit the column.
+    """
+    if text is None:
+        message = f"NULL in the key column {part.column.name}"
+        raise ValueError(message)
+    column = part.column
+    if column.type == "YEAR":
+        return _checked(_DIGITS, text, column).lstrip("0") or "0"
+    if column.type == "FLOAT":
+        return _single(text, column)
+    value = literal(text, column, escape)
+    return value if part.prefix is None else f"LEFT({value}, {part.prefix})"
+
+
+def key_literals(fields: Sequence[bytes], part: KeyPart, escape: Escape) -> list[bytes]:
+    """Return `key_literal` of many fields of lines."""
+    if part.prefix is None and part.column.type not in _SPELT_ANEW and NULL not in fields:
+        return literals(fields, part.column, escape)
+    return [key_literal(decode_field(field), part, escape).encode() for field in fields]
+
+
+def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> list[bytes]:
+    """Return `literal` of many fields of lines, the usual ones in bulk."""
+    usual, before, after = _usual(column)
+    # Escape the quotes of all fields in one pass. The TABs between them are safe to split at, as a field holds none unescaped.
+    quoted = b"\t".join(fields).replace(b"'", b"\\'").split(b"\t")
+    return [
+        before + inside + after if usual(field) else literal(decode_field(field), column, escape).encode()
+        for field, inside in zip(fields, quoted, strict=True)
+    ]
+
+
+def _usual(column: WireColumn) -> tuple[Callable[[bytes], object], bytes, bytes]:
+    """Return a predicate for fields that need no conversion, and the prefix and suffix that make one a literal."""
+    if column.kind is WireKind.HEX:
+        return _HEX_FIELD, b"x'", b"'"
+    if column.kind is WireKind.UNSIGNED:
+        return _DIGITS_FIELD, b"", b""
+    if column.type in _FLOATS:
+        return _FIXED_FIELD, b"", b"e0"
+    if column.type in _NUMERIC:
+        return _FIXED_FIELD, b"", b""
+    return _PLAIN_FIELD, b"'", b"'"
+
+
+def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
+    """Return a value as SQL. Raise `ValueError` for text that is not of the column's kind."""
+    if text is None:
+        return "NULL"
+    if column.kind is WireKind.HEX:
+        return f"x'{_checked(_HEX, text, column)}'"
+    if column.kind is WireKind.UNSIGNED:
+        return _checked(_DIGITS, text, column)
+    if column.type in _FLOATS:
+        return _float(text, column)
+    if column.type in _NUMERIC:
+        return _checked(_NUMBER, text, column)
+    return f"'{escape(text)}'"
+
+
+def _float(text: str, column: WireColumn) -> str:
+    """Return a float, always with an exponent: without one it would be a DECIMAL literal, which is cut at 81 digits."""
+    checked = _checked(_NUMBER, text, column)
+    return checked if "e" in checked.lower() else f"{checked}e0"
+
+
+def _single(text: str, column: WireColumn) -> str:
+    """Return the double that equals the text's nearest number in single precision. TiDB's CAST AS FLOAT does not round, so we do."""
+    number = float(_checked(_NUMBER, text, column))
+    try:
+        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        nearest = number
+    return _float(repr(nearest), column)
+
+
+def _checked(pattern: re.Pattern[str], text: str, column: WireColumn) -> str:
+    """Return `text` if the whole of it matches; raise `ValueError` otherwise."""
+    if pattern.fullmatch(text) is None:
+        message = f"column {column.name}: {text[:40]!r} is not a value of {column.type}"
+        raise ValueError(message)
+    return text
+
+
+def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: str, most: int) -> str:
+    """Return a DELETE of up to `most` equal rows of a keyless table, compared by all columns.
+
+    NULL equals NULL, and texts are compared to the last byte. `json_equals` says how this server compares JSON by meaning, with
+    ``{column}`` and ``{value}``.
+    """
+    conditions = [
+        _same(text, column, escape, json_equals) for text, column in zip(decode_line(line), work.written, strict=True)
+    ]
+    return f"DELETE FROM {qualified(work.name)} WHERE {' AND '.join(conditions)} LIMIT {most}"
+
+
+def json_equals(version: str) -> str:
+    """Return how a server of this version compares JSON by meaning, with ``{column}`` and ``{value}``."""
+    return "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
+
+
+def _same(text: str | None, column: WireColumn, escape: Escape, json_equals: str) -> str:
+    """Return the condition that a column holds exactly this value."""
+    name = quote(column.name)
+    if text is None:
+        return f"{name} IS NULL"
+    if column.type == "JSON":
+        return json_equals.format(column=name, value=f"'{escape(text)}'")
+    if column.type == "YEAR":
+        return f"{name} = {_checked(_DIGITS, text, column).lstrip('0') or '0'}"
+    if column.type == "FLOAT":
+        return f"{name} = {_single(text, column)}"
+    # A collation would find other texts equal too, by case or padding, and delete the wrong row.
+    if column.kind is WireKind.TEXT and column.type in TEXTS:
+        return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) = CAST('{escape(text)}' AS BINARY)"
+    return f"{name} = {literal(text, column, escape)}"

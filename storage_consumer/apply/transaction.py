@@ -1,0 +1,225 @@
+"""One connection to the target and one slot of a window. Every transaction checks the fence first, and is retried where that is safe."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pymysql.err
+
+from storage_consumer.downstream.batches import pause
+from storage_consumer.downstream.connection import Connection, connect
+from storage_consumer.downstream.mysql_errors import (
+    FEW_TRIES,
+    described,
+    gone,
+    is_conflict,
+    is_connection_loss,
+    is_denied,
+    number_of,
+    translated,
+)
+from storage_consumer.downstream.rights import remedy, state_remedy
+from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
+from storage_consumer.job.spec import JobSpec, TablePlan
+from storage_consumer.ports import SERIAL_SLOTS
+from storage_consumer.sql.tokens import quote
+
+T = TypeVar("T")
+CONFLICT_TRIES = 20
+CONNECTION_TRIES = 6
+_THEN = "then start again, or say `storage-consumer table resume`"
+
+
+class FencedConnection:
+    """A task's connection to the target."""
+
+    def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
+        """Take this task's number `partition`, which is also its slot."""
+        self._spec = spec
+        self._password = password
+        self._partition = partition
+        self._connection: Connection | None = None
+        self._attempt = uuid.uuid4().hex
+        self._claimed = False
+        self._queues = False
+
+    def finish(self) -> None:
+        """Close the slot: no other attempt of this task may write in this window."""
+        if self._claimed:
+            self._in_transaction("finishing a task", self.state_schema, self._close_slot)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def query(self, sql: str) -> int:
+        """Run one statement; return the number of matched rows."""
+        return int(self.live().query(sql))
+
+    # transactions
+
+    def transaction(self, work: TablePlan, body: Callable[[], T]) -> T:
+        """Run `body` between the check of the fence and the commit; return its result.
+
+        If the answer to a commit is lost, all of it runs again. That is safe: last states are idempotent, and events look at the
+        stored checkpoint first.
+        """
+
+        def fenced() -> T:
+            self._check_fence(work)
+            return body()
+
+        # The claim stands only once its commit is known; until then a retry may have to claim the slot again.
+        written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced)
+        self._claimed = True
+        return written
+
+    def _in_transaction(self, doing: str, schema: str, body: Callable[[], T]) -> T:
+        """Run `body` in a transaction that is retried after a deadlock or a lost connection; `schema` holds the tables it writes."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                self.query("START TRANSACTION")
+                result = body()
+                self.query("COMMIT")
+            except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+                self._recover(fault, tries, doing, schema)
+            except ValueError as fault:
+                self._rollback()
+                message = f"{doing}: {fault}"
+                raise RowRefused(message) from fault
+            except BaseException:
+                self._rollback()
+                raise
+            else:
+                return result
+
+    def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> None:
+        """Prepare another try, or raise the error for the caller."""
+        if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
+            self._rollback()
+            self._queues = True
+            pause(tries, 0.02)
+        elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
+            self._forget()
+            pause(tries, 0.2)
+        else:
+            self._rollback()
+            if is_denied(fault):
+                raise RowRefused(
+                    f"{doing}: {described(fault)}. {remedy(fault, self.rows, [schema])}, {_THEN}"
+                ) from fault
+            raise translated(fault, doing) from fault
+
+    def _of_state(self, run: Callable[[], T]) -> T:
+        """Run a statement on the state's own tables; raise what stops the whole run if the state is missing or denied."""
+        try:
+            return run()
+        except pymysql.err.MySQLError as fault:
+            if lost := gone(fault, "looking at a task's slot", self.state_schema):
+                raise lost from fault
+            if not is_denied(fault):
+                raise
+            raise ConfigError(state_remedy(fault, self.rows, self.state_schema)) from fault
+
+    def _check_fence(self, work: TablePlan) -> None:
+        """Lock this task's slot, and check that window, owner and attempt are still ours.
+
+        After the first conflict, writers of a table with further unique keys also lock the table's slot, and so queue. Replacing rows by
+        several unique keys makes writers deadlock; inserting new rows does not.
+        """
+        self._check_slot()
+        # In a `whole` job one task alone writes a table, so nobody is in its way.
+        if work.has_other_unique_keys and self._queues and not self._spec.whole:
+            # Slots below 0 belong to tables: all writers of one table meet in the same.
+            self._lock_slot(-1 - work.index % SERIAL_SLOTS)
+
+    def _check_slot(self) -> None:
+        """Claim the task's slot in the first transaction of an attempt; raise `TargetUnavailable` if it was lost or is finished.
+
+        Without this, a second attempt (after a lost executor, or by speculation) could repeat the beginning of what the first
+        one has finished, and be killed before it reaches the end.
+        """
+        attempt, finished = self._lock_slot(self._partition)
+        if self._claimed and attempt != self._attempt:
+            message = "another attempt of this task has taken over its slot"
+            raise TargetUnavailable(message)
+        if finished and attempt != self._attempt:  # our own is possible: the answer to its commit was lost
+            message = "another attempt of this task has finished; what it wrote is not written again in this window"
+            raise TargetUnavailable(message)
+        if not self._claimed:
+            self._mark_slot(f"attempt = '{self._attempt}'")
+
+    def _close_slot(self) -> int:
+        """Mark the task as finished in this window."""
+        self._check_slot()
+        return self._mark_slot("finished = 1")
+
+    def _lock_slot(self, slot: int) -> tuple[str, int]:
+        """Lock a slot for this transaction; return the attempt that holds it, and whether that has finished.
+
+        Raise `LeaseLost` if the slot belongs to another epoch or window.
+        """
+        columns = "epoch, window_id, attempt, finished"
+        sql = f"SELECT {columns} FROM {self.state('slots')} WHERE slot = {slot} FOR UPDATE"
+        row = self._of_state(lambda: self.row(sql))
+        if row is None or row[:2] != (self._spec.epoch, self._spec.window_id):
+            message = (
+                f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
+            )
+            raise LeaseLost(message)
+        return str(row[2]), int(row[3])
+
+    def _mark_slot(self, change: str) -> int:
+        """Change this task's slot."""
+        sql = f"UPDATE {self.state('slots')} SET {change} WHERE slot = {self._partition}"
+        return self._of_state(lambda: self.query(sql))
+
+    # the connection
+
+    def live(self) -> Connection:
+        """Return the connection, opened at first use."""
+        if self._connection is None:
+            target = self._spec.downstream
+            self._connection = connect(
+                target, self._password, prepare=lambda made: mark(made.query, target.state_schema)
+            )
+        return self._connection
+
+    def _forget(self) -> None:
+        """Drop a broken connection."""
+        if self._connection is not None:
+            self._connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
+        self._connection = None
+
+    def _rollback(self) -> None:
+        """Roll back. If that fails, drop the connection, which makes the server roll back."""
+        try:
+            if self._connection is not None:
+                self._connection.query("ROLLBACK")
+        except (pymysql.err.MySQLError, OSError, EOFError):
+            self._forget()
+
+    def rows(self, sql: str) -> tuple[tuple[Any, ...], ...]:
+        """Return all rows of a query."""
+        with self.live().cursor() as cursor:
+            cursor.execute(sql)
+            return tuple(cursor.fetchall())
+
+    def row(self, sql: str) -> tuple[Any, ...] | None:
+        """Return the first row of a query, or None."""
+        return next(iter(self.rows(sql)), None)
+
+    @property
+    def state_schema(self) -> str:
+        """The schema of the state."""
+        return self._spec.downstream.state_schema
+
+    def state(self, table: str) -> str:
+        """Return a state table's qualified name."""
+        return f"{quote(self.state_schema)}.{quote(table)}"

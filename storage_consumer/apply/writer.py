@@ -1,0 +1,75 @@
+"""TargetWriter: what a task does to the target. One connection, one slot; every transaction checks the fence first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from storage_consumer.apply.keyless import KeylessTable
+from storage_consumer.apply.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
+from storage_consumer.downstream.batches import batches
+from storage_consumer.job.spec import JobSpec, TablePlan
+from storage_consumer.kernels.row_lines import size_of
+from storage_consumer.order.keyless import Events
+
+Run = tuple[bool, Sequence[bytes]]
+"""Whether the rows are written (true) or deleted, and their lines."""
+
+
+def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
+    """Group runs for one transaction each; long runs are cut."""
+    held: list[Run] = []
+    rows = size = 0
+    for upsert, lines in ordered:
+        for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
+            more = size_of(batch)
+            if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
+                yield held
+                held, rows, size = [], 0, 0
+            held.append((upsert, batch))
+            rows, size = rows + len(batch), size + more
+    if held:
+        yield held
+
+
+class TargetWriter:
+    """A `pipeline.RowWriter` over one connection."""
+
+    def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
+        """Take this task's number `partition`, which is also its slot."""
+        self._target = RowStatements(spec, password, partition)
+
+    def finish(self) -> None:
+        """Close the slot: no other attempt of this task may write in this window."""
+        self._target.finish()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._target.close()
+
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+        """Write last states in transactions of bounded size, deletes first, then upserts; return the number of rows. Idempotent."""
+        return self.write_runs(work, ((False, deletes), (True, upserts)))
+
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+        """Write last states of several tables whose writers do not queue, in one transaction; return the numbers of rows."""
+
+        def write() -> list[int]:
+            return [self._write(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+
+        return self._target.transaction(states[0][0], write)
+
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+        """Write runs of upserts and deletes in order, many short ones in one transaction; return the number of rows."""
+        return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))
+
+    def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
+        """Write the runs of one transaction; return the number of rows."""
+        return sum((self._target.replace if upsert else self._target.delete)(work, rows) for upsert, rows in some)
+
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+        """Write a keyless table's events; return how many.
+
+        The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts.
+        """
+        return KeylessTable(self._target, work).write(parts)

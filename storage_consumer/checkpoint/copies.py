@@ -1,0 +1,67 @@
+"""What copies of tables have to contain, and what they contained: the state table ``table_copies``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection, Row
+
+from storage_consumer.checkpoint.tables import StateTables
+from storage_consumer.downstream.batches import batched
+from storage_consumer.plan.copies import Copies
+from storage_consumer.ports import TableProgress
+
+_CHUNK = 1_000
+"""Rows per statement."""
+
+
+def put_copies(connection: Connection, tables: StateTables, progress: Sequence[TableProgress]) -> None:
+    """Store what copies of these tables have to contain, and contained; most tables have no such record."""
+    rows = [{"table_key": t.table_key} | copy_values(t.copies) for t in progress if t.copies is not None]
+    for some in batched(rows, _CHUNK):
+        statement = insert(tables.copies)
+        new = {name: statement.inserted[name] for name in COLUMNS}
+        connection.execute(statement.on_duplicate_key_update(**new), some)
+
+
+def copy_values(copies: Copies) -> dict[str, Any]:
+    """Return the values of the table's columns."""
+    return {
+        "copy_from": copies.copy_from,
+        "absent": json.dumps(dict(copies.absent)),
+        "copied_at": copies.copied_at,
+        "passed": json.dumps(dict(copies.passed)),
+        "listed": json.dumps(dict(copies.listed)),
+        "listed_at": copies.listed_at,
+    }
+
+
+COLUMNS = tuple(copy_values(Copies()))
+"""Names of the columns besides the key, in the order of `copies_from`."""
+
+
+def copies_from(values: Sequence[Any]) -> Copies:
+    """Return what a row's `COLUMNS` say; columns that an outer join did not find say nothing."""
+    copy_from, absent, copied_at, passed, listed, listed_at = values
+    return Copies(
+        copy_from=copy_from or 0,
+        absent=json.loads(absent or "{}"),
+        copied_at=copied_at or 0,
+        passed=json.loads(passed or "{}"),
+        listed=json.loads(listed or "{}"),
+        listed_at=listed_at or 0,
+    )
+
+
+def copies_in(row: Row[Any]) -> Copies:
+    """Return what a row with all `COLUMNS` says."""
+    return copies_from([row._mapping[name] for name in COLUMNS])  # noqa: SLF001 - public, named so since columns are attributes
+
+
+def copies_of(connection: Connection, tables: StateTables) -> Mapping[str, Copies]:
+    """Return table key → what copies of that table have to contain, or contained."""
+    return {row.table_key: copies_in(row) for row in connection.execute(select(tables.copies)).all()}

@@ -1,0 +1,170 @@
+"""The command `ddl`: what waits for an operator, and what the operator decides."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+
+from storage_consumer.checkpoint.operator import JournalRow, StateInspector
+from storage_consumer.config.load import load_target
+from storage_consumer.config.parsers import did_you_mean, is_unsigned
+from storage_consumer.errors import ConfigError
+from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
+from storage_consumer.ports import Decision
+from storage_consumer.telemetry import json_text, register_secret, tso_time
+
+LIST = "list"
+VERBS = (LIST, "done", "skip", "replace")
+_SHOWN = 300
+"""Characters of a statement in a list."""
+_ONLY_HERE = ("action", "table", "version", "sql", "checksum", "json")
+_PROMISES = {
+    "done": "it counts as done; nothing is run",
+    "skip": "it is not run, and its table goes on without it",
+    "replace": "the given text is run in its place",
+}
+
+
+def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
+    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+
+    Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous; and `TargetUnavailable`.
+    """
+    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
+    action, as_json = own.get("action", LIST), "json" in own
+    _check(action, own)
+    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
+    for secret in hidden:
+        register_secret(secret)
+    with closing(StateInspector(downstream, secrets.password)) as desk:
+        if action == LIST:
+            return _listed(_wanted(desk, own), as_json=as_json)
+        row = _chosen(desk, own)
+        decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=who())  # type: ignore[arg-type]  # checked
+        outcome = desk.decide(row, decision)
+    if outcome == "settled":
+        raise ConfigError(f"the DDL of {row.name} with version {row.version} was settled just now; nothing was changed")
+    return _told(row, decision, outcome, as_json=as_json)
+
+
+def _check(action: str, own: Mapping[str, str]) -> None:
+    """Refuse options that do not go together."""
+    if action == LIST:
+        if more := [f"--{name}" for name in ("version", "checksum", "sql") if name in own]:
+            raise ConfigError(
+                f"{' and '.join(more)}: goes with `ddl done`, `ddl skip` or `ddl replace`, which have to be said"
+            )
+        return
+    for name in ("table", "version"):
+        if name not in own:
+            raise ConfigError(f"ddl {action} needs --{name}; `storage-consumer ddl` lists what waits")
+    for name in ("version", "checksum"):
+        if not is_unsigned(own.get(name, "0")):
+            raise ConfigError(f"--{name} {own[name]!r}: a number is expected, as `storage-consumer ddl` shows it")
+    if (action == "replace") != bool(own.get("sql", "").strip()):
+        raise ConfigError("--sql, the text to run, goes with `ddl replace`, and that needs it")
+
+
+def who() -> str:
+    """Return the user who decides, and the host."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"[:255]
+
+
+def _wanted(desk: StateInspector, own: Mapping[str, str]) -> list[JournalRow]:
+    """Return what waits, only of the named table if there is one."""
+    rows = desk.unsettled()
+    return [row for row in rows if "table" not in own or is_meant(row.name, own["table"])]
+
+
+def _chosen(desk: StateInspector, own: Mapping[str, str]) -> JournalRow:
+    """Return the one statement that is meant, if it is not resolved yet."""
+    version = int(own["version"])
+    of_version = [row for row in desk.of_version(version) if is_meant(row.name, own["table"])]
+    refuse_several((row.name for row in of_version), own["table"])
+    rows = [row for row in of_version if "checksum" not in own or row.identity[2] == int(own["checksum"])]
+    where = f"the DDL of {own['table']} with version {version}"
+    if len(rows) > 1:
+        raise ConfigError(f"there are several statements like {where}; say which, with --checksum:\n{_lines(rows)}")
+    if rows and not rows[0].settled:
+        return rows[0]
+    if rows and rows[0].decision is not None and rows[0].decision.verb == own.get("action"):
+        raise Obeyed(f"{where} is {rows[0].state}, as was decided: {rows[0].note}")
+    waiting = desk.unsettled()
+    names = [str(row.name) for row in waiting]
+    why = f"is {rows[0].state} already" if rows else "is not one that waits" + did_you_mean(own["table"], names)
+    listed = f"what waits:\n{_lines(waiting)}" if waiting else "nothing waits for a decision"
+    raise ConfigError(f"{where} {why}; {listed}")
+
+
+class Obeyed(Exception):
+    """The statement was resolved by the same decision before."""
+
+
+def _lines(rows: Iterable[JournalRow]) -> str:
+    return "\n".join(_line(row) for row in rows)
+
+
+def _line(row: JournalRow) -> str:
+    """Return one statement as a few lines."""
+    lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity[2]}"]
+    lines.append(f"    {tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}")
+    if row.note:
+        lines.append(f"    {row.note}")
+    if row.decision is not None:
+        lines.append(f"    decided at {row.decision.decided_at} UTC by {row.decision.decided_by}: {row.decision.verb}")
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
+
+
+def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:
+    if as_json:
+        return json_text({"waiting": [_document(row) for row in rows]})
+    if not rows:
+        return "no statement waits\n"
+    return f"{len(rows)} not done yet:\n{_lines(rows)}\n"
+
+
+def _told(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -> str:
+    """Return what was done, in words."""
+    if as_json:
+        return json_text({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
+    lines = [f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"]
+    if outcome == "same":
+        lines.append(f"decided before: {decision.verb}, and not obeyed yet; nothing was changed")
+    else:
+        lines.append(f"decided: {decision.verb}; {_PROMISES[decision.verb]}")
+        if row.decision is not None:
+            lines.append(f"this takes the place of what {row.decision.decided_by} decided: {row.decision.verb}")
+    if row.state == "started":
+        lines.append(
+            "it was sent to the target and may be running at the moment: if it ends well, nothing is left to decide"
+        )
+    lines.append("a running consumer obeys at its next round, another one when it starts")
+    return "\n".join(lines) + "\n"
+
+
+def _document(row: JournalRow) -> dict[str, object]:
+    decision = row.decision
+    return {
+        "table": str(row.name),
+        "version": row.version,
+        "time": tso_time(row.version),
+        "checksum": row.identity[2],
+        "state": row.state,
+        "query": row.query,
+        "statement": row.statement,
+        "error": row.note,
+        "decided": None
+        if decision is None
+        else {"verb": decision.verb, "sql": decision.statement, "by": decision.decided_by},
+    }

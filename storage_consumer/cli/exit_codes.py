@@ -1,0 +1,142 @@
+"""The exit codes: what each means, for which command, and what to do. Help and reference are generated from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+
+from storage_consumer.errors import ConfigError, NoMetadata, NotTheWriter, TableError
+
+
+class ExitCode(IntEnum):
+    """What the program's end reports to whoever started it."""
+
+    DONE = 0
+    FAILED = 1
+    """Something did not answer for too long, or something unexpected happened."""
+    MISCONFIGURED = 2
+    """Nothing was touched."""
+    NOT_THE_WRITER = 3
+    TABLES_STOPPED = 4
+    """One or more tables halted, or (with --once) could not reach the bucket's checkpoint; the others did."""
+    NO_METADATA = 5
+    """With --once: the bucket has no ``metadata``. Nothing was touched."""
+    INTERRUPTED = 130
+    """SIGINT ended a command other than `run`; shells report the same number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One way in which a command ends."""
+
+    meaning: str
+    """Text for help."""
+    remedy: str
+    """What to do; empty if there is nothing to do."""
+
+
+_ARGUMENTS = "Correct the arguments as the message says."
+_NO_ANSWER = "The message says what did not answer. Run the command again once it does."
+_DECIDED = "A running consumer obeys at its next round, another one when it starts."
+
+ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
+    {
+        "run": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("done", ""),
+                ExitCode.FAILED: Ending(
+                    "failed while running",
+                    "The event `failed` names the error. Settle it and start the program again: it goes on where the target is.",
+                ),
+                ExitCode.MISCONFIGURED: Ending(
+                    "wrong settings; nothing was touched", "The message names the setting. Correct it and start again."
+                ),
+                ExitCode.NOT_THE_WRITER: Ending(
+                    "another process is, or became, the writer of this target",
+                    "Leave the work to the other process, stop it first, or wait for its end with `--standby`.",
+                ),
+                ExitCode.TABLES_STOPPED: Ending(
+                    "one or more tables stopped (the message says why); the others went on",
+                    "The error of each table says what to do; `storage-consumer table` lists them. Then start again.",
+                ),
+                ExitCode.NO_METADATA: Ending(
+                    "with --once: the bucket has no metadata (another folder than the changefeed's, or too early); "
+                    "nothing was touched",
+                    "`storage-consumer inspect` names a folder nearby that has one. If the changefeed has only begun, start again later.",
+                ),
+            }
+        ),
+        "inspect": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("nothing is missing", "Go on with the `run` command that it prints."),
+                ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "a setting is missing or contradicts the bucket, or the arguments are wrong",
+                    "Give the settings that are listed as missing, and correct those that contradict the bucket.",
+                ),
+            }
+        ),
+        "ddl": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
+                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "no such statement, or it is settled (the message lists what waits); or the arguments are wrong",
+                    "Name one of the statements that wait.",
+                ),
+            }
+        ),
+        "table": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
+                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "no such table, or this can't be decided as things are (the message says why); or the arguments are wrong",
+                    "Do what the message says first.",
+                ),
+            }
+        ),
+        "history": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("shown", ""),
+                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "no such table (the message names the nearest), or the arguments are wrong", _ARGUMENTS
+                ),
+            }
+        ),
+        "rebind": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("bound, now or before", "Start the consumer on the new place."),
+                ExitCode.FAILED: Ending("the bucket or the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "the files differ (the message lists them), or the arguments are wrong",
+                    "Copy what is missing or differs, or say `--allow-missing` or `--allow-rewritten` if it is so on purpose.",
+                ),
+                ExitCode.NOT_THE_WRITER: Ending("a consumer is running", "Stop it first."),
+            }
+        ),
+    }
+)
+"""Command → code → ending. In addition, every command but `run` ends with `INTERRUPTED` on SIGINT."""
+
+_BY_ERROR: Mapping[type[Exception], ExitCode] = MappingProxyType(
+    {
+        ConfigError: ExitCode.MISCONFIGURED,
+        NoMetadata: ExitCode.NO_METADATA,
+        NotTheWriter: ExitCode.NOT_THE_WRITER,
+        TableError: ExitCode.TABLES_STOPPED,
+    }
+)
+
+
+def code_of(kind: type[Exception]) -> ExitCode:
+    """Return the code with which `run` ends after an error of this class; `FAILED` for classes without a code of their own."""
+    return next((code for base, code in _BY_ERROR.items() if issubclass(kind, base)), ExitCode.FAILED)
+
+
+def listed(command: str) -> str:
+    """Return a command's codes with their meanings, one a line, as help shows them."""
+    return "\n".join(f"  {code:d}  {ending.meaning}" for code, ending in ENDINGS[command].items())

@@ -1,0 +1,273 @@
+"""The program: command line in, exit code out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Protocol
+
+from storage_consumer import telemetry
+from storage_consumer.cli import arguments, progress
+from storage_consumer.cli.exit_codes import ExitCode, code_of
+from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.log_options import LogWish, log_wish
+from storage_consumer.config.uris import mask_uri, secrets_in
+from storage_consumer.errors import (
+    Abandoned,
+    ConfigError,
+    NotTheWriter,
+    StorageConsumerError,
+    TableError,
+    TransientError,
+)
+from storage_consumer.signals import Stop
+from storage_consumer.summary import RoundSummary
+
+_log = telemetry.Log("cli")
+
+
+PATIENCE = 4.0
+"""Seconds that a running job may take to end after the first signal."""
+
+
+_LOOK_UP = 0.5
+"""Seconds for which the main thread waits at a time."""
+
+
+class Runnable(Protocol):
+    """What the program needs of a consumer."""
+
+    def run_once(self, stop: Stop) -> RoundSummary:
+        """Run one round and return its summary."""
+        ...
+
+    def run(self, stop: Stop) -> RoundSummary:
+        """Run rounds until `stop` is requested; return the summary of the last one."""
+        ...
+
+    def abandon(self) -> None:
+        """End without finishing the running transactions."""
+
+
+ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program with these arguments (None: those of the process); return its `ExitCode`."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    for secret in (found for word in given for found in secrets_in(word)):
+        # Register before anything is logged: a message about a wrong argument may quote it.
+        telemetry.register_secret(secret)
+    options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
+    try:
+        verb, parsed = arguments.parse(given)
+        if verb == "inspect":
+            return _inspect(parsed)
+        if verb in ("ddl", "table", "history", "rebind"):
+            return _ask(verb, parsed)
+        options = with_files_read(parsed, os.environ)
+        loaded = load(options, os.environ)
+        for secret in loaded.hidden:
+            telemetry.register_secret(secret)
+        program = loaded.program
+        telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
+    except ConfigError as error:
+        wish = log_wish(options, os.environ) if arguments.asks_to_run(given) else LogWish()
+        with suppress(ConfigError):  # the log file itself may be the mistake
+            telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
+        return _misconfigured(error, wish)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except SystemExit as end:
+        return int(end.code or 0)
+    code = run(loaded, options, _consumer)
+    if code == ExitCode.TABLES_STOPPED:
+        _log.warning("go_on", command=command_line(given))
+    return code
+
+
+def command_line(given: Sequence[str]) -> str:
+    """Return the program with these arguments, quoted for a shell; secrets are hidden."""
+    hidden = [mask_uri(word) if "://" in word else word for word in given]
+    for index, word in enumerate(given):
+        name, equals, _ = word.partition("=")
+        if name == "--downstream-password" and equals:
+            hidden[index] = f"{name}=***"
+        elif name == "--downstream-password" and index + 1 < len(given):
+            hidden[index + 1] = "***"
+    return shlex.join([arguments.PROGRAM, *hidden])
+
+
+def _inspect(options: Mapping[str, object]) -> int:
+    """Show how a bucket was written; raise `ConfigError` for wrong arguments."""
+    from storage_consumer.cli.inspect_command import inspected  # noqa: PLC0415 - run and help need not wait for it
+    from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
+
+    try:
+        text, fine = inspected(options, os.environ, open_storage)
+    except TransientError as error:
+        return _told_on_stderr(error, ExitCode.FAILED)
+    return _shown(text, ExitCode.DONE if fine else ExitCode.MISCONFIGURED)
+
+
+def _ask(verb: str, options: Mapping[str, object]) -> int:
+    """Show or change the target's state; raise `ConfigError` for wrong arguments."""
+    from storage_consumer.cli.ddl_command import Obeyed, ddl  # noqa: PLC0415 - run and help need not wait for it
+    from storage_consumer.cli.history_command import history  # noqa: PLC0415 - likewise
+    from storage_consumer.cli.rebind_command import rebind  # noqa: PLC0415 - likewise
+    from storage_consumer.cli.table_command import table  # noqa: PLC0415 - likewise
+    from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
+
+    try:
+        if verb == "rebind":
+            text = rebind(options, os.environ, open_storage)
+        else:
+            text = {"ddl": ddl, "table": table, "history": history}[verb](options, os.environ)
+    except Obeyed as told:
+        text = f"{told}\n"
+    except (TransientError, TableError, NotTheWriter) as error:
+        return _told_on_stderr(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
+    return _shown(text if "json" in options else telemetry.redact(text), ExitCode.DONE)
+
+
+def _shown(text: str, code: ExitCode) -> ExitCode:
+    """Print `text` and return `code`, or `FAILED` if it cannot be written. A reader that stops early, such as ``head``, is no failure."""
+    with suppress(AttributeError):  # a test's stream lacks it
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # likewise
+    try:
+        sys.stdout.write(telemetry.lines_escaped(text))
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try to flush again at exit
+        return code if isinstance(error, BrokenPipeError) else _told_on_stderr(error, ExitCode.FAILED)
+    return code
+
+
+def _told_on_stderr(error: Exception, code: ExitCode) -> ExitCode:
+    sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
+    return code
+
+
+def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
+    """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
+    _announce(loaded)
+    reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
+    with Stop() as stop:
+        try:
+            summary = _in_a_thread(
+                lambda: _work(consumer, {**options, "progress": reporter}, stop, once=loaded.program.once)
+            )
+        except ConfigError as error:
+            program = loaded.program
+            return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
+        except Abandoned:
+            return _abandoned(asked=stop.abandoned.is_set())
+        except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
+            return _failed(error, abandoned=stop.abandoned.is_set())
+    code = exit_code(summary, once=loaded.program.once)
+    _log.info("stopped", exit_code=int(code), reason=code.name.lower())
+    return code
+
+
+def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
+    with consumer(**options) as running, _patience(stop, running):
+        stop.on_abandon(running.abandon)
+        return running.run_once(stop) if once else running.run(stop)
+
+
+@contextmanager
+def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
+    """Abandon the job if it outlasts `PATIENCE` after the first signal: commits stay, the next start repeats the rest."""
+    ended = threading.Event()
+
+    def call_off() -> None:
+        stop.requested.wait()
+        if not ended.wait(PATIENCE):
+            running.abandon()
+
+    threading.Thread(target=call_off, name="patience", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _in_a_thread(work: Callable[[], RoundSummary]) -> RoundSummary:
+    """Do `work` in another thread and return its result.
+
+    The main thread then only waits, so that it can take a signal at any time; and Spark installs its own SIGINT handler only if it
+    is started in the main thread. The wait is cut into short ones, since a signal that arrives right before a wait begins does not
+    wake it.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="consumer") as worker:
+        outcome = worker.submit(work)
+        while not wait([outcome], timeout=_LOOK_UP).done:
+            pass
+        return outcome.result()
+
+
+def _announce(loaded: Loaded) -> None:
+    config = loaded.config
+    _log.info(
+        "started",
+        version=arguments.version_text(),
+        upstream=config.upstream.identity,
+        downstream=config.downstream.address,
+        protocol=config.upstream.protocol if "protocol" in loaded.told else "",
+        time_zone=config.upstream.time_zone,
+        state_schema=config.downstream.state_schema,
+        once=loaded.program.once,
+    )
+    for notice in loaded.notices:
+        _log.info("notice", text=notice)
+
+
+def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
+    """Return the exit code that the last round's summary means."""
+    stopped = summary.halted or (once and summary.waiting)
+    return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
+
+
+def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
+    from storage_consumer.api import Consumer  # noqa: PLC0415 - help and wrong settings need not wait for Spark's import
+
+    return Consumer(**options)
+
+
+def _misconfigured(error: ConfigError, wish: LogWish) -> int:
+    """Report wrong settings, as a sentence on the terminal and an event in the log; return the exit code."""
+    code = ExitCode.MISCONFIGURED
+    # JSON on standard error must stay parseable, so the sentence is left out there.
+    if wish.file or wish.style != "json":
+        _told_on_stderr(error, code)
+    if wish.file or wish.style == "json":
+        _log.error("failed", kind=type(error).__name__, error=str(error), exit_code=int(code))
+    return code
+
+
+def _abandoned(*, asked: bool) -> int:
+    """Log the end of a run whose job was abandoned, by a second signal or after `PATIENCE`; return the exit code."""
+    code = ExitCode.FAILED if asked else ExitCode.DONE
+    _log.warning("stopped", exit_code=int(code), reason="abandoned" if asked else "interrupted")
+    return code
+
+
+def _failed(error: Exception, *, abandoned: bool) -> int:
+    if abandoned:
+        return _abandoned(asked=True)
+    code = code_of(type(error))
+    kind = type(error).__name__
+    text = str(error) if isinstance(error, StorageConsumerError) else f"unexpected {kind}: {_first_line(error)}"
+    _log.error("failed", kind=kind, error=text, exit_code=int(code))
+    return code
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else traceback.format_exception_only(error)[-1].strip()

@@ -1,0 +1,156 @@
+"""The command `rebind`: go on with a bucket that was copied or moved to another place, or restored in its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+
+from storage_consumer.checkpoint.operator_feed import FeedInspector, FeedRow, busy
+from storage_consumer.clock import SystemClock
+from storage_consumer.config.load import load, with_files_read
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.driver.lease_holder import process_is_gone, readable
+from storage_consumer.errors import ConfigError, LeaseHeld
+from storage_consumer.inspection.places import likely_places, missing_metadata
+from storage_consumer.operating.same_files import Comparison, compared, shortened
+from storage_consumer.poll.metadata import Metadata
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.small_file import METADATA_BYTES
+from storage_consumer.telemetry import json_text, register_secret, tso_time
+
+_ONLY_HERE = ("json", "allow_missing", "allow_rewritten", "restored")
+_Opener = Callable[[Upstream, Secrets], Storage]
+
+
+def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_storage: _Opener) -> str:
+    """Return what to print; `options` are keywords of bucket and target, and those of `_ONLY_HERE`.
+
+    Raises `ConfigError` if the place does not hold the files that were read, `LeaseHeld` while a writer runs, and `TransientError`.
+    """
+    own = {name for name in _ONLY_HERE if options.get(name) is not None}
+    given = with_files_read({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
+    loaded = load(given, environ)
+    for secret in loaded.hidden:
+        register_secret(secret)
+    upstream = loaded.config.upstream
+    with closing(FeedInspector(loaded.config.downstream, loaded.secrets.password)) as desk:
+        feed = desk.feed()
+        if feed.upstream == upstream.identity and "restored" not in own:
+            return _told(feed, upstream.identity, None, as_json="json" in own)
+        if feed.is_held and not process_is_gone(feed.holder):
+            raise LeaseHeld(busy(feed.holder))
+        storage = open_storage(upstream, loaded.secrets)
+        storage.check()
+        _check_metadata(storage, feed, upstream, lambda near: open_storage(near, loaded.secrets))
+        found = compared(storage, desk.schema_files(), desk.streams())
+        _check(found, feed, upstream.identity, may_miss="allow_missing" in own, may_differ="allow_rewritten" in own)
+        desk.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
+    return _told(feed, upstream.identity, found, as_json="json" in own)
+
+
+def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:
+    """Raise `ConfigError` if there is no metadata, or it is older than what was read: files that it covered may be missing."""
+    metadata = Metadata()
+    try:
+        odd = metadata.update(storage.read("metadata", METADATA_BYTES), SystemClock().now())
+    except FileNotFoundError:
+        raise ConfigError(missing_metadata(upstream, likely_places(upstream, opened))) from None
+    if odd:
+        raise ConfigError(f"nothing was changed: {odd[0]}")
+    if metadata.checkpoint < feed.storage_checkpoint:
+        raise ConfigError(
+            f"metadata in {upstream.identity} says {metadata.checkpoint} ({tso_time(metadata.checkpoint)}), and {feed.storage_checkpoint} "
+            f"({tso_time(feed.storage_checkpoint)}) was read in {feed.upstream}: the copy is older than the state. Copy everything "
+            "that came since, metadata last; nothing was changed"
+        )
+
+
+def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_differ: bool) -> None:
+    """Raise `ConfigError` if the files are not those that were read."""
+    if found.different:
+        raise ConfigError(
+            f"files in {place} are not those that were read in {feed.upstream}; nothing was changed:{shortened(found.different)}"
+        )
+    if not found.proves:
+        raise ConfigError(
+            f"none of the files that were read in {feed.upstream} is in {place}, so nothing shows that it is the same changefeed; "
+            f"nothing was changed:{shortened(found.missing)}"
+        )
+    if found.missing and not may_miss:
+        raise ConfigError(
+            f"schema files that were read in {feed.upstream} are not in {place}; nothing was changed. Copy them too, or, if they "
+            f"were deleted there on purpose and everything else was copied, add --allow-missing:{shortened(found.missing)}"
+        )
+    if found.sizes.count and not may_differ:
+        raise ConfigError(
+            f"data files in {place} have another size than when they were read in {feed.upstream}; nothing was changed. If the copy "
+            "is not whole, complete it. If TiCDC wrote them anew since, as it may after a restart, add --allow-rewritten: then `run` "
+            f"reads them again, and halts a table that may have lost rows:{_sizes(found)}"
+        )
+
+
+def _sizes(found: Comparison) -> str:
+    """Return the data files with another size, as lines."""
+    return shortened(found.sizes.shown, found.sizes.count)
+
+
+def _told(feed: FeedRow, place: str, found: Comparison | None, *, as_json: bool) -> str:
+    """Return what was done, in words or as a document."""
+    if as_json:
+        document: dict[str, object] = {
+            "outcome": "same" if found is None else "restored" if feed.upstream == place else "bound",
+            "from": feed.upstream,
+            "to": place,
+        }
+        document |= {"last_writer": readable(feed.holder), "checkpoint": feed.checkpoint}
+        if found is not None:
+            document["compared"] = _document(found)
+        return json_text(document)
+    if found is None:
+        return (
+            f"the state is bound to {place} already; nothing was changed. If files there were restored or copied over, so that "
+            "they have other times or tags, stop the consumer and add --restored\n"
+        )
+    return "\n".join((*_bound(feed, place), *_compared(found), *_last_words(feed, place))) + "\n"
+
+
+def _document(found: Comparison) -> dict[str, object]:
+    return {
+        "schema_files_read": found.read,
+        "schema_files_by_name": found.named,
+        "schema_files_missing": list(found.missing),
+        "last_data_files_there": found.sizes.there,
+        "last_data_files_gone": found.sizes.gone,
+        "data_files_with_another_size": found.sizes.count,
+        "data_files_rewritten_unseen": found.sizes.unseen,
+    }
+
+
+def _bound(feed: FeedRow, place: str) -> Iterator[str]:
+    goes_on = f"goes on from {feed.checkpoint} ({tso_time(feed.checkpoint)})"
+    if feed.upstream == place:
+        yield f"the state is bound to {place} as before, and {goes_on}"
+        return
+    yield f"the state was bound to {feed.upstream}" + (
+        f"; its last writer was {readable(feed.holder)}" if feed.holder else ""
+    )
+    yield f"it is bound to {place} now, and {goes_on}"
+
+
+def _compared(found: Comparison) -> Iterator[str]:
+    sizes = found.sizes
+    by_name = f", {found.named} more by name" if found.named else ""
+    yield f"compared: {found.read} schema files that say the same{by_name}"
+    yield f"compared: {sizes.there} last finished data files that are there; {sizes.gone} are gone, as old ones may be"
+    if found.missing:
+        yield f"not there, as allowed: {len(found.missing)} schema files:{shortened(found.missing)}"
+    if sizes.count:
+        yield f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{_sizes(found)}"
+    if sizes.unseen:
+        yield f"rows may be lost with what {sizes.unseen} of them held: `run` halts their tables and says how they go on"
+
+
+def _last_words(feed: FeedRow, place: str) -> Iterator[str]:
+    yield "the next start may read files once more where TiCDC may still write; rows that were applied are not applied again"
+    if feed.upstream != place:
+        yield "see to it that TiCDC writes there and no more to the former place: rows that come there are not read"

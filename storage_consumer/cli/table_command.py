@@ -1,0 +1,164 @@
+"""The command `table`: which tables stand still, and what the operator decides about one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+
+from storage_consumer.checkpoint.operator_tables import TableInspector, TableRow
+from storage_consumer.cli.ddl_command import who
+from storage_consumer.config.load import load_target
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName, physical_ms
+from storage_consumer.plan.table import DROPPED, RUNNING
+from storage_consumer.plan.table_decisions import TableDecision, refusal
+from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
+from storage_consumer.telemetry import json_text, register_secret, tso_time
+
+LIST = "list"
+_ONLY_HERE = ("action", "table", "at", "to", "json")
+_AHEAD_MS = 10 * 60 * 1000
+"""Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
+_PROMISES = {
+    "hold": "it stands still, also over restarts, until `table resume` or `table reload-done`",
+    "resume": "it is tried again from where it stands",
+    "accept-keys": "its unique keys in the target are taken as they are, and it is tried again",
+    "moved": "its rows are looked for there; give the route that leads to it",
+    "reload-done": "it goes on behind the copy: rows and statements up to there are not applied any more, nor waited for",
+}
+
+
+def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
+    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+
+    Raises `ConfigError` for an unknown table, or for a decision that its state does not allow, and `TargetUnavailable`.
+    """
+    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
+    action, as_json = own.get("action", LIST), "json" in own
+    _check(action, own)
+    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
+    for secret in hidden:
+        register_secret(secret)
+    with closing(TableInspector(downstream, secrets.password)) as desk:
+        rows = desk.tables()
+        if action == LIST:
+            shown = [_chosen(rows, own["table"])] if "table" in own else [row for row in rows if _stands_still(row)]
+            return _listed(shown, as_json=as_json)
+        row = _chosen(rows, own["table"])
+        decision = TableDecision(
+            table_key=row.stored.table_key,
+            verb=action,  # type: ignore[arg-type]  # checked
+            at=int(own.get("at", "0")),
+            to=_place(own["to"]) if "to" in own else None,
+            decided_by=who(),
+        )
+        if physical_ms(decision.at) > desk.now_ms() + _AHEAD_MS:
+            raise ConfigError(
+                f"--at {decision.at} is {tso_time(decision.at)}, which is still to come: a copy is as of a TSO that was"
+            )
+        if why := refusal(desk.judged(row.stored), decision):
+            raise ConfigError(why)
+        outcome = desk.decide_on(row, decision)
+    return _told(row, decision, outcome, as_json=as_json)
+
+
+def _check(action: str, own: Mapping[str, str]) -> None:
+    """Refuse options that do not go together."""
+    if action != LIST and "table" not in own:
+        raise ConfigError(f"table {action} needs --table; `storage-consumer table` lists those that stand still")
+    if (action == "reload-done") != ("at" in own):
+        raise ConfigError("--at, the TSO that the copy is as of, goes with `table reload-done`, and that needs it")
+    if (action == "moved") != ("to" in own):
+        raise ConfigError("--to, the table's name in the target, goes with `table moved`, and that needs it")
+    if not own.get("at", "0").isdecimal() or int(own.get("at", "0")) >= 1 << 64:
+        raise ConfigError(
+            f"--at {own['at']!r}: a TSO is expected, as `SELECT @@tidb_current_ts` or a dump's metadata tell it"
+        )
+
+
+def _place(name: str) -> TableName:
+    """Return a name in the target, given as database.table."""
+    found = parsed(name)
+    if found is None or not found.table:
+        raise ConfigError(f"--to {name!r}: database.table is expected, and `database`.`table` where a name holds a dot")
+    return found
+
+
+def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
+    """Return the one table that is meant."""
+    refuse_several((row.stored.name for row in rows), name)
+    for row in rows:
+        if is_meant(row.stored.name, name):
+            return row
+    known = [str(row.stored.name) for row in rows]
+    near = did_you_mean(name, known) or (f"; there are {', '.join(known[:10])}" if known else "")
+    raise ConfigError(f"the state knows no table {name}{near}")
+
+
+def _stands_still(row: TableRow) -> bool:
+    """Return whether an operator may want to see the table: it is stopped, or a decision about it waits or had no effect."""
+    waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
+    return waits or row.stored.state not in (RUNNING, DROPPED)
+
+
+def _lines(rows: Iterable[TableRow]) -> str:
+    return "\n".join(_line(row) for row in rows)
+
+
+def _line(row: TableRow) -> str:
+    """Return one table as a few lines."""
+    stored, decision = row.stored, row.decision
+    lines = [f"  {stored.name}  {stored.state}  checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"]
+    lines += [f"    {stored.error}"] if stored.error else []
+    if stored.copies.copy_from:
+        lines.append(
+            f"    a copy has to be as of {stored.copies.copy_from} ({tso_time(stored.copies.copy_from)}) or later"
+        )
+    if decision is not None:
+        at = f" --at {decision.at}" if decision.at else ""
+        end = f"not obeyed: {row.refusal}" if row.refusal else "obeyed" if row.obeyed else "no consumer has seen it yet"
+        lines.append(f"    decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}{at}; {end}")
+    return "\n".join(lines)
+
+
+def _listed(rows: Sequence[TableRow], *, as_json: bool) -> str:
+    if as_json:
+        return json_text({"tables": [_document(row) for row in rows]})
+    return f"{_lines(rows)}\n" if rows else "no table stands still\n"
+
+
+def _told(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
+    """Return what was done, in words."""
+    if as_json:
+        return json_text(
+            {"outcome": outcome, "decision": decision.verb, "at": decision.at} | {"table": str(row.stored.name)}
+        )
+    at = f" as of {decision.at} ({tso_time(decision.at)})" if decision.at else ""
+    if outcome == "same":
+        lines = [f"{row.stored.name}: decided before: {decision.verb}{at}, and not obeyed yet; nothing was changed"]
+    else:
+        lines = [f"{row.stored.name}: decided: {decision.verb}{at}; {_PROMISES[decision.verb]}"]
+    lines.append("a running consumer obeys at its next round, another one when it starts")
+    return "\n".join(lines) + "\n"
+
+
+def _document(row: TableRow) -> dict[str, object]:
+    stored, decision = row.stored, row.decision
+    return {
+        "table": str(stored.name),
+        "state": stored.state,
+        "checkpoint": stored.checkpoint,
+        "error": stored.error,
+        "copy_from": stored.copies.copy_from,
+        "copied_at": stored.copies.copied_at,
+        "decided": None
+        if decision is None
+        else {
+            "verb": decision.verb,
+            "at": decision.at,
+            "by": decision.decided_by,
+            "obeyed": row.obeyed,
+            "refusal": row.refusal,
+        },
+    }

@@ -1,0 +1,202 @@
+"""The program's own filter and routes, from flags, environment or TOML, in the syntax of TiCDC's ``[filter]`` and dispatchers.
+
+Flags and environment variables give a table of the TOML file as an inline table: ``{matcher = ["shop.*"], target-schema = "x"}``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.reserved import Reserved
+from storage_consumer.config.settings import EventFilter, Route, Selecting
+from storage_consumer.config.table_filter import table_rules
+
+EVENTS: Mapping[int, str] = MappingProxyType(
+    {
+        1: "create database",
+        2: "drop database",
+        26: "modify schema charset and collate",
+        3: "create table",
+        60: "create table",
+        4: "drop table",
+        11: "truncate table",
+        14: "rename table",
+        47: "rename table",
+        25: "recover table",
+        17: "modify table comment",
+        22: "modify table charset and collate",
+        21: "create view",
+        24: "drop view",
+        19: "add table partition",
+        20: "drop table partition",
+        23: "truncate table partition",
+        42: "exchange table partition",
+        64: "reorganize table partition",
+        71: "alter table partitioning",
+        72: "remove table partitioning",
+        5: "add column",
+        37: "add column",
+        6: "drop column",
+        38: "drop column",
+        12: "modify column",
+        15: "set default value",
+        13: "rebase auto id",
+        32: "add primary key",
+        33: "drop primary key",
+        7: "create index",
+        8: "drop index",
+        18: "rename index",
+        41: "alter index visibility",
+        65: "alter ttl info",
+        67: "alter ttl remove",
+        61: "multi schema change",
+        9: "add foreign key",
+        10: "drop foreign key",
+        230: "add fulltext index",
+        231: "create hybrid index",
+    }
+)
+"""TiDB's DDL action code → TiCDC's name of the event."""
+ALL_DDL, ALTER_TABLE = "all ddl", "alter table"
+NO_ALTERATIONS = frozenset((1, 2, 26, 3, 60, 4, 11, 25, 21, 24, 9, 10, 230, 231))
+"""Actions that TiCDC's ``alter table`` does not cover."""
+ALIASES: Mapping[str, str] = MappingProxyType({"create schema": "create database", "drop schema": "drop database"})
+_OF_ROWS = frozenset(("all dml", "insert", "update", "delete"))
+_KNOWN_EVENTS = frozenset((*EVENTS.values(), *ALIASES, ALL_DDL, ALTER_TABLE))
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
+
+def rules(value: object) -> tuple[str, ...]:
+    """Return rules of the table filter, from a list, a text with one a line, or a TOML array; ValueError for an unreadable one."""
+    found: list[str] = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if not isinstance(item, str):
+            raise ValueError(f"a rule like shop.* or !shop.items is expected, not {item!r}")  # noqa: TRY004 - one exception for every value that does not fit
+        found += _array(item) or item.splitlines()
+    given = tuple(found)
+    table_rules(given)
+    return given
+
+
+def event_filters(value: object) -> tuple[EventFilter, ...]:
+    """Return event filters, from tables of the TOML file or their texts; ValueError names the wrong event or expression."""
+    found = []
+    for table in _tables(value):
+        given = _texts(table, "matcher", "ignore-event", "ignore-sql")
+        for event in given["ignore-event"]:
+            _check_event(event)
+        for pattern in given["ignore-sql"]:
+            _check_expression(pattern)
+        events = tuple(ALIASES.get(event.lower(), event.lower()) for event in given["ignore-event"])
+        found.append(EventFilter(matcher=given["matcher"], ignore_event=events, ignore_sql=given["ignore-sql"]))
+    return tuple(found)
+
+
+def routes(value: object) -> tuple[Route, ...]:
+    """Return routes, from tables of the TOML file or their texts; ValueError names what is wrong."""
+    found = []
+    for table in _tables(value):
+        given = _texts(table, "matcher", "target-schema", "target-table")
+        schema, name = ("".join(given[key]) for key in ("target-schema", "target-table"))
+        if not schema and not name:
+            raise ValueError(
+                f"the route of {', '.join(given['matcher'])} says neither `target-schema` nor `target-table`"
+            )
+        for text in (schema, name):
+            _check_placeholders(text)
+        found.append(Route(matcher=given["matcher"], target_schema=schema, target_table=name))
+    return tuple(found)
+
+
+def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
+    """Return why a route is impossible: it leads into a database that the target reserves; empty if none does.
+
+    If `{schema}` is filled by names that no rule spells out, that shows only when a table of such a name arrives.
+    """
+    for route in selecting.routes:
+        target = route.target_schema or "{schema}"
+        schemas = [target.replace("{schema}", name) for name in table_rules(route.matcher).named_schemas()]
+        for schema in (*schemas, target):
+            if "{" not in schema and (why := reserved.why(schema)):
+                return f"the route of {', '.join(route.matcher)} leads into {schema}, which {why}"
+    return ""
+
+
+def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
+    """Return why the filter is impossible: it names such a database, and no route leads its tables elsewhere; empty if it is not."""
+    for schema in table_rules(selecting.rules).named_schemas():
+        moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
+        if not moved and (why := reserved.why(schema)):
+            return f"the filter takes in {schema}, which {why}. Lead its tables to another database by --route, or leave them out"
+    return ""
+
+
+def _array(text: str) -> list[str]:
+    """Return the texts of a TOML array, empty if it is not one; a rule may begin with a bracket too."""
+    try:
+        found = tomllib.loads(f"x = {text}")["x"] if text.lstrip().startswith("[") else []
+    except tomllib.TOMLDecodeError:
+        return []
+    return found if isinstance(found, list) and all(isinstance(item, str) for item in found) else []
+
+
+def _tables(value: object) -> list[Mapping[str, object]]:
+    found: list[Mapping[str, object]] = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        parsed: object = item
+        if isinstance(item, str):
+            try:
+                parsed = tomllib.loads(f"x = {item}")["x"]
+            except tomllib.TOMLDecodeError as error:
+                raise ValueError(f"{item!r} is no inline table of TOML: {error}") from None
+        for table in parsed if isinstance(parsed, list) else [parsed]:
+            if not isinstance(table, Mapping):
+                raise ValueError(f'an inline table like {{matcher = ["shop.*"], …}} is expected, not {table!r}')  # noqa: TRY004 - one exception for every value that does not fit
+            found.append(table)
+    return found
+
+
+def _texts(table: Mapping[str, object], *keys: str) -> dict[str, tuple[str, ...]]:
+    """Return key → its texts, for a table with no other keys; the first key is the matcher, which must be present."""
+    for key in table:
+        if key not in keys:
+            raise ValueError(f"there is no key `{key}`{did_you_mean(key, keys)}")
+    found: dict[str, tuple[str, ...]] = {}
+    for key in keys:
+        value = table.get(key, [])
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"`{key}` takes texts, not {value!r}")
+        found[key] = tuple(texts)
+    matcher = found[keys[0]]
+    if not matcher:
+        raise ValueError("`matcher` is missing: the rules that say which tables are meant")
+    table_rules(matcher)
+    return found
+
+
+def _check_event(event: str) -> None:
+    if event.lower() in _OF_ROWS:
+        raise ValueError(
+            f"the event {event!r} is of rows, which TiCDC alone leaves out, when it writes: it belongs into the changefeed's "
+            "[[filter.event-filters]]"
+        )
+    if event.lower() not in _KNOWN_EVENTS:
+        raise ValueError(f"there is no event {event!r}{did_you_mean(event.lower(), _KNOWN_EVENTS)}")
+
+
+def _check_expression(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"the regular expression {pattern!r} cannot be read: {error}") from None
+
+
+def _check_placeholders(text: str) -> None:
+    for placeholder in _PLACEHOLDER.findall(text):
+        if placeholder not in ("{schema}", "{table}"):
+            raise ValueError(f"{text!r}: {placeholder} stands for nothing; {{schema}} and {{table}} do")

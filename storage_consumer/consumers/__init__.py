@@ -1,1 +1,0 @@
-"""Who carries each table through the stages."""

@@ -1,0 +1,96 @@
+"""Backslashes that TiCDC wrote without an escape before them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage_consumer.sql.column_parts import INDEX_WORDS
+from storage_consumer.sql.tokens import Token, has_words, pieces
+
+_MEMBERS = ("ENUM", "SET")
+_INDEXES = (*INDEX_WORDS, "UNIQUE", "PRIMARY", "FULLTEXT", "CONSTRAINT")
+_VIEWS = frozenset(("VIEW", "OR", "ALGORITHM", "DEFINER", "SQL"))
+"""What follows CREATE for a view: its SELECT has no comments, but may have columns of that name."""
+_LONGEST = 8
+"""Tokens that are enough to say what a part of a statement is: ALTER TABLE, a name with its database, ADD, and the kind of index."""
+
+
+def escaped(query: str) -> str:
+    """Return the statement with an escape before each backslash that TiCDC wrote as it is.
+
+    TiCDC escapes them in defaults, expressions, partitions' values and columns' comments, but neither in the comments of tables,
+    partitions and indexes nor in the members of ENUM and SET. Its keywords are upper case: text that begins otherwise is not
+    its own and stays as it is.
+    """
+    if "\\" not in query:
+        return query
+    before = _Before()
+    raw_at = -1
+
+    # `pieces` asks when a string begins: where it ends depends on whether a backslash before a quote escapes that.
+    def is_raw(at: int) -> bool:
+        nonlocal raw_at
+        raw_at = at if before.makes_raw() else raw_at
+        return raw_at == at
+
+    written: list[str] = []
+    for kind, start, end in pieces(query, is_raw):
+        text = query[start:end]
+        written.append(text.replace("\\", "\\\\") if kind == "string" and start == raw_at else text)
+        if kind not in ("space", "comment"):
+            before.add(kind, text, start, end)
+    return "".join(written)
+
+
+@dataclass(slots=True)
+class _Before:
+    """What the tokens up to a place say about a string there; each token is looked at only once."""
+
+    found: list[Token] = field(default_factory=list)
+    openings: list[int] = field(default_factory=list)
+    """Indexes of the open parentheses."""
+    firsts: list[int] = field(default_factory=lambda: [0])
+    """Index of the current part's first token, for each open parenthesis and, before these, for none."""
+
+    def add(self, kind: str, text: str, start: int, end: int) -> None:
+        """Add one token."""
+        if kind == "symbol" and text == ")" and self.openings:
+            self.openings.pop()
+            self.firsts.pop()
+        self.found.append(Token(kind, text, start, end, len(self.openings)))
+        if kind == "symbol" and text == "(":
+            self.openings.append(len(self.found) - 1)
+            self.firsts.append(len(self.found))
+        elif kind == "symbol" and text == ",":
+            self.firsts[-1] = len(self.found)
+
+    def makes_raw(self) -> bool:
+        """Return whether backslashes in a string that comes next stand for themselves."""
+        found = self.found
+        if len(found) < 2 or not found[0].text.isupper():  # noqa: PLR2004 - a word and what follows it
+            return False
+        if found[0].upper == "CREATE" and found[1].upper in _VIEWS:
+            return False
+        if found[-1].upper == "COMMENT":
+            return self._defines_index()
+        return (found[-2].upper, found[-1].text) == ("COMMENT", "=") or self._is_member()
+
+    def _is_member(self) -> bool:
+        """Return whether the string is a member of an ENUM or SET."""
+        if self.found[-1].text not in ("(", ",") or not self.openings:
+            return False
+        opening = self.openings[-1]
+        return (
+            opening > 1
+            and self.found[opening - 1].upper in _MEMBERS
+            and self.found[opening - 2].kind in ("quoted", "word")
+        )
+
+    def _defines_index(self) -> bool:
+        """Return whether the statement's part around the string defines an index."""
+        part = self.found[self.firsts[-1] : self.firsts[-1] + _LONGEST]
+        part = part[: len(self.found) - 1 - self.firsts[-1]]
+        if has_words(part[:2], "ALTER", "TABLE"):
+            part = part[5 if len(part) > 3 and part[3].text == "." else 3 :]  # noqa: PLR2004 - a database's name and a dot more
+        words = [token.upper for token in part[:2]] + [""] * 2
+        return words[1 if words[0] in ("ADD", "CREATE") else 0] in _INDEXES

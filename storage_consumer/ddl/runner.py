@@ -1,0 +1,351 @@
+"""DdlRunner: one statement, once. The journal goes from started to done; an interrupted statement is resolved by looking at the target.
+
+A statement that others kept from running is planned again: it did nothing.
+
+A statement that was started and never answered may still run: the server finishes it whether or not anybody listens. So the runner
+waits for it first. Then the structure of the tables that it names shows what became of it:
+
+* The structure is the one noted before the statement: it did not take effect, and runs again. No row from after it has been
+  written yet, so a statement that leaves the structure as it is (TRUNCATE) may run twice. Only EXCHANGE PARTITION can neither be seen
+  nor repeated; it stops the table.
+* The structure is another one: the statement took effect. What SHOW CREATE says afterwards cannot be predicted, since each server
+  words it in its own way, but the columns can: the schema file lists them. If they differ, somebody else changed the
+  table, and it stops. Only the holder of the DDL lock runs our statements, so there is no third case.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.ddl.ports import Journal, Structure
+from storage_consumer.ddl.rules.arrangement import unfolded
+from storage_consumer.ddl.rules.clauses import source_collation
+from storage_consumer.ddl.settling import refusal, unlike
+from storage_consumer.ddl.time_literals import refuse_uncertain_moments
+from storage_consumer.ddl.translate import DdlAction, create_from_columns, refuse_what_may_not_run, safe_action
+from storage_consumer.downstream.connection import escape
+from storage_consumer.downstream.existing_names import matters_for
+from storage_consumer.downstream.mysql_errors import ALREADY_DONE
+from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
+from storage_consumer.model import TableName
+from storage_consumer.plan.barriers import ALTER_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
+from storage_consumer.plan.journal import (
+    DONE,
+    FAILED,
+    PLANNED,
+    SKIPPED,
+    STARTED,
+    DdlAnswer,
+    JournalEntry,
+    Outcome,
+    Sent,
+)
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.ports import DdlContext, Decision, TableProgress
+from storage_consumer.sql.tokens import Token, has_words, quote, tokens
+from storage_consumer.telemetry import Log
+
+_log = Log("ddl")
+
+_DROPS = (DROP_SCHEMA, DROP_TABLE, DROP_VIEW)
+_NOTHING_THERE = frozenset((1008, 1051, 4092))
+"""Answers to a DROP of a database, table or view that does not exist; MariaDB has a number of its own for views."""
+_LOOK = 1.0
+"""Seconds between two looks at a statement that still runs."""
+_TOLD_EVERY = 30.0
+"""Seconds between two log lines about it."""
+_LOCK_TRIES = 3
+"""How often a statement asks for locks that others hold before its table waits for the next round."""
+_FIRST_PAUSE = 1.0
+_LOSSES = 3
+"""How often in a row a connection may break under one statement before the round starts over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    """A statement that is being run."""
+
+    step: DdlStep
+    action: DdlAction
+    context: DdlContext
+    names: tuple[TableName, ...]
+    """The tables whose structure shows whether it took effect."""
+
+
+class DdlRunner:
+    """Runs statements on the target with a journal around each."""
+
+    def __init__(
+        self,
+        database: Structure,
+        state: Journal,
+        server_type: str,
+        *,
+        zone: str = "UTC",
+        clock: Clock | None = None,
+        patience: float = 24 * 3600.0,
+    ) -> None:
+        """`server_type` is ``mariadb``, ``mysql`` or ``tidb``; `zone` is the feed's, in which statements run.
+
+        `patience` is how many seconds to wait for a statement that lost its connection while the server still runs it.
+        """
+        self._database = database
+        self._state = state
+        self._flavor = server_type
+        self._zone = zone
+        self._clock = clock or SystemClock()
+        self._patience = patience
+
+    def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
+        """Run `step`, or find out that it took effect; the transaction that records this also stores `moved`.
+
+        Return what was changed or found, or "". Raise `DdlFailed` if the target refuses the statement, `TargetBusy` if others keep it
+        from running, and `TargetUnavailable` if its outcome is not known yet.
+        """
+        entry = self._state.journal_entry(step)
+        if entry and entry.state in (DONE, SKIPPED):
+            self._state.journal(step, entry.state, note=entry.note, tables=moved)
+            return "done before"
+        decision = context.decision
+        if decision is not None and decision.verb != "replace":
+            state, what = (DONE, "it took effect by hand") if decision.verb == "done" else (SKIPPED, "it is not to run")
+            note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
+            if entry is not None and entry.state == STARTED:  # later rows must not be written before it ends
+                sent = DdlAction(statement=entry.statement, schema="")
+                started = _Started(step=step, action=sent, context=context, names=(step.name,))
+                self._wait_while_running(started, entry.statement)
+                self._fence(started)
+            self._state.journal(step, state, note=note, tables=moved)
+            return note
+        try:
+            action = self._action(step, context) if decision is None else _replaced(step, decision)
+        except TableError as fault:
+            self._state.refused(step, str(fault))
+            raise
+        if not action.statement:
+            self._state.journal(step, SKIPPED, note="; ".join(action.notes), tables=moved)
+            return "; ".join(action.notes)
+        started = _Started(step=step, action=action, context=context, names=_names(step, action))
+        note, outcome = self._once(started, entry)
+        note = "; ".join(filter(None, (*action.notes, note)))
+        self._state.journal(step, DONE, note=note, run=outcome, tables=moved)
+        return note
+
+    def refused(self, step: DdlStep, error: str) -> None:
+        """Note why a statement stops its table."""
+        self._state.refused(step, error)
+
+    def fence(self) -> None:
+        """Stop a former owner from beginning a statement under this runner's lock; leave alone what it is running already."""
+        self._database.fence_ddl()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
+        """Return what to run; create a database first that the source had before its changefeed."""
+        if step.skip:
+            return DdlAction(statement="", schema="", notes=(step.skip,))
+        refuse_what_may_not_run(step, self._flavor)
+        name, found = step.name, tokens(unfolded(step.definition.query))
+        collation = self._collation(step, context, found)
+        if not step.ensure:
+            names = self._database.part_names(name, found) if matters_for(found) else None
+            zone = self._database.statement_zone(step.version)
+            if zone != self._zone:
+                refuse_uncertain_moments(step.definition, found, self._zone, self._database.describe)
+            source = source_collation(context.database_statements, self._flavor)
+            return safe_action(step.definition, self._flavor, collation, names, zone=zone, source_collation=source)
+        if self._database.describe([name]):
+            return DdlAction(statement="", schema="", notes=("the table is there",))
+        statement = create_from_columns(step.definition, escape)
+        note = (
+            "made from the columns of the schema file, which tells no indexes, defaults, charsets or generated columns"
+        )
+        return DdlAction(statement=statement, schema=name.schema, notes=(note,))
+
+    def _collation(self, step: DdlStep, context: DdlContext, found: Sequence[Token]) -> str | None:
+        """Return the default collation of the statement's database, or None if it does not matter.
+
+        Create the database if it does not exist and the bucket has no CREATE DATABASE for it.
+        """
+        ours, name = context.database_is_ours, step.name
+        if ours and not has_words(found[:2], "CREATE", "TABLE"):
+            return None
+        collation = self._database.database_collation(name.schema)
+        if collation is None and not ours and (name.table or step.definition.ddl_type == ALTER_SCHEMA):
+            defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            statement = f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}"
+            try:
+                self._database.execute_ddl(statement, "", step.version)
+            except DdlFailed as fault:
+                raise refusal(step, statement, fault) from fault
+        return collation
+
+    def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
+        """Run the statement unless it took effect; return what was found, and how it ended.
+
+        If the connection breaks under it, find out immediately, over a new connection, what became of it.
+        """
+        for _ in range(_LOSSES):
+            interrupted = entry is not None and entry.state == STARTED
+            # First wait, then fence, then look: otherwise the structure could still change after the look.
+            if interrupted and entry is not None:
+                self._wait_while_running(started, entry.statement or started.action.statement)
+            self._fence(started)
+            if interrupted and entry is not None and (found := self._settled(started, entry)) is not None:
+                return found
+            try:
+                return self._execute(started, interrupted=interrupted)
+            except TargetBusy:
+                raise
+            except TargetUnavailable as fault:
+                step = started.step
+                _log.warning("ddl_lost", table=str(step.name), version=step.version, error=str(fault))
+                lost, entry = fault, self._state.journal_entry(step)
+        raise lost
+
+    def _wait_while_running(self, started: _Started, statement: str) -> None:
+        """Let the server finish an interrupted statement; raise as `_wait_while` does."""
+        self._wait_while(started, statement, lambda: self._database.is_running(statement))
+
+    def _fence(self, started: _Started) -> None:
+        """Stop former owners from running anything under this lock. If one is running a statement, wait for it rather than kill it."""
+        self._wait_while(started, "a statement of a former owner", lambda: not self._database.fence_ddl())
+
+    def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
+        """Wait while `is_so`. Raise `TargetUnavailable` if that takes longer than the patience, `Abandoned` if asked to end."""
+        step, began, told = started.step, self._clock.monotonic(), -_TOLD_EVERY
+        while is_so():
+            waited = self._clock.monotonic() - began
+            if waited >= self._patience:
+                message = (
+                    f"the DDL of {step.name} with version {step.version} cannot go on: {statement[:500]} is still running on the "
+                    f"target, after {waited:.0f} s of waiting for it (--ddl-patience)"
+                )
+                raise TargetUnavailable(message)
+            if waited - told >= _TOLD_EVERY:
+                _log.warning(
+                    "ddl_running",
+                    table=str(step.name),
+                    version=step.version,
+                    query=statement,
+                    seconds=waited,
+                    blockers="; ".join(self._database.blockers(started.names)),
+                )
+                told = waited
+            if not started.context.should_continue():
+                raise Abandoned
+            self._clock.wait(threading.Event(), _LOOK)
+
+    def _settled(self, started: _Started, entry: JournalEntry) -> tuple[str, Outcome] | None:
+        """Return what became of an interrupted statement, or None if it is to run."""
+        step = started.step
+        if started.context.decision is not None and entry.statement != started.action.statement:
+            return None  # the operator has replaced the text since, and so has judged this one
+        now = self._database.fingerprint(started.names)
+        if now == entry.structure_before:
+            self._refuse_if_unknowable(step)
+            return None
+        there = self._database.describe([step.name])
+        if why := unlike(step.definition, there.get(step.name.folded())):
+            message = (
+                f"{step.name}: the DDL with version {step.version} ({step.definition.path}) was interrupted, and the table is now "
+                f"neither as it was before nor as the statement leaves it: {why}. Somebody else changed it; make it as the "
+                "statement leaves it"
+            )
+            self._state.refused(step, message)
+            raise DdlFailed(message)
+        return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
+
+    def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
+        """Send the statement; return a note about the answer, and how the statement ended."""
+        step, action = started.step, started.action
+        before = self._database.fingerprint(started.names)
+        unmade = self._why_unmade(step, started.context)
+        ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
+        try:
+            answer, seconds = self._sent(started, before, ignorable)
+            # No fingerprint is empty, so "" accepts the answer whatever the structure.
+            self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade else before)
+        except DdlFailed as fault:
+            self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
+            raise refusal(step, action.statement, fault) from fault
+        after = self._database.fingerprint(started.names)
+        note = f"nothing to do, since {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
+        return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
+
+    def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
+        """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
+        if step.definition.ddl_type not in _DROPS:
+            return ""
+        if not context.table_was_seen:
+            return "the bucket never showed it"
+        entry = self._state.journal_entry(context.made_by) if context.made_by is not None else None
+        return "what made it was not run" if entry is not None and entry.state == SKIPPED else ""
+
+    def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
+        """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
+        step, action, pause = started.step, started.action, _FIRST_PAUSE
+        for left in reversed(range(_LOCK_TRIES)):
+            self._state.journal(step, STARTED, run=Sent(statement=action.statement, structure_before=before))
+            began = self._clock.monotonic()
+            try:
+                answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
+            except TargetBusy as fault:
+                busy = self._blocked(started, before, fault)
+            else:
+                return answer, self._clock.monotonic() - began
+            if not left or not started.context.should_continue():
+                break
+            self._clock.wait(threading.Event(), pause)
+            pause *= 2
+            # The lock for DDL went with the connection that ran the statement.
+            self._fence(started)
+        raise busy
+
+    def _blocked(self, started: _Started, before: str, fault: TargetBusy) -> TargetBusy:
+        """Journal and log that others keep a statement from running, and who they are; return the error."""
+        step = started.step
+        blockers = "; ".join(self._database.blockers(started.names))
+        who = blockers or "the target does not tell who: look for long transactions in its process list"
+        message = f"{step.name}: the DDL with version {step.version} waits for locks that others hold ({fault}): {who}"
+        self._state.journal(
+            step, PLANNED, run=Sent(statement=started.action.statement, structure_before=before), note=message
+        )
+        _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
+        return TargetBusy(message)
+
+    def _refuse_if_not_ours(self, answer: str, names: Sequence[TableName], before: str) -> None:
+        """Refuse an "already done" from the server unless the structure has changed since the interrupted statement began.
+
+        What was there before is not that statement's work, and the rest of the statement has not been done.
+        """
+        if answer and self._database.fingerprint(names) == before:
+            raise DdlFailed(answer)
+
+    def _refuse_if_unknowable(self, step: DdlStep) -> None:
+        """Stop the table if neither looking nor repeating is right."""
+        if has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
+            message = (
+                f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not show whether "
+                "it took effect. Compare the rows, and exchange by hand if it did not"
+            )
+            self._state.refused(step, message)
+            raise DdlFailed(message)
+
+
+def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
+    """Return what an operator wants to run instead of a statement."""
+    note = f"another text ran in its place, decided by {decision.decided_by} at {decision.decided_at} UTC"
+    return DdlAction(statement=decision.statement, schema=step.name.schema if step.name.table else "", notes=(note,))
+
+
+def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
+    """Return the tables whose structure shows whether a statement took effect: those in the original, and those in the text that runs."""
+    run = replace(step.definition, query=action.statement)
+    return tuple(sorted({*mentioned_names(step.definition), *mentioned_names(run)}))

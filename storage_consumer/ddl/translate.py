@@ -1,0 +1,247 @@
+"""From a DDL of the source to the statement that runs on this target, or the reason not to run one. Pure.
+
+The original text runs whenever it can. `DIFFERENCES` lists what is added or left out, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.ddl.rules.arrangement import arranged
+from storage_consumer.ddl.rules.backslashes import escaped
+from storage_consumer.ddl.rules.catalogue import all_edits
+from storage_consumer.ddl.statement import statement_of
+from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.downstream.identifier_case import is_far
+from storage_consumer.errors import NotReplicable
+from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
+from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.sql.tokens import Token, find_words, heeds_comment, quote, replace_spans, tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlAction:
+    """What to do for one DDL."""
+
+    statement: str
+    """The statement to run; empty if there is nothing to do."""
+    schema: str
+    """Default database for the statement; empty for none."""
+    notes: tuple[str, ...] = ()
+    """What was changed in the original text, or why it does not run."""
+
+
+def action_for(
+    definition: TableDefinition,
+    server_type: str,
+    collation: str | None,
+    names: PartNames | None = None,
+    *,
+    zone: str = "UTC",
+    source_collation: str = "utf8mb4_bin",
+) -> DdlAction:
+    """Return what to do for a statement on a server of this type (``mariadb``, ``mysql``, ``tidb``).
+
+    `collation` is the default collation of the statement's database on the target, None if it is unknown or the database does not
+    exist. `names` are the names of its table's parts on the target, None if they were not asked for. `zone` is the time zone of the
+    session that will run it. `source_collation` is the default collation of its database at the source. Raise `NotReplicable` for what
+    such a server cannot hold.
+    """
+    stored = _stored(definition)
+    query = escaped(stored)
+    notes = ["backslash"] if query != stored else []
+    found = tokens(query)
+    if _is_bare(found) and not (server_type == "tidb" and heeds_comment(query)):
+        note = "attribute of TiDB" if heeds_comment(query) else "an ALTER TABLE without any action"
+        return DdlAction(statement="", schema="", notes=(note,))
+    refuse_what_only_tidb_holds(definition, server_type)
+    schema = definition.name.schema if definition.name.table else ""
+    if not found or not _is_whole(found):
+        return DdlAction(statement=query, schema=schema)
+    if server_type == "mariadb" and names is not None and names.fractions:
+        _refuse_fractions(definition, ", ".join(sorted(names.fractions)))
+    if server_type != "tidb" and names is not None and names.scattered:
+        _refuse_partition(definition)
+    if server_type != "tidb":
+        query, arrangements = arranged(query)
+        notes += arrangements
+        found = tokens(query)
+    statement = statement_of(found, collation, names, query, definition.name.table)
+    statement = replace(statement, columns=definition.columns, zone=zone, source_collation=source_collation)
+    edits, changes = all_edits(statement, server_type)
+    notes = list(dict.fromkeys(changes + notes))
+    return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
+
+
+def safe_action(
+    definition: TableDefinition,
+    server_type: str,
+    collation: str | None,
+    names: PartNames | None = None,
+    *,
+    zone: str,
+    source_collation: str,
+) -> DdlAction:
+    """Return the same as `action_for` for a statement that `refuse_what_may_not_run` let pass.
+
+    Raise `StatementRefused` if the text to send may not run.
+    """
+    action = action_for(definition, server_type, collation, names, zone=zone, source_collation=source_collation)
+    if action.statement:
+        refuse_unsafe(definition, action.statement, server_type)
+    return action
+
+
+def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
+    """Stop before rows become different from the source's."""
+    message = (
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) makes integers of texts with fractions "
+        f"or exponents ({columns}), which the source rounds and MariaDB cuts. Round them in the target first, for example by "
+        f"ALTER TABLE … MODIFY … DECIMAL(65,0), and start again"
+    )
+    raise NotReplicable(message)
+
+
+def _refuse_partition(definition: TableDefinition) -> None:
+    """Stop before a table loses other rows than at the source."""
+    message = (
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a partition by KEY, or "
+        "by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, so that other rows would go than went at "
+        "the source. Delete those by hand that the source no longer had at that version, and go on without the statement"
+    )
+    raise NotReplicable(message)
+
+
+def _is_whole(found: Sequence[Token]) -> bool:
+    """Return whether quotes and parentheses are closed. A text where they are not is no statement, which the server will say."""
+    open_ones = 0
+    for token in found:
+        open_ones += (token.text == "(") - (token.text == ")") if token.kind == "symbol" else 0
+        if open_ones < 0 or token.text in ("'", '"', "`"):
+            return False
+    return open_ones == 0
+
+
+def _is_bare(found: Sequence[Token]) -> bool:
+    """Return whether the statement is ``ALTER TABLE `t` `` with nothing after the name."""
+    if len(found) not in (3, 5) or (found[0].upper, found[1].upper) != ("ALTER", "TABLE"):
+        return False
+    return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
+
+
+def _stored(definition: TableDefinition) -> str:
+    """Return the text of a statement without the semicolon that the new architecture may append."""
+    return definition.query.strip().removesuffix(";").strip()
+
+
+def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
+    """Raise, before asking the server anything, for a statement that TiCDC never writes, or that only TiDB can run.
+
+    The error is `StatementRefused` or `NotReplicable`. A table that is created from its columns has no statement to check.
+    """
+    refuse_what_only_tidb_holds(step.definition, server_type)
+    if not step.ensure:
+        refuse_foreign(step.origin.definition, escaped(_stored(step.origin.definition)), server_type)
+
+
+def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
+    """Raise `NotReplicable`, before asking the server anything, for a name or statement that only TiDB can take.
+
+    FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases.
+    """
+    found = tokens(definition.query)
+    if server_type != "tidb":
+        _refuse_far_names(definition, found)
+    if server_type != "tidb" or find_words(found[:2], "FLASHBACK", "CLUSTER") == 0:
+        _refuse_recovery(definition, found)
+
+
+def _refuse_far_names(definition: TableDefinition, found: Sequence[Token]) -> None:
+    """Stop before a name that the server refuses (MariaDB) or silently changes to question marks (MySQL)."""
+    names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in ("quoted", "word")))
+    if far := next((name for name in names if is_far(name)), ""):
+        message = (
+            f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB cannot have in names; "
+            f"only TiDB can hold this table, or rename it at the source ({definition.path})"
+        )
+        raise NotReplicable(message)
+
+
+_RECOVERED = {
+    "TABLE": "a dropped or truncated table",
+    "DATABASE": "a dropped database",
+    "SCHEMA": "a dropped database",
+    "CLUSTER": "the state of an earlier time",
+}
+
+
+def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> None:
+    """Stop before a statement that brings back rows which only TiDB keeps."""
+    if len(found) > 1 and found[0].upper in ("RECOVER", "FLASHBACK") and found[1].upper in _RECOVERED:
+        what = f"{found[0].upper} {found[1].upper}"
+        message = (
+            f"{definition.name}: {what} with version {definition.version} brought {_RECOVERED[found[1].upper]} back at "
+            f"the source; the rows are in no file and only TiDB can do so ({definition.path}). Load what it names anew, as of that "
+            "version"
+        )
+        raise NotReplicable(message)
+
+
+# a table from a schema file without a statement
+
+_LENGTHS = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))
+_SCALES = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
+_TYPES = (
+    _LENGTHS
+    | _SCALES
+    | frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR", "FLOAT", "DOUBLE", "DECIMAL"))
+    | frozenset(("VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+    | frozenset(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "DATE", "ENUM", "SET", "JSON", "VECTOR"))
+)
+"""All types in schema files (format sheet 3.3). Any other text would become part of a statement."""
+
+
+def create_from_columns(definition: TableDefinition, escape: Callable[[str], str]) -> str:
+    """Return CREATE TABLE for a structure without a statement.
+
+    A schema file has no index but the primary key, no reliable defaults, no charset, and no comment. Raise `NotReplicable` for a
+    column whose type it does not fully describe.
+    """
+    columns = [
+        _column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")
+    ]
+    key = [quote(column.name) for column in definition.columns if column.is_pk]
+    parts = columns + ([f"PRIMARY KEY ({', '.join(key)})"] if key else [])
+    options = "DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+    return f"CREATE TABLE {quote(definition.name.table)} ({', '.join(parts)}) {options}"
+
+
+def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[str], str]) -> str:
+    """Return one column's definition."""
+    if column.type not in _TYPES:
+        raise NotReplicable(
+            f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, which is none of "
+            "TiDB's. Find out who wrote the file; or make the table by hand, then start again"
+        )
+    text = column.type
+    if column.type in ("ENUM", "SET"):
+        if not column.elements:
+            message = (
+                f"{definition.name}.{column.name}: {definition.path} does not list the members of this {column.type}"
+            )
+            raise NotReplicable(message)
+        text += "(" + ",".join(f"'{escape(member)}'" for member in column.elements) + ")"
+    elif column.type in _LENGTHS and column.precision is not None:
+        text += f"({column.precision})"
+    elif column.type in _SCALES and column.scale:
+        text += f"({column.scale})"
+    elif column.type == "DECIMAL":
+        text += f"({column.precision or 10},{column.scale or 0})"
+    elif column.type == "VAR_STRING":
+        text = f"VARCHAR({column.precision or 255})"
+    if column.unsigned and column.type not in ("BIT", "YEAR"):
+        text += " UNSIGNED"
+    null = " NOT NULL" if not column.nullable or column.is_pk else " NULL"
+    return f"{quote(column.name)} {text}{null}"

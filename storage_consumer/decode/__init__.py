@@ -1,0 +1,20 @@
+"""(3) Decode: turn bytes into row changes.
+
+Takes: the blocks of a data file, and the layout of its table version. Gives: row changes, one by one or in batches.
+Touches the outside: no.
+"""
+
+from __future__ import annotations
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import Decoder
+
+
+def decoder_for(upstream: Upstream) -> Decoder:
+    """Return the decoder for a bucket's protocol and options."""
+    if upstream.protocol == "csv":
+        return CsvDecoder(upstream.csv)
+    untimed = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
+    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=untimed)

@@ -1,0 +1,228 @@
+"""Read many canal-json messages in bulk: compiled loops (`kernels.canal_messages`) check and find values, and no row becomes objects.
+
+A message in another form than the layout's usual one is left to the plain reader. Import late, see `jit`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.decode.batch import RowsBatch, inside, of_files
+from storage_consumer.decode.canal_json.message import UNREADABLE, Shape
+from storage_consumer.decode.decoder import FilesBatch, Tally
+from storage_consumer.decode.values import (
+    NUMBER_FIELDS,
+    Converter,
+    bytes_of_latin1,
+    convert_all,
+    grammar,
+    single,
+    year,
+)
+from storage_consumer.kernels.arrays import Bytes, Offsets, Places
+from storage_consumer.kernels.canal_messages import (
+    BINARY_FIELD,
+    SINGLE_FIELD,
+    TEXT_FIELD,
+    Form,
+    Found,
+    find_messages,
+    write_lines,
+)
+from storage_consumer.kernels.codes import YEAR_FIELD
+from storage_consumer.kernels.line_bytes import line_fields, room_for
+from storage_consumer.kernels.numbers import read_integers
+from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.kernels.words import is_utf8, text_of
+from storage_consumer.model import TableColumn, TableName, Window
+
+_CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, bytes_of_latin1: BINARY_FIELD}
+"""Converters that the loops replace, with the form of value that does: these need no call for each value."""
+_HEAD = ["id", "database", "table", "pkNames"]
+_BEHIND_HEAD = b',"isDdl":false,"type":"'
+_LEAST_BYTES = 100
+"""Bytes that every message has besides its head and the names in its data."""
+_decode_texts = msgspec.json.Decoder(list[str | None]).decode
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MessageForm:
+    """The fixed parts of messages of one shape."""
+
+    bytes: Form
+    converters: tuple[Converter | None, ...]
+    """One for each column of the layout."""
+
+    @property
+    def converted(self) -> list[int]:
+        """The columns of the layout whose texts the loops do not write."""
+        return [place for place, convert in enumerate(self.converters) if convert and convert not in _CONVERTED]
+
+
+def message_form(shape: Shape, row: bytes) -> MessageForm | None:
+    """Return how to read messages that begin like `row` in bulk; None if it does not begin as TiCDC's messages of this layout do."""
+    end = row.find(_BEHIND_HEAD)
+    try:  # if a closing brace makes it a JSON object, it ends after a whole member
+        head = msgspec.json.decode(row[: max(end, 0)] + b"}")
+    except UNREADABLE:
+        return None
+    if not shape.names or not isinstance(head, dict) or list(head) != _HEAD:
+        return None
+    schema, table = head["database"], head["table"]
+    if not (isinstance(schema, str) and isinstance(table, str)):
+        return None
+    if TableName(schema=schema, table=table).folded() != shape.layout.table.folded():
+        return None
+    return _form(shape, row[: end + len(_BEHIND_HEAD)])
+
+
+@lru_cache(maxsize=1024)
+def _form(shape: Shape, head: bytes) -> MessageForm:
+    """Return the form of messages that begin with `head`."""
+    converters: list[Converter | None] = [None] * len(shape.names)
+    for place, converter in shape.conversions:
+        converters[place] = converter
+    names = [_name(name) for name in shape.names]
+    return MessageForm(
+        bytes=Form(
+            head=_array(head),
+            names=_array(b"".join(names)),
+            ends=np.cumsum([0, *map(len, names)], dtype=np.int64),
+            values=np.array([_field(*pair) for pair in zip(shape.layout.columns, converters, strict=True)], np.uint8),
+            key=np.array(shape.key, np.int64),
+        ),
+        converters=tuple(converters),
+    )
+
+
+def _array(content: bytes) -> Bytes:
+    return np.frombuffer(content, np.uint8)
+
+
+def _name(name: str) -> bytes:
+    """Return a column's name as a member name with its colon: Go escapes some characters that need no escape."""
+    text = json.dumps(name, ensure_ascii=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return f"{text}:".encode()
+
+
+def _field(column: TableColumn, convert: Converter | None) -> int:
+    """Return the form of a column's values."""
+    if convert and convert in _CONVERTED:
+        return _CONVERTED[convert]
+    form = grammar(column, "canal-json")
+    return NUMBER_FIELDS[form] if form else TEXT_FIELD
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageRows:
+    """Rows of messages of one form: one for each message, or two for an update that becomes a delete and an insert."""
+
+    form: MessageForm
+    content: bytes
+    borders: NDArray[np.int64]
+    """For each row, the borders of its values: see `kernels.canal_messages.Found`."""
+    ts: Offsets
+    """Commit-ts of each row."""
+    operations: NDArray[np.int8]
+    numbers: Offsets
+    """Line number of each row, from 0."""
+
+    def integers(self, place: int, rows: Places) -> Offsets | None:
+        """See `decode.batch.Rows`."""
+        if self.form.converters[place]:
+            return None
+        numbers = np.empty(len(rows), np.int64)
+        starts, ends = self.borders[rows, 2 * place] + 1, self.borders[rows, 2 * place + 1] - 1
+        return numbers if read_integers(_array(self.content), starts, ends, numbers) else None
+
+    def texts(self, place: int, rows: Places) -> list[str | None]:
+        """See `decode.batch.Rows`."""
+        starts, ends = self.borders[rows, 2 * place].tolist(), self.borders[rows, 2 * place + 1].tolist()
+        # One JSON array of all values: one call decodes the escapes of the whole column.
+        values = b",".join([self.content[start:end] for start, end in zip(starts, ends, strict=True)])
+        texts, convert = _decode_texts(b"[%b]" % values), self.form.converters[place]
+        return convert_all(convert, texts) if convert else texts
+
+    def lines(self, written: Sequence[int], rows: Places, converted: Mapping[int, list[bytes]]) -> Lines:
+        """See `decode.batch.Rows`."""
+        fields, extra = line_fields(written, converted, range(len(self.form.converters)), len(rows))
+        # Escaping and hexadecimal digits double a value at most.
+        size = 2 * int((self.borders[rows, 1::2] - self.borders[rows, ::2]).sum()) + len(extra.text.bytes)
+        lines = room_for(size, len(rows), len(fields))
+        end = write_lines(text_of(self.content), self.form.bytes, self.borders, rows, fields, extra, lines)
+        return Lines.side_by_side(lines.text.bytes[:end].copy(), lines.ends)
+
+
+def read_batch(
+    form: MessageForm, content: bytes, window: Window, tally: Tally
+) -> tuple[RowsBatch, list[tuple[int, int]]] | None:
+    """Return the changes of the messages of this form in these lines, and the place and number (from 0) of each other line.
+
+    The lines end with LF. All of them count in `tally`; other lines count as `tally.rows` only. Returns None, with
+    nothing counted, if no line can be judged.
+    """
+    found = _read_lines(form, content)
+    if found is None:
+        return None
+    rows, others, lines = found
+    try:
+        batch, within, later = inside(window, rows, rows.numbers + (tally.rows + 1), form.converted)
+    except ValueError:
+        return None
+    firsts = np.ones(len(rows.ts), np.bool_)
+    firsts[1:] = rows.numbers[1:] != rows.numbers[:-1]
+    tally.add(rows.ts[firsts], within[firsts], later[firsts])
+    tally.rows += lines
+    return batch, others
+
+
+def read_together(shape: Shape, contents: Sequence[bytes], window: Window) -> FilesBatch | None:
+    """Return the changes of whole files; None if a message differs in form from the first, or a file does not end with LF."""
+    content = b"".join(contents)
+    form = message_form(shape, content[: content.find(b"\n")])
+    if form is None or not all(one.endswith(b"\n") for one in contents):
+        return None
+    found = _read_lines(form, content)
+    if found is None or found[1]:
+        return None
+    counts = np.array([one.count(b"\n") for one in contents], np.int64)
+    try:
+        return of_files(window, found[0], found[0].numbers, counts, form.converted)
+    except ValueError:
+        return None
+
+
+def _read_lines(form: MessageForm, content: bytes) -> tuple[MessageRows, list[tuple[int, int]], int] | None:
+    """Return the rows of messages of this form, place and number of each other line, and the number of lines.
+
+    Returns None if some bytes are not UTF-8, or if the lines are many and short.
+    """
+    text = text_of(content)
+    if not is_utf8(text):
+        return None
+    # Sized by the shortest possible message. Many lines that are shorter overflow it: then the plain reader takes over.
+    head, names = len(form.bytes.head), len(form.bytes.names)
+    most = 2 * (len(content) // (head + names + _LEAST_BYTES) + 1)
+    found = Found(
+        borders=np.empty((most, 2 * len(form.converters)), np.int64),
+        ts=np.empty(most, np.int64),
+        operations=np.empty(most, np.int8),
+        numbers=np.empty(most, np.int64),
+        odd=np.empty((len(content) // head + 1, 2), np.int64),
+    )
+    count, odd, lines = find_messages(text, form.bytes, found)
+    if lines < 0:
+        return None
+    rows = MessageRows(
+        form, content, found.borders[:count], found.ts[:count], found.operations[:count], found.numbers[:count]
+    )
+    return rows, [(start, number) for start, number in found.odd[:odd].tolist()], lines

@@ -1,0 +1,251 @@
+"""Decode TiCDC's canal-json: one JSON object per row change, with or without the TiDB extension's commit-ts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from storage_consumer.decode.canal_json.framing import BadEnd, Frames, rows_of
+from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
+from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.file_splits import canal_boundary
+from storage_consumer.decode.row_error import RowPlace
+from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, Window
+
+if TYPE_CHECKING:
+    from storage_consumer.decode.canal_json.batch import MessageForm
+
+AT_ONCE_BYTES = 32 << 10
+"""Least number of bytes that are read in bulk: reading fewer rows one by one is faster."""
+_OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
+_NO_COMMIT_TS = (
+    "it has no _tidb.commitTs: TiCDC must write with enable-tidb-extension=true in its sink URI, or "
+    "--allow-missing-commit-ts must be given, which promises less"
+)
+_NO_TIME = "it has neither _tidb.commitTs nor a time in es"
+_LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class _Scan:
+    """One file while it is read."""
+
+    frames: Frames
+    shape: Shape
+    window: Window
+    tally: Tally
+    source: str
+    untimed: bool
+    """Whether rows may lack their commit-ts."""
+    offset: int = 0
+    """Byte at which the current row begins."""
+    accepted: tuple[str, str] = ("", "")
+    """Database and table of the rows so far, known to be the layout's."""
+    number: int = 0
+    """Number of the current row."""
+    many: bool = False
+    """Whether to yield rows in batches where possible."""
+    form: MessageForm | None = None
+    """Form of the rows that are read in bulk."""
+
+    def changes(self) -> Iterator[Any]:
+        """Yield the changes inside the window, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        try:
+            if self.frames.ends_lines:
+                for lines in self.frames.lines():
+                    yield from self.changes_in(lines)
+            else:
+                for rows in self.frames.messages():
+                    # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
+                    lines = b"\n".join([*rows, b""])
+                    is_one_each = lines.count(b"\n") == len(rows) > 0
+                    yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
+        except BadEnd as fault:
+            self.number = self.tally.rows = self.tally.rows + 1
+            raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
+
+    def changes_in(self, lines: bytes) -> Iterator[RowChange | Batch]:
+        """Yield the changes inside the window in these lines: ordinary rows as one batch, the others one by one."""
+        first, start, gap = self.tally.rows + 1, self.offset, self.frames.gap
+        found = self.found(lines) if self.many and len(lines) >= AT_ONCE_BYTES else None
+        if found is None:
+            yield from self.changes_of(rows_of(lines))
+            return
+        batch, others = found
+        if len(batch.numbers):
+            yield batch
+        for begin, line in others:
+            # `begin` counts one byte of terminator per line, the file has `gap` bytes.
+            self.number, self.offset = first + line, start + begin + line * (gap - 1)
+            if change := self.change_inside(lines[begin : lines.index(b"\n", begin)]):
+                yield change
+        self.offset = start + len(lines) + (self.tally.rows + 1 - first) * (gap - 1)
+
+    def found(self, lines: bytes) -> tuple[Batch, list[tuple[int, int]]] | None:
+        """Return what `canal_json.batch.read_batch` does; None too if the first row is not an ordinary one."""
+        from storage_consumer.decode.canal_json.batch import message_form, read_batch  # noqa: PLC0415 - late, see `jit`
+
+        self.form = self.form or message_form(self.shape, lines[: lines.index(b"\n")])
+        return read_batch(self.form, lines, self.window, self.tally) if self.form else None
+
+    def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
+        """Yield the changes of these rows inside the window."""
+        gap = self.frames.gap
+        for row in rows:
+            self.number = self.tally.rows = self.tally.rows + 1
+            if change := self.change_inside(row):
+                yield change
+            self.offset += len(row) + gap
+
+    def change_inside(self, row: bytes) -> RowChange | None:
+        """Return the change of a row; None for a row outside the window, which is counted."""
+        message, tally, high = self.decoded(row), self.tally, self.window.high
+        ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
+        if ts <= 0:
+            # The row is later if its lowest commit-ts is, and a duplicate only if its highest one is.
+            ts, latest = self.times(message, row)
+        tally.max_ts = max(tally.max_ts, ts)
+        if ts > high:
+            tally.later += 1
+            tally.next_ts = min(ts, tally.next_ts or ts)
+        elif latest <= self.window.low:
+            tally.duplicates += 1
+        else:
+            return self.change(message, ts, row)
+        return None
+
+    def decoded(self, row: bytes) -> Any:
+        """Return the message of a row."""
+        try:
+            return self.shape.decode(row)
+        except UNREADABLE:
+            return self.unshaped(row)
+
+    def unshaped(self, row: bytes) -> Any:
+        """Return a message that lacks the layout's columns: of another version, or a delete with its key only."""
+        try:
+            return decode_any(row)
+        except UNREADABLE as error:
+            raise self.error(row, f"no canal-json row change that can be read: {error}") from error
+
+    def times(self, message: Any, row: bytes) -> tuple[int, int]:
+        """Return the lowest and highest commit-ts that a message without one may have (both inclusive)."""
+        if not self.untimed:
+            raise self.error(row, _NO_COMMIT_TS)
+        if not 0 < message.es < 1 << 64 - TSO_PHYSICAL_SHIFT:
+            raise self.error(row, _NO_TIME)
+        earliest = message.es << TSO_PHYSICAL_SHIFT
+        return earliest, earliest + _LAST_LOGICAL
+
+    def change(self, message: Any, ts: int, row: bytes) -> RowChange:
+        """Return the change of a message inside the window."""
+        operation = _OPERATIONS.get(message.type)
+        if operation is None or message.is_ddl:
+            raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is no row change", ts)
+        if (message.database, message.table) != self.accepted:
+            self.check_names(message, ts, row)
+        try:
+            data = self.shape.texts(message.data[0])
+            if isinstance(data, list) and has_gaps(data):
+                return self.number, ts, *self.partial(operation, data), None
+            values = self.shape.values(data)
+            if operation != UPDATE or message.old is None:
+                return self.number, ts, operation, values, None
+            return self.number, ts, operation, values, self.shape.values(self.shape.former(message.old[0], data))
+        except ValueError as error:
+            raise self.error(row, str(error), ts) from error
+
+    def partial(self, operation: int, data: Texts) -> tuple[int, Values]:
+        """Return operation and values of an image that lacks columns: TiCDC writes only deletes so, and only on demand."""
+        if operation != DELETE:
+            raise ValueError(self.shape.lacking(data))
+        return PARTIAL_DELETE, self.shape.values([None if text is UNSET else text for text in data])
+
+    def check_names(self, message: Any, ts: int, row: bytes) -> None:
+        """Remember the message's names if they are the layout's, ignoring case; raise `UndecodableRow` if not."""
+        table = self.shape.layout.table
+        found = (message.database, message.table)
+        if TableName(schema=message.database, table=message.table).folded() != table.folded():
+            raise self.error(row, f"the row belongs to {'.'.join(found)}, but lies among the files of {table}", ts)
+        self.accepted = found
+
+    def error(
+        self, row: bytes, reason: str, commit_ts: int | None = None, *, torn: bool | None = None
+    ) -> UndecodableRow:
+        """Return the error for the current row, `row`; `torn`: whether it ends the file, None to find out."""
+        place = RowPlace(
+            source=self.source,
+            number=self.number,
+            offset=self.offset,
+            start=row[:400].decode("utf-8", "replace"),
+            commit_ts=commit_ts,
+        )
+        last = self.frames.is_last(self.offset + len(row) + self.frames.gap) if torn is None else torn
+        return place.error(reason, at_end=last)
+
+
+class CanalJsonDecoder:
+    """Decodes canal-json files.
+
+    A row's values are taken by name, so their order in the message does not matter. A row's own commit-ts is trusted.
+    For a row without one, `allow_missing_commit_ts` falls back on the millisecond in ``es``: the row counts as
+    committed at the lowest commit-ts of that millisecond, and as repeated only if the whole millisecond was applied.
+    """
+
+    def __init__(self, terminator: str = "\r\n", *, allow_missing_commit_ts: bool = False) -> None:
+        """Initialize for `terminator`, which is TiCDC's ``[sink] terminator``: any text, or none."""
+        self.terminator = terminator
+        self.mark = canal_boundary(terminator.encode())
+        self.allow_missing_commit_ts = allow_missing_commit_ts
+
+    def changes(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int],
+    ) -> Iterator[RowChange | Batch]:
+        """See `Decoder.changes`."""
+        scan = self._scan(blocks, layout, window, tally, source, key)
+        scan.many = True
+        return scan.changes()
+
+    def together(
+        self, contents: Sequence[bytes], layout: RowLayout, window: Window, key: Sequence[int]
+    ) -> FilesBatch | None:
+        """See `Decoder.together`."""
+        from storage_consumer.decode.canal_json.batch import read_together  # noqa: PLC0415 - late, see `jit`
+
+        return read_together(shape_of(layout, tuple(key)), contents, window) if self.mark else None
+
+    def rows(
+        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
+    ) -> Iterator[RowChange]:
+        """See `Decoder.rows`."""
+        return self._scan(blocks, layout, window, tally, source).changes()
+
+    def _scan(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int] = (),
+    ) -> _Scan:
+        """Return the state to read one file."""
+        return _Scan(
+            frames=Frames(iter(blocks), self.terminator.encode()),
+            shape=shape_of(layout, tuple(key)),
+            window=window,
+            tally=tally,
+            source=source,
+            untimed=self.allow_missing_commit_ts,
+        )

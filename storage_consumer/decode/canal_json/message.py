@@ -1,0 +1,193 @@
+"""A canal-json message as Python objects, and its row images as wire texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.layout import is_hidden
+from storage_consumer.decode.values import Converter, converter, grammar
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Errors that msgspec raises for bytes that are not a message, or not one of the layout."""
+Image = dict[str, str | None]
+Texts = Sequence[Any]
+"""A row image in layout order: texts, None for NULL, and ``UNSET`` for columns that the message leaves out."""
+
+_astuple = msgspec.structs.astuple
+
+
+class _Extension(msgspec.Struct, rename="camel", gc=False):
+    commit_ts: int = 0
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False, kw_only=True):
+    """The fields read of every message besides its row images; all other fields are ignored."""
+
+    type: str
+    database: str
+    table: str
+    is_ddl: bool = False
+    es: int = 0
+    """Milliseconds: the physical part of the commit-ts."""
+    tidb: _Extension | None = msgspec.field(name="_tidb", default=None)
+
+
+class Message(_Head, gc=False, kw_only=True):
+    """A message whose images are dictionaries: any message can be read as one."""
+
+    data: tuple[Image]
+    old: tuple[Image] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A layout, prepared for many messages."""
+
+    layout: RowLayout
+    names: tuple[str, ...]
+    key: tuple[int, ...]
+    """The columns that matter in an old image; empty means all."""
+    decode: Callable[[bytes], Any]
+    """Decoder of a message whose images are structs of exactly these columns.
+
+    `data` has all of them, `old` those that matter, each of which may be missing. It refuses a message with other
+    columns (except in an `old` of which only some matter), so that from here on values go by position. What it refuses
+    is to be tried with `decode_any`.
+    """
+    checked: tuple[int, ...]
+    """The columns whose texts have a grammar."""
+    pick: Callable[[Texts], tuple[str, ...]]
+    """Function that picks their texts."""
+    matches: Callable[[str], object]
+    """Whether all of these texts, joined by LF, match their grammars; no grammar accepts an LF."""
+    conversions: tuple[tuple[int, Converter], ...]
+
+    def values(self, texts: Texts) -> Values:
+        """Return the wire texts of a full row image. Raise `ValueError`, naming the column, for a text that is not a value."""
+        if self.checked:
+            try:
+                # One match for all columns; only a failure or a NULL is worth a look at each.
+                if not self.matches("\n".join(self.pick(texts))):
+                    self._check(texts)
+            except TypeError:  # a NULL among them
+                self._check(texts)
+        return self._converted(texts) if self.conversions else tuple(texts)
+
+    def _check(self, texts: Texts) -> None:
+        """Raise `ValueError` for the first text that does not match its column's grammar."""
+        for index in self.checked:
+            column, text = self.layout.columns[index], texts[index]
+            if text is not None and not re.fullmatch(grammar(column, "canal-json"), text):
+                raise ValueError(f"column {column.name} ({column.type}): {text[:40]!r} is not the form of such a value")
+
+    def lacking(self, texts: Texts) -> str:
+        """Return why an image that leaves out columns is not enough."""
+        missing = ", ".join(name for name, text in zip(self.names, texts, strict=True) if text is UNSET)
+        return self._mismatch(f"lacks the column {missing}")
+
+    def _converted(self, texts: Texts) -> Values:
+        values = list(texts)
+        index = 0
+        try:
+            for index, convert in self.conversions:
+                text = values[index]
+                if text is not None:
+                    values[index] = convert(text)
+        except ValueError as error:
+            raise ValueError(f"column {self.names[index]}: {error}") from error
+        return tuple(values)
+
+    def texts(self, image: Any) -> Texts:
+        """Return the texts of an image, in layout order. Raise `ValueError` for a column that the layout lacks."""
+        if not isinstance(image, dict):
+            return _astuple(image)
+        extra = [name for name in image if name not in self.names and not is_hidden(name)]
+        if extra:
+            missing = [name for name in self.names if name not in image]
+            lacks = f"lacks the column {', '.join(missing)} and " if missing else ""
+            raise ValueError(self._mismatch(f"{lacks}has the unknown column {', '.join(extra)}"))
+        return [image.get(name, UNSET) for name in self.names]
+
+    def former(self, image: Any, data: Texts) -> Texts:
+        """Return the texts of an old image; columns that it leaves out, or that do not matter, are taken from `data`."""
+        if not self.key or isinstance(image, dict):
+            return [now if old is UNSET else old for old, now in zip(self.texts(image), data, strict=True)]
+        texts = list(data)
+        for place, old in zip(self.key, _astuple(image), strict=True):
+            if old is not UNSET:
+                texts[place] = old
+        return texts
+
+    def _mismatch(self, how: str) -> str:
+        return (
+            f"the row {how}; {self.layout.table} should have {', '.join(self.names)}. Reasons may be a column that is a "
+            "virtual generated one on one side only, or a column selector"
+        )
+
+
+def has_gaps(texts: Texts) -> bool:
+    """Return whether an image leaves out columns."""
+    return UNSET in texts
+
+
+decode_any = msgspec.json.Decoder(Message).decode
+"""Decoder of a message with whatever columns it has."""
+
+
+@lru_cache(maxsize=1024)
+def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
+    """Return the shape of a layout, built once in each process; `key`: see `Shape`."""
+    columns = layout.columns
+    names = tuple(column.name for column in columns)
+    grammars = [grammar(column, "canal-json") for column in columns]
+    checked = tuple(index for index, form in enumerate(grammars) if form)
+    conversions = (
+        (index, converter(column, "canal-json", zone=layout.zone, spelling=layout.spelling(index)))
+        for index, column in enumerate(columns)
+    )
+    return Shape(
+        layout=layout,
+        names=names,
+        key=key,
+        decode=_decode(names, key),
+        checked=checked,
+        pick=itemgetter(*checked) if len(checked) > 1 else lambda texts: tuple(texts[index] for index in checked),
+        matches=re.compile("\n".join(form for form in grammars if form)).fullmatch,
+        conversions=tuple((index, convert) for index, convert in conversions if convert is not None),
+    )
+
+
+def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], Any]:
+    """Return the function of `Shape.decode`."""
+    if any(re.search(r'[\\"\x00-\x1f]', name) for name in names):
+        return decode_any  # msgspec accepts no such field name
+    fields = [f"column{index}" for index in range(len(names))]
+    rename = dict(zip(fields, names, strict=True))
+    whole = msgspec.defstruct(
+        "_Whole", [(name, str | None) for name in fields], rename=rename, forbid_unknown_fields=True, gc=False
+    )
+    part = msgspec.defstruct(
+        "_Part",
+        [(fields[place], str | None | UnsetType, UNSET) for place in key or range(len(fields))],
+        rename=rename,
+        # With a key, `old` may hold columns that do not matter.
+        forbid_unknown_fields=not key,
+        gc=False,
+    )
+    message = msgspec.defstruct(
+        "_Message",
+        [("data", tuple[whole]), ("old", tuple[part] | None, None)],  # type: ignore[valid-type] # created at run time
+        bases=(_Head,),
+        kw_only=True,
+        gc=False,
+    )
+    return msgspec.json.Decoder(message).decode

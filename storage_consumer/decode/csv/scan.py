@@ -1,0 +1,355 @@
+"""Read one CSV file row by row, and in bulk where many rows have the same form."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from storage_consumer.decode.csv.dialect import CHECK_OPTIONS
+from storage_consumer.decode.csv.handle_key import AMBIGUOUS, is_ambiguous, never_written
+from storage_consumer.decode.csv.header import Header, read_header
+from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, Shape, is_utf8, shape
+from storage_consumer.decode.decoder import Batch, RowChange, Tally, Values
+from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
+from storage_consumer.errors import UndecodableRow
+from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
+
+_OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
+_EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
+"""2015-01-01, before the first TiDB. A smaller number, in a row of another shape, is some column's value."""
+AT_ONCE_BYTES, MOST_AT_ONCE = 32 << 10, 1 << 20
+"""Least and most bytes that are read in bulk. Reading fewer rows one by one is faster."""
+_HEADER_BYTES = 64 << 10
+"""Enough for most header lines; the plain reader takes any longer one."""
+_ERROR_BYTES = 1024
+"""How much of a row an error message examines."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan:
+    """One file while it is read."""
+
+    blocks: Iterator[bytes]
+    shape: Shape
+    """The form of the rows so far."""
+    window: Window
+    tally: Tally
+    source: str
+    settled: bool
+    """Whether a row inside the window has confirmed that `shape` is the file's."""
+    header: Header | None = None
+    """None until the beginning of the file has been read."""
+    pending: bytearray = field(default_factory=bytearray)
+    """Bytes that are read but not consumed yet; they begin at the beginning of a row."""
+    offset: int = 0
+    """Byte of the file at which `pending` begins."""
+    text: str = ""
+    """The text at the beginning of `pending` that is being read."""
+    position: int = 0
+    """Where in `text` the next row begins."""
+    is_utf8: bool = True
+    """Whether all of `text` was UTF-8."""
+    before: tuple[int, int, Values, re.Match[str]] | None = None
+    """Row number, commit-ts, values and match of a D row that is the first half of an update."""
+    at_once: bool = False
+    """Whether to yield rows in batches where possible."""
+
+    def changes(self) -> Iterator[Any]:
+        """Yield the changes inside the window, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        enough = 0
+        for block in self.blocks:
+            self.pending += block
+            if len(self.pending) >= enough:
+                yield from self.whole_rows(final=False)
+                # A long row is scanned again only when twice as much is there.
+                enough = min(2 * len(self.pending), MAX_ROW_BYTES + 1)
+            if len(self.pending) > MAX_ROW_BYTES:
+                self.tally.rows += 1
+                raise self.pending_error(f"the row is longer than {MAX_ROW_BYTES} bytes; {CHECK_OPTIONS}", at_end=False)
+        yield from self.whole_rows(final=True)
+        if self.pending:
+            self.tally.rows += 1
+            raise self.pending_error(
+                f"the file ends inside this row: a quote is not closed, or the terminator is missing; {CHECK_OPTIONS}",
+                at_end=True,
+            )
+        if self.before:
+            raise self.pending_error(_half_update(self.before[0]), at_end=True)
+
+    def whole_rows(self, *, final: bool) -> Iterator[RowChange | Batch]:
+        """Yield the changes of all rows that end in `pending`, and consume these rows."""
+        if self.at_once and len(self.pending) >= AT_ONCE_BYTES:
+            yield from self.batches()
+        size = self.read_text(final=final)
+        going = self.header is not None or self.begins(final=final)
+        while going and self.position < len(self.text):
+            yield from self.rows_of_shape(final=final)
+            going = self.position < len(self.text) and self.other_row(final=final)
+        rest = self.text[self.position :]
+        # In bytes of the file: `text` is in characters, and may hold surrogates.
+        taken = size - len(_bytes(rest))
+        self.take_out(taken)
+        trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
+        if trouble:
+            self.tally.rows += 1
+            raise self.pending_error(trouble, at_end=self.is_last_pending())
+
+    def passes_header(self) -> bool:
+        """Consume the header line if there is one; return False while that cannot be decided."""
+        self.read_text(final=False, most=_HEADER_BYTES)
+        if not self.begins(final=False):
+            return False
+        self.take_out(len(_bytes(self.text[: self.position])))
+        return True
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches of the rows of the shape at the start of `pending`, and consume these rows, while there are many."""
+        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
+        from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - late, see `jit`
+
+        form = row_form(self.shape)
+        if form is None or not (self.header or self.passes_header()) or not self.settled:
+            return
+        self.put_back()
+        while not self.before and len(self.pending) >= AT_ONCE_BYTES:
+            content = bytes(self.pending[:MOST_AT_ONCE])
+            found = read_batch(form, content[: content.rfind(b"\n") + 1], self.window, self.tally)
+            if found is None:
+                return
+            batch, size = found
+            self.take_out(size)
+            if len(batch.numbers):
+                yield batch
+
+    def put_back(self) -> None:
+        """Put the D row of an update back before its I row if that comes next, so that both are read in one batch."""
+        if self.before and self.before[0] == self.tally.rows:
+            row = _bytes(self.before[3][0])
+            self.pending[:0] = row
+            self.offset -= len(row)
+            self.tally.rows -= 1
+            self.before = None
+
+    def take_out(self, size: int) -> None:
+        """Consume the first bytes of `pending`."""
+        del self.pending[:size]
+        self.offset += size
+
+    def read_text(self, *, final: bool, most: int = sys.maxsize) -> int:
+        """Set `text` to `pending` up to its last terminator, or to all of it if there is none; return its size in bytes.
+
+        Examines about `most` bytes at most. Bytes that are not UTF-8 become surrogates: the handle key may hold any
+        bytes, and in other fields they are detected.
+        """
+        terminator = self.shape.dialect.options.terminator.encode()
+        last = self.pending.rfind(terminator, 0, most) if terminator else len(self.pending)
+        content = self.pending[: 0 if last < 0 else last + len(terminator)]
+        self.position = 0
+        try:
+            self.text, self.is_utf8 = content.decode(), True
+        except UnicodeDecodeError:
+            whole = bool(terminator) or final  # otherwise a block may end inside a character
+            self.text, self.is_utf8 = codecs.utf_8_decode(content, "surrogateescape", whole)[0], False
+            return len(_bytes(self.text))
+        return len(content)
+
+    def begins(self, *, final: bool) -> bool:
+        """Skip the file's header line if it has one; return False while that cannot be decided."""
+        if not self.text:
+            return False
+        form = self.shape.form
+        self.header = header = read_header(self.text, self.shape.dialect, form.layout, final=final)
+        if header is None:
+            return False
+        if header.problem and not header.length:
+            self.tally.rows += 1
+            raise self.pending_error(header.problem, at_end=final)
+        if header.problem or header.order != form.order:
+            self.settled = False
+        self.position = header.length
+        return True
+
+    def rows_of_shape(self, *, final: bool) -> Iterator[RowChange]:
+        """Yield the changes of rows of the shape, up to the first row of another shape."""
+        if not self.settled:
+            return
+        shape, tally, low, high = self.shape, self.tally, self.window.low, self.window.high
+        timed, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
+        values_of = shape.values if self.is_utf8 else shape.checked_values
+        # Without a terminator a row ends where the next begins, and only the last one at the end of the text.
+        for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
+            fields = match.groups()
+            operation = fields[0]
+            if operation is None:
+                self.position = match.start()
+                return
+            number = tally.rows = tally.rows + 1
+            ts = 0
+            if timed:
+                ts = int(fields[1])
+                if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
+                    tally.max_ts = ts
+                # Outside the window no value is looked at: such rows may be of another table version.
+                if not low < ts <= high:
+                    self.pass_over(ts, match.start(), match.end())
+                    continue
+            try:
+                values = values_of(match, fields)
+            except ValueError as error:
+                raise self.row_error(match.start(), match.end(), str(error), ts) from error
+            change = (number, ts, _OPERATIONS[operation], values, None)
+            if not paired:
+                yield change
+            elif whole := self.whole_change(change, match):
+                yield whole
+
+    def whole_change(self, change: RowChange, match: re.Match[str]) -> RowChange | None:
+        """Return the change that this row is or completes; None for the first half of an update."""
+        number, ts, operation, values, _ = change
+        before, self.before = self.before, None
+        is_update = match[IS_UPDATE] == "true"
+        if before:
+            # The halves of an update are adjacent rows of one commit-ts.
+            if is_update and operation == INSERT and before[:2] == (number - 1, ts):
+                return before[0], ts, UPDATE, values, before[2]
+            raise self.row_error(match.start(), match.end(), _half_update(before[0]), ts)
+        if is_update and operation == DELETE:
+            self.before = (number, ts, values, match)
+            return None
+        if is_update != (operation == UPDATE):
+            reason = (
+                f"it is a row {match[1]} with is-update {match[IS_UPDATE]}, which TiCDC does not write "
+                f"{'without a D row before it' if is_update else 'with output-old-value'}; {CHECK_OPTIONS}"
+            )
+            raise self.row_error(match.start(), match.end(), reason, ts)
+        return change
+
+    def other_row(self, *, final: bool) -> bool:
+        """Skip a row of another shape, or adopt its shape; return False if it does not end in the text."""
+        dialect, start = self.shape.dialect, self.position
+        head = dialect.head.match(self.text, start)
+        end = dialect.row_end(self.text, head.end()) if head else None
+        if head is None or (end is None and dialect.options.terminator):
+            return False
+        timed = dialect.options.include_commit_ts
+        ts = int(head[2]) if timed else 0
+        is_inside = not timed or self.window.low < ts <= self.window.high
+        if (is_inside or end is None) and self.found_shape(head, end, ts, final=final):
+            return True
+        if end is None:
+            return False
+        self.tally.rows += 1
+        self.tally.max_ts = max(ts, self.tally.max_ts)
+        if is_inside:
+            raise self.row_error(start, end, self.shape.mismatch(self.text[start:end]), ts)
+        if ts < _EARLIEST_TS:
+            raise self.row_error(start, end, f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
+        # Skipping a row by its quotes alone is unsafe: after a lost quote it would swallow the rows that follow.
+        starts = dialect.next_row.finditer(self.text, head.end(), end) if dialect.next_row else ()
+        if any(self.text.startswith(head[1], found.end()) for found in starts):
+            raise self.row_error(start, end, f"another row begins within it: a quote is lost; {CHECK_OPTIONS}", ts)
+        self.pass_over(ts, start, end)
+        self.position = end
+        return True
+
+    def found_shape(self, head: re.Match[str], end: int | None, ts: int, *, final: bool) -> bool:
+        """Adopt the shape of a row whose table and schema are the layout's, ignoring case. Raise `UndecodableRow` for other names."""
+        form, header = self.shape.form, self.header
+        found, table = self.shape.dialect.names(head[1]), form.layout.table
+        problem = header.problem if header else ""
+        if not is_utf8(head[1]):
+            problem = NOT_UTF8
+        elif found.folded() != table.folded():
+            problem = f"the row belongs to {found}, but lies among the files of {table}"
+        elif header and header.order != form.order and not self.settled and self.tally.rows:
+            problem = (
+                "the header line names the columns in another order than the schema file, and stands above rows of before the "
+                "window, so that it may hold for those only"
+            )
+        if problem:
+            self.tally.rows += 1
+            raise self.row_error(head.start(), end, problem, ts)
+        # Both readings are tried only until a row has confirmed the shape.
+        asked = form.options.output_handle_key and not self.settled
+        keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
+        order = header.order if header and not self.settled else form.order
+        shapes = [shape(replace(form, names=head[1], handle_key=key, order=order)) for key in keys]
+        matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
+        fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
+        # Exactly one reading must fit: with none the row is bad, with two the handle key is undecided.
+        if len(fitting) != 1:
+            return False
+        if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
+            self.tally.rows += 1
+            raise self.row_error(head.start(), end, AMBIGUOUS, ts)
+        self.shape, self.settled = fitting[0], True
+        return True
+
+    def is_open(self, fit: Shape, start: int, *, final: bool) -> bool:
+        """Return whether no row of this shape in the text, inside the window, proves that there is or is not a handle key."""
+        low, high = self.window.low, self.window.high
+        for match in (fit.last if final else fit.pattern).finditer(self.text, start):
+            if match[1] is None:
+                break
+            inside = not fit.form.options.include_commit_ts or low < int(match[2]) <= high
+            if inside and not is_ambiguous(fit, match[0]):
+                return False
+        return True
+
+    def pass_over(self, ts: int, start: int, end: int) -> None:
+        """Count a row outside the window; its values may be of another table version. Raise `UndecodableRow` for commit-ts 0."""
+        tally = self.tally
+        if ts > self.window.high:
+            tally.later += 1
+            tally.next_ts = min(ts, tally.next_ts or ts)
+        elif ts:
+            tally.duplicates += 1
+        else:
+            raise self.row_error(start, end, f"0 is no commit ts; {CHECK_OPTIONS}", None)
+
+    def row_error(self, start: int, end: int | None, reason: str, ts: int | None) -> UndecodableRow:
+        """Return the error for a row of `text`; `end` is None if it is not known."""
+        offset = self.offset + len(_bytes(self.text[:start]))
+        size = None if end is None else len(_bytes(self.text[:end]))
+        known = ts if self.shape.form.options.include_commit_ts else None
+        place = RowPlace(
+            source=self.source,
+            number=self.tally.rows,
+            offset=offset,
+            start=self.text[start : start + _ERROR_BYTES if end is None else end],
+            commit_ts=known,
+        )
+        return place.error(reason, at_end=size == len(self.pending) and not any(self.blocks))
+
+    def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:
+        """Return the error for the row that `pending` begins with."""
+        start = self.pending[:_ERROR_BYTES].decode("utf-8", "replace")
+        place = RowPlace(
+            source=self.source,
+            number=self.tally.rows,
+            offset=self.offset,
+            start=start,
+            commit_ts=self.shape.dialect.commit_ts(start),
+        )
+        return place.error(reason, at_end=at_end)
+
+    def is_last_pending(self) -> bool:
+        """Return whether nothing follows the row that `pending` begins with."""
+        dialect = self.shape.dialect
+        text = self.pending.decode("utf-8", "surrogateescape")
+        end = dialect.split(text).end if dialect.options.terminator else None
+        return end in (None, len(text)) and not any(self.blocks)
+
+
+def _half_update(number: int) -> str:
+    return f"row {number} is the D row of an update, and the I row with the same commit ts that should follow it is missing"
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes that `text` was decoded from."""
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,182 @@
+"""The interface of the decoding stage: bytes of one data file in, row changes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.decode.canonical_text import Spelling
+from storage_consumer.decode.file_splits import RowBoundary
+from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.model import TableColumn, TableName, Window
+
+MOST_TS = 2**63 - 1
+"""The highest commit-ts of rows that are read in bulk, where it is a signed integer."""
+
+Values = tuple[str | None, ...]
+"""One value per column of the `RowLayout`, as wire text (see `decode.values`); None is SQL NULL."""
+
+RowChange = tuple[int, int, int, Values, Values | None]
+"""(row number in the file from 1, commit-ts, operation, values, old values).
+
+`values` is the new image of an INSERT or UPDATE and the old image of a DELETE. Old values exist only for an UPDATE
+whose file has them. It is a plain tuple, since millions are created. If the file lacks the row's commit-ts, it is the
+lowest one that the row may have.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """The columns, in order, of the rows in one version directory."""
+
+    table: TableName
+    columns: tuple[TableColumn, ...]
+    """Without hidden, virtual generated and unselected columns; stored generated ones are included."""
+    unselected: frozenset[str] = frozenset()
+    """Casefolded names of the columns that a column selector keeps out of the rows."""
+    listed: tuple[str, ...] = ()
+    """Names of all columns of the schema file, in order: a CSV header line may also name columns that rows lack."""
+    zone: str = ""
+    """Zone whose TIMESTAMP texts become UTC during decoding; empty: they stay as they are."""
+    spelled: tuple[Spelling | None, ...] = ()
+    """Per column, the spelling of its texts during decoding (see `job.key_forms`); empty: all stay as they are."""
+
+    def spelling(self, place: int) -> Spelling | None:
+        """Return the spelling for the texts of the column at this index; None: they stay as they are."""
+        return self.spelled[place] if self.spelled else None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts for one file, filled while its rows are decoded."""
+
+    rows: int = 0
+    """Rows read, whatever became of them."""
+    duplicates: int = 0
+    """Rows with commit-ts <= the window's low border: applied before."""
+    later: int = 0
+    """Rows with commit-ts > the window's high border: kept for a later round."""
+    max_ts: int = 0
+    """Highest commit-ts in the file."""
+    next_ts: int = 0
+    """Lowest commit-ts above the window, 0 if there is none."""
+
+    @property
+    def inside(self) -> int:
+        """Rows inside the window, where each is a change of its own."""
+        return self.rows - self.duplicates - self.later
+
+    def add(self, ts: NDArray[np.int64], inside: NDArray[np.bool_], later: NDArray[np.bool_]) -> None:
+        """Count many rows, except in `rows`; `inside` and `later`: see `apart`."""
+        if not len(ts):
+            return
+        beyond = int(later.sum())
+        self.max_ts = max(self.max_ts, int(ts.max()))
+        self.duplicates += len(ts) - int(inside.sum()) - beyond
+        if beyond:
+            self.later += beyond
+            self.next_ts = min(int(ts[later].min()), self.next_ts or MOST_TS)
+
+
+def apart(ts: NDArray[np.int64], window: Window) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows with these commit-ts are inside the window, and which are later."""
+    # The window's borders may exceed int64, the type of the array.
+    later = ts > min(window.high, MOST_TS)
+    return (ts > min(window.low, MOST_TS)) & ~later, later
+
+
+class Batch(Protocol):
+    """Row changes inside the window, read in bulk and not turned into values. Every column has one entry per change.
+
+    It holds inserts, full deletes, and updates that change no key or, in a table without a key, have no old image. Any
+    other update is a delete of its old row, followed immediately by an insert of its new row with the same number.
+    """
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Row numbers in the file."""
+        ...
+
+    @property
+    def ts(self) -> NDArray[np.uint64]:
+        """Commit-ts of each change."""
+        ...
+
+    @property
+    def operations(self) -> NDArray[np.int8]:
+        """INSERT, UPDATE or DELETE for each change."""
+        ...
+
+    def integers(self, place: int) -> NDArray[np.int64] | None:
+        """Return the values of the layout's column at this index, or None unless all are integers that such an array holds."""
+        ...
+
+    def texts(self, place: int, chosen: NDArray[np.intp]) -> list[str | None]:
+        """Return the wire texts of the layout's column at this index, for the changes at the `chosen` indexes."""
+        ...
+
+    def lines(self, written: Sequence[int], chosen: NDArray[np.intp]) -> Lines:
+        """Return the lines that `wire_format.LineEncoder` makes of these columns, for the changes at the `chosen` indexes."""
+        ...
+
+
+class FilesBatch(NamedTuple):
+    """The changes of several files, in file order."""
+
+    batch: Batch
+    """The batch; its row numbers count from 1 in each file."""
+    files: NDArray[np.int64]
+    """For each change, the index of its file, from 0."""
+    tallies: list[Tally]
+    """One for each file."""
+
+
+class Decoder(Protocol):
+    """A decoder of one protocol."""
+
+    @property
+    def mark(self) -> RowBoundary | None:
+        """Where a row begins in any file; None if that cannot be decided without all bytes before it."""
+        ...
+
+    def changes(
+        self,
+        blocks: Iterable[bytes],
+        layout: RowLayout,
+        window: Window,
+        tally: Tally,
+        source: str,
+        key: Sequence[int],
+    ) -> Iterator[RowChange | Batch]:
+        """Yield what `rows` does, in any order, in batches where rows have the form that is usual for the layout.
+
+        `key`: the indexes of the key's columns in the layout. An update whose file shows that it changes one comes by
+        itself, or as a delete and an insert (see `Batch`); without a key this holds for every update with an old image.
+        In old images only the key has to be read.
+        """
+        ...
+
+    def together(
+        self, contents: Sequence[bytes], layout: RowLayout, window: Window, key: Sequence[int]
+    ) -> FilesBatch | None:
+        """Return in bulk what `changes` yields for each of these files.
+
+        Returns None if one of them has to be read by itself: some row does not have the form that is usual for the
+        layout, or the files do not show where rows begin (`mark`).
+        """
+        ...
+
+    def rows(
+        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
+    ) -> Iterator[RowChange]:
+        """Yield the changes with ``window.low < commit-ts <= window.high``, in file order.
+
+        Rows outside the window are only counted in `tally`, before their columns are decoded. `source` is the file's
+        path, for messages. Raises `UndecodableRow` with file, row number, byte offset, excerpt and (if known)
+        commit-ts.
+        """
+        ...

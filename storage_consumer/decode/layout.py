@@ -1,0 +1,58 @@
+"""Determine which columns the rows of a table version have."""
+
+from __future__ import annotations
+
+from storage_consumer.config.column_selectors import unselected
+from storage_consumer.config.settings import Upstream
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.values import is_known
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableColumn, TableDefinition
+
+_HIDDEN_PREFIX = "_v$_"
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether TiDB created this column for an expression index: schema files list it, rows never have it."""
+    return name.casefold().startswith(_HIDDEN_PREFIX)
+
+
+def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:
+    """Return the columns of the definition's rows, in order.
+
+    `virtual`: the casefolded names of the virtual generated columns as the target reports them. Schema files do not
+    mark them, and rows never have them. Raises `NotReplicable`, before any row is read, if a column's type has no rule,
+    or if it is TIMESTAMP and no time zone for its values is configured.
+    """
+    real = [c for c in definition.columns if not is_hidden(c.name) and c.name.casefold() not in virtual]
+    names = [column.name for column in real]
+    table = (definition.name.schema, definition.name.table)
+    lacking = unselected(upstream.column_selectors, table, names, case=upstream.case_sensitive)
+    columns = tuple(column for column in real if column.name not in lacking)
+    for column in columns:
+        _check_type(definition, column)
+        _check_zone(definition, column, upstream.time_zone)
+    return RowLayout(
+        table=definition.name,
+        columns=columns,
+        unselected=frozenset(name.casefold() for name in lacking),
+        listed=tuple(column.name for column in definition.columns),
+        zone=converted_zone(upstream.time_zone),
+    )
+
+
+def _check_type(definition: TableDefinition, column: TableColumn) -> None:
+    if not is_known(column):
+        raise NotReplicable(
+            f"{definition.name}: column {column.name} has the type {column.type} ({definition.path}), whose values this "
+            "program cannot carry over; leave the table out of the changefeed, or give the column another type at the source"
+        )
+
+
+def _check_zone(definition: TableDefinition, column: TableColumn, zone: str) -> None:
+    if column.type == "TIMESTAMP" and not zone:
+        raise NotReplicable(
+            f"{definition.name}: column {column.name} is a TIMESTAMP ({definition.path}), whose values TiCDC writes in the "
+            "time zone of its servers, which the files do not say: give it by --tz, for example --tz UTC or --tz Asia/Shanghai"
+        )

@@ -1,0 +1,85 @@
+r"""Lines for ``LOAD DATA ... FIELDS TERMINATED BY '\t' ESCAPED BY '\\' LINES TERMINATED BY '\n'``, and back.
+
+Only backslash, TAB and LF are escaped: under these clauses MariaDB and TiDB read CR, NUL, quotes and the word NULL
+literally.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from storage_consumer.decode.decoder import RowLayout, Values
+
+NULL = b"\\N"
+_CODING = ("utf-8", "surrogatepass")
+"""Invalid text passes through: refusing it is up to the target."""
+_ESCAPES = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n"}
+_ESCAPE = re.compile(rb"\\[\\tn]")
+
+
+class LineEncoder:
+    """Encodes the lines of one table from decoded values.
+
+    Escaping goes by content, not by column type, so no value can spill into the next column or row, whatever the file
+    holds.
+    """
+
+    def __init__(self, layout: RowLayout, written: Sequence[int]) -> None:
+        """Initialize; `written`: indexes of the layout's columns that the target takes, at least one, in the order of the line."""
+        if not written or not 0 <= min(written) <= max(written) < len(layout.columns):
+            raise ValueError(f"{layout.table}: columns {list(written)} are not some of its {len(layout.columns)}")
+        self._pick = _picker(tuple(written))
+        self._separators = len(written) - 1
+
+    def encode_line(self, values: Values) -> bytes:
+        """Return the line of one row, without its LF."""
+        picked = self._pick(values)
+        if None not in picked:
+            # One check for the whole row: the only TABs are the separators, so no value needs an escape.
+            line = "\t".join(picked)  # type: ignore[arg-type]  # no None in it
+            if "\\" not in line and "\n" not in line and line.count("\t") == self._separators:
+                return line.encode(*_CODING)
+        return b"\t".join([encode_field(value) for value in picked])
+
+
+def _picker(written: tuple[int, ...]) -> Callable[[Values], Values]:
+    if len(written) > 1:
+        return itemgetter(*written)
+    return lambda values: tuple(values[index] for index in written)
+
+
+def encode_field(value: str | None) -> bytes:
+    """Return one field of a line."""
+    if value is None:
+        return NULL
+    if "\\" in value:
+        value = value.replace("\\", "\\\\")
+    if "\t" in value:
+        value = value.replace("\t", "\\t")
+    if "\n" in value:
+        value = value.replace("\n", "\\n")
+    return value.encode(*_CODING)
+
+
+def decode_line(line: bytes) -> list[str | None]:
+    """Return the fields of a line that `LineEncoder.encode_line` wrote."""
+    return [decode_field(field) for field in line.split(b"\t")]
+
+
+def split_lines(lines: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+    """Return the fields of some lines by column, still encoded; `decode_field` gives their values.
+
+    Raises `ValueError` if one line has more fields than another.
+    """
+    return list(zip(*(line.split(b"\t") for line in lines), strict=True))
+
+
+def decode_field(field: bytes) -> str | None:
+    """Return the value of one field of a line."""
+    if b"\\" in field:
+        if field == NULL:
+            return None
+        field = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field)
+    return field.decode(*_CODING)

@@ -1,0 +1,328 @@
+"""One connection to the target, with the session that every statement of ours relies on.
+
+The driver is PyMySQL. It lacks MariaDB's bulk statements, which are added here. LOAD DATA LOCAL is fed from memory: the answer to the
+server's request is the buffer that this very statement is sending, whatever file name the server asks for. Without such a buffer
+it gets nothing. So a hostile server can read no file.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pymysql
+from pymysql.connections import Connection as _PlainConnection
+from pymysql.connections import MySQLResult
+from pymysql.constants import CLIENT, COMMAND
+from pymysql.converters import escape_string
+from pymysql.cursors import Cursor
+from pymysql.protocol import MysqlPacket
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream import tls
+from storage_consumer.downstream.logging_in import WAYS, Trust
+from storage_consumer.downstream.mysql_errors import translated
+from storage_consumer.downstream.opening import Deadline, opened_socket
+from storage_consumer.downstream.session import set_session
+from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
+
+if TYPE_CHECKING:
+    _Connection = _PlainConnection[Cursor]
+else:
+    _Connection = _PlainConnection  # generic in its type stubs only
+
+_CHUNK = 1 << 20
+_NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
+"""What the driver raises over packets that are not MySQL's."""
+_BULK_EXECUTE = 0xFA
+_TYPES_FOLLOW = 128
+_BULK = 1 << 2
+_KNOWS_BULK = struct.pack("<I", _BULK)
+_RESERVED = slice(9, 32)
+"""Place in a client's first packet that MySQL leaves empty; its end holds what a MariaDB client can do beyond MySQL's capabilities."""
+_OFFERED = struct.Struct("<27xI")
+"""What follows the version in a server's first packet; its last field is what a MariaDB has beyond MySQL's capabilities."""
+
+
+class Connection(_Connection):
+    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory only, and run MariaDB's bulk statements."""
+
+    feed: bytes = b""
+    """What the running LOAD DATA LOCAL statement sends."""
+    feed_piece: int = _CHUNK
+    """Most bytes of it per packet."""
+    warnings: int = 0
+    """Number of warnings that the last statement raised."""
+    has_bulk: bool = False
+    """Whether the server, or what is before it, reports that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
+    _greeting: MysqlPacket | None = None
+    """The server's first packet, after it was looked at and until it is read."""
+    _offers_bulk: bool = False
+    _logging_in: bool = False
+    trust: Trust
+    """Who answers; it decides about the password."""
+    password: bytes
+    salt: bytes
+    _auth_plugin_name: str
+    _unverified: ClassVar[ssl.SSLContext | None] = None
+
+    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
+        """Build a context as PyMySQL does, but only one for all connections without explicit TLS options.
+
+        PyMySQL uses TLS if the server offers it, verifies nothing then, and yet reads all certificates of the machine each time, which takes
+        20 ms.
+        """
+        if sslp:
+            made: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # not in the stubs
+            return made
+        if Connection._unverified is None:
+            Connection._unverified = super()._create_ssl_ctx(sslp)  # type: ignore[misc] # likewise
+        return Connection._unverified
+
+    def connect_over(self, opened: socket.socket, trust: Trust) -> None:
+        """Log in over a connected socket."""
+        self.trust = trust
+        if self.unix_socket:
+            self._secure = True
+        self.connect(opened)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether TLS is in use, or will be before anything is sent; known once the server's first packet is read."""
+        return bool(self.ssl and self.server_capabilities & CLIENT.SSL)  # type: ignore[attr-defined] # not in the stubs
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the server's certificate was verified, or will be before anything is sent."""
+        return self.encrypts and self.ctx.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined] # likewise
+
+    def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, handler: Any = None) -> Any:
+        """Log in as PyMySQL does, but reveal the password only to those who may have it."""
+        self.trust.check(plugin_name, self)
+        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
+
+    def _get_server_information(self) -> None:
+        """Read the greeting as PyMySQL does, and also what is not among MySQL's capabilities."""
+        self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
+        # After a byte for the protocol's version, the server's version ends at a NUL.
+        _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
+        self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
+        super()._get_server_information()  # type: ignore[misc] # not in the stubs
+        self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
+
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        """Read a packet as PyMySQL does, beginning with the one that was looked at."""
+        looked_at, self._greeting = self._greeting, None
+        if looked_at is not None:
+            return looked_at
+        packet: MysqlPacket = super()._read_packet(packet_type)  # type: ignore[no-untyped-call] # of the driver
+        return packet
+
+    def _request_authentication(self) -> None:
+        """Log in as PyMySQL does. A MariaDB that leaves out the first capability exchanges further ones that MySQL does not have."""
+        newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
+        self.has_bulk = newer and self._offers_bulk
+        if self.has_bulk:
+            self.client_flag &= ~CLIENT.LONG_PASSWORD
+        self._logging_in = True
+        try:
+            super()._request_authentication()  # type: ignore[misc] # likewise
+        finally:
+            self._logging_in = False
+
+    def write_packet(self, payload: bytes) -> None:
+        """Write a packet as PyMySQL does, and report bulk statements in the first ones."""
+        if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
+            payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
+        super().write_packet(payload)
+
+    def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
+        """Run one statement for all rows of `values`, see `apply.bulk`; return (affected rows, warnings). Only for `has_bulk`."""
+        statement = self._prepare(sql)
+        try:
+            head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
+            self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
+            affected = self._read_query_result()
+        finally:
+            if self.open:
+                self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
+        return affected, self.warnings
+
+    def _prepare(self, sql: str) -> bytes:
+        """Prepare a statement; return the id that the server gave it, as it is sent."""
+        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
+        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
+        for count in struct.unpack_from("<HH", answer, 5):
+            # one packet per parameter or column, and one after the last
+            for _ in range(count + 1 if count else 0):
+                self._read_packet()
+        return answer[1:5]
+
+    def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
+        """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; return (affected rows, warnings)."""
+        self.feed, self.feed_piece = rows, min(most, _CHUNK)
+        try:
+            affected = self.query(sql)
+        finally:
+            self.feed = b""
+        return affected, self.warnings
+
+    @contextmanager
+    def undecoded(self) -> Iterator[Connection]:
+        """Yield this connection, returning text as bytes inside the block."""
+        self.use_unicode = False
+        try:
+            yield self
+        finally:
+            self.use_unicode = True
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
+        """Read a result as PyMySQL does, with one that can feed; ours never reads unbuffered."""
+        self._result = None
+        result = _FedResult(self)
+        result.read()
+        self._result = result
+        self.warnings = result.warning_count or 0
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows or 0)
+
+
+class _FedResult(MySQLResult):
+    """Answers the server's request for a local file from the connection's buffer."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Read the answer of `connection`."""
+        super().__init__(connection)
+        self._feeder = connection
+
+    def _read_load_local_packet(self, first_packet: MysqlPacket) -> None:  # noqa: ARG002 - the file name asked for does not matter
+        connection = self._feeder
+        feed = memoryview(connection.feed)
+        for start in range(0, len(feed), connection.feed_piece):
+            connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
+        # An empty packet ends the file.
+        connection.write_packet(b"")
+        answer: MysqlPacket = connection._read_packet()  # noqa: SLF001 - the base class of this connection
+        if not answer.is_ok_packet():
+            message = "no OK packet after LOAD DATA LOCAL"
+            raise pymysql.err.OperationalError(2014, message)
+        self._read_ok_packet(answer)  # type: ignore[attr-defined] # not in the stubs
+
+
+Prepare = Callable[[Connection], None]
+
+
+def connect(
+    downstream: Downstream,
+    password: str,
+    *,
+    ddl: bool = False,
+    read_timeout: int | None = None,
+    prepare: Prepare | None = None,
+) -> Connection:
+    """Open a connection, set its session, and `prepare` it, all within the time of `--connect-timeout`.
+
+    `read_timeout` is in seconds, for later statements; None waits as long as one takes. Raise `ConfigError` for a refused login, and
+    `TargetUnavailable` if the server does not answer.
+    """
+    deadline = Deadline(downstream.connect_timeout)
+    made = _made(downstream, password, read_timeout)
+    opened = opened_socket(downstream, deadline)
+    is_ours = False
+    try:
+        with deadline.over(opened):
+            made.connect_over(opened, Trust(downstream, opened))
+            _set_session(made, downstream, ddl=ddl)
+            is_ours = True
+            if prepare is not None:
+                prepare(made)
+    except (pymysql.err.MySQLError, OSError, EOFError, RuntimeError, *_NO_SERVER) as fault:
+        _force_close(made)
+        if is_ours and not deadline.passed:
+            raise
+        raise _refusal(fault, downstream, deadline) from fault
+    except BaseException:
+        _force_close(made)
+        raise
+    return made
+
+
+def _made(downstream: Downstream, password: str, read_timeout: int | None) -> Connection:
+    """Return a connection that is not open yet."""
+    return Connection(
+        host=downstream.host,
+        port=downstream.port,
+        unix_socket=downstream.unix_socket or None,
+        **tls.driver_options(downstream),
+        user=downstream.user,
+        password=password.encode(),  # as the server stores it; PyMySQL would encode a text as latin1
+        charset="utf8mb4",
+        collation="utf8mb4_bin",  # strings in views and generated columns compare as they do at the source
+        autocommit=True,
+        # `_FedResult` answers the server, and never with a file
+        local_infile=True,
+        # an UPDATE that changes nothing still shows that its row is there
+        client_flag=CLIENT.FOUND_ROWS,
+        auth_plugin_map=WAYS,
+        read_timeout=read_timeout,
+        defer_connect=True,
+    )
+
+
+def _force_close(connection: Connection) -> None:
+    """Close without a word to the server."""
+    connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to the broken socket
+
+
+def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -> StorageConsumerError:
+    """Return our error for a failed login; what the server refuses then is no row's fault."""
+    doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
+    if deadline.passed:
+        return TargetUnavailable(
+            f"{doing}: it took the connection, but did not answer within {deadline.seconds:g} s (--connect-timeout)"
+        )
+    if (refused := tls.refusal(fault, downstream)) is not None:
+        return refused
+    if isinstance(fault, RuntimeError):
+        package = "pynacl" if "pynacl" in str(fault) else "cryptography"
+        return ConfigError(f"{doing}: the account logs in by a way that needs a Python package: pip install {package}")
+    if isinstance(fault, _NO_SERVER):
+        return TargetUnavailable(f"{doing}: what answers there is no MySQL server ({type(fault).__name__}: {fault})")
+    error = translated(fault, doing)
+    return (
+        ConfigError(f"{error} (check the account and the settings of the server)")
+        if isinstance(error, TableError)
+        else error
+    )
+
+
+def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
+    """Set what our statements rely on, after ending a transaction that the server's `init_connect` left open."""
+    connection.query("ROLLBACK AND NO CHAIN NO RELEASE")
+    version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
+
+    def rows(sql: str) -> Sequence[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+    set_session(connection.query, rows, version, downstream, ddl=ddl)
+
+
+def escape(text: str) -> str:
+    """Escape the content of a string literal, by the driver's own rules; our sessions never set NO_BACKSLASH_ESCAPES."""
+    return str(escape_string(text))
+
+
+@contextmanager
+def translating(doing: str) -> Iterator[None]:
+    """Raise our errors for the driver's; `doing` says what was tried."""
+    try:
+        yield
+    except (pymysql.err.MySQLError, OSError, EOFError) as fault:
+        raise translated(fault, doing) from fault

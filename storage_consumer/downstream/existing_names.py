@@ -1,0 +1,150 @@
+"""The names of a table's parts on the target, where a part that a statement of the source means may have another name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storage_consumer.model import TableName
+from storage_consumer.sql.column_parts import column_at
+from storage_consumer.sql.tokens import Token, has_words, quote
+
+Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
+"""Runs a query with arguments and returns all its rows."""
+
+_COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+_COLLATION = "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+_GENERATED = f"{_COLUMNS} AND generation_expression <> ''"
+_INDEXES = "SELECT index_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
+_FOREIGN_KEYS = (
+    "SELECT table_name, constraint_name FROM information_schema.table_constraints "
+    "WHERE constraint_schema = %s AND constraint_type = 'FOREIGN KEY'"
+)
+
+_METHOD = (
+    "SELECT DISTINCT partition_method, partition_expression FROM information_schema.partitions "
+    "WHERE table_schema = %s AND table_name = %s"
+)
+_OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
+"""Methods by which MySQL and MariaDB put rows into other partitions than TiDB does."""
+
+_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "INTEGER", "BOOL", "BOOLEAN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartNames:
+    """Names inside one table, all folded; empty if there is no such table."""
+
+    columns: frozenset[str] = frozenset()
+    generated: frozenset[str] = frozenset()
+    """Those of its columns that are generated."""
+    indexes: frozenset[str] = frozenset()
+    foreign_keys: frozenset[str] = frozenset()
+    other_foreign_keys: frozenset[str] = frozenset()
+    """Those of the other tables in its database: MySQL and MariaDB want each name once."""
+    fractions: frozenset[str] = frozenset()
+    """Text columns that the statement turns into integers, and that hold numbers with a fraction or an exponent."""
+    collation: str = ""
+    """Default collation of the table; empty if it does not matter."""
+    scattered: bool = False
+    """Whether its partitions hold other rows than those of the same names at the source, and the statement is about one of them."""
+
+
+def matters_for(found: Sequence[Token]) -> bool:
+    """Return whether what a statement becomes depends on names inside the table. A new table has none, except foreign keys."""
+    if has_words(found, "FOREIGN"):
+        return True
+    if has_words(found[:2], "CREATE", "TABLE"):
+        return False
+    return any(has_words(found, word) for word in ("INDEX", "KEY", "UNIQUE", "INDEXES")) or (
+        has_words(found[:2], "ALTER", "TABLE")
+        and (
+            has_words(found, "EXISTS")
+            or changes_defaults(found)
+            or bool(to_integers(found))
+            or takes_rows_of_partitions(found)
+        )
+    )
+
+
+def changes_defaults(found: Sequence[Token]) -> bool:
+    """Return whether an ALTER TABLE may both add columns and change the table's charset or collation."""
+    options = [
+        at for at, token in enumerate(found) if not token.depth and token.upper in ("COLLATE", "CHARACTER", "CHARSET")
+    ]
+    return bool(options) and has_words(found, "ADD", depth=0)
+
+
+def takes_rows_of_partitions(found: Sequence[Token]) -> bool:
+    """Return whether a statement empties or exchanges partitions that it names, so that it matters which rows are in them."""
+    empties = has_words(found, "TRUNCATE", "PARTITION") and not has_words(found, "TRUNCATE", "PARTITION", "ALL")
+    return empties or has_words(found, "EXCHANGE", "PARTITION")
+
+
+def to_integers(found: Sequence[Token]) -> list[str]:
+    """Return the columns that an ALTER TABLE turns into integers by MODIFY or CHANGE, by their former names."""
+    columns = []
+    for at, token in enumerate(found):
+        if token.upper in ("MODIFY", "CHANGE") and token.depth == 0:
+            part = found[at:]
+            named = column_at(part)
+            typed = named + (2 if token.upper == "CHANGE" else 1)
+            columns += (
+                [part[named].name]
+                if named > 0 and any(one.upper in _INTEGERS for one in part[typed : typed + 1])
+                else []
+            )
+    return columns
+
+
+def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNames:
+    """Ask the target for the names inside a table. `name` is in its spelling; only what matters for the statement `found` is asked."""
+    place = (name.schema, name.table)
+    asked = query(_FOREIGN_KEYS, (name.schema,)) if has_words(found, "FOREIGN") else []
+    foreign = [(_folded(table), _folded(key)) for table, key in asked]
+    return PartNames(
+        columns=frozenset(_folded(one) for (one,) in query(_COLUMNS, place)),
+        generated=frozenset(_folded(one) for (one,) in query(_GENERATED, place))
+        if has_words(found, "PRIMARY")
+        else frozenset(),
+        indexes=frozenset(_folded(one) for (one,) in query(_INDEXES, place)),
+        foreign_keys=frozenset(key for table, key in foreign if table == name.table.casefold()),
+        other_foreign_keys=frozenset(key for table, key in foreign if table != name.table.casefold()),
+        fractions=frozenset(column for column in to_integers(found) if _has_fractions(query, name, column)),
+        collation="".join(_text(one) for (one,) in query(_COLLATION, place)) if changes_defaults(found) else "",
+        scattered=takes_rows_of_partitions(found) and _is_scattered(query, name),
+    )
+
+
+def _is_scattered(query: Query, name: TableName) -> bool:
+    """Return whether a table has rows in another partition than at the source: all by KEY, those of NULL by HASH."""
+    for method, expression in query(_METHOD, (name.schema, name.table)):
+        by = _folded(method or "").upper()
+        of_null = f"SELECT 1 FROM {_in_query(name)} WHERE ({_text(expression).replace('%', '%%')}) IS NULL LIMIT %s"
+        if by in _OTHER_METHODS or (by == "HASH" and query(of_null, (1,))):
+            return True
+    return False
+
+
+def _in_query(name: TableName) -> str:
+    """Return a table's name for a query with arguments."""
+    return f"{quote(name.schema)}.{quote(name.table)}".replace("%", "%%")
+
+
+def _has_fractions(query: Query, name: TableName, column: str) -> bool:
+    """Return whether a text column holds a number with a fraction or an exponent."""
+    if not query(f"{_COLUMNS} AND column_name = %s AND collation_name IS NOT NULL", (name.schema, name.table, column)):
+        return False
+    found = f"SELECT 1 FROM {_in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
+    # Zeros after the point are no fraction.
+    number = r"^[[:space:]]*[-+]?([0-9]*[.][0-9]*[1-9]|([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][-+]?[0-9])"
+    return bool(query(found, (number,)))
+
+
+def _folded(value: Any) -> str:
+    return _text(value).casefold()
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,120 @@
+"""From MySQL error numbers to our errors: try again, stop the table, or "that was done already"."""
+
+from __future__ import annotations
+
+import re
+
+import pymysql.err
+
+from storage_consumer.errors import ConfigError, RowRefused, StateGone, StorageConsumerError, TargetUnavailable
+
+CONFLICTS = frozenset((1020, 1205, 1213, 3101, 8002, 8005, 8022, 8027, 8028, 8141, 9004, 9005, 9006, 9007))
+"""Lock wait timeout, deadlock, write conflict, a schema that changed meanwhile, and TiDB's numbers for the same: run it again."""
+LOCK_WAIT_TIMEOUT = 1205
+FEW_TRIES = {LOCK_WAIT_TIMEOUT: 3, 8141: 3}
+"""Most tries after these errors: a lock wait takes long each time, and TiDB's failed assertion mostly remains."""
+_CONNECTION = frozenset(
+    (
+        *(0, 1040, 1047, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 1969),
+        *(2002, 2003, 2006, 2013, 2014, 2055, 4031, 9001, 9002, 9003),
+    )
+)
+_READ_ONLY = frozenset((1792, 1836))
+_OF_AN_OPTION = 1290
+"""Names the server's option that forbids the statement, such as ``--read-only`` or ``--super-read-only``."""
+_FULL = frozenset((1021, 1114, 3675, 3, 28))
+_MAYBE_FULL = frozenset((1005, 1026, 1030))
+"""Errors that give the operating system's error number, by which a table or file could not be created or written."""
+_NO_SPACE = re.compile(r"\b(?:errno|errcode|error):? 28\b", re.IGNORECASE)
+_LOGIN = frozenset((1045, 1130, 1698, 1820, 1862, 3118, 4151))
+"""Refused; refused from that host; refused by that plug-in; the password has to be changed or has expired; the account is locked."""
+DENIED = frozenset((1044, 1142, 1143, 1227, 1370, 8121))
+"""A privilege is missing: on a database, a table, a column, the whole server, a routine; and TiDB's own number."""
+
+_ASSERTION = 8141
+
+_NOT_THERE = frozenset((1049, 1146))
+"""A database, a table."""
+ALREADY_DONE = frozenset((1007, 1008, 1050, 1051, 1054, 1060, 1061, 1068, 1091, 1176, 1507, 1517, 1831, 4092))
+"""Answers to a statement that runs again after it took effect.
+
+TiCDC's MySQL sink ignores the same numbers, except MariaDB's own one for a view that does not exist.
+"""
+
+
+def number_of(fault: BaseException) -> int:
+    """Return the server's or driver's error number, or 0 if it has none."""
+    arguments = fault.args
+    return arguments[0] if arguments and isinstance(arguments[0], int) else 0
+
+
+def is_conflict(fault: BaseException) -> bool:
+    """Return whether the transaction lost against another one and may run again."""
+    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in CONFLICTS
+
+
+def is_connection_loss(fault: BaseException) -> bool:
+    """Return whether the server could not be reached or the connection broke; nobody knows then whether a commit took effect."""
+    if isinstance(fault, OSError | EOFError):
+        return True
+    return isinstance(fault, pymysql.err.InterfaceError) or (
+        isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in _CONNECTION
+    )
+
+
+def _is_full(fault: BaseException) -> bool:
+    number = number_of(fault)
+    return number in _FULL or (number in _MAYBE_FULL and _NO_SPACE.search(described(fault)) is not None)
+
+
+def _is_read_only(fault: BaseException) -> bool:
+    number = number_of(fault)
+    return number in _READ_ONLY or (number == _OF_AN_OPTION and "read-only" in described(fault).replace("_", "-"))
+
+
+def is_refusal(fault: BaseException) -> bool:
+    """Return whether the fault lies in the rows, that is, fits no other of our errors."""
+    if isinstance(fault, ValueError):
+        return True
+    return not (is_conflict(fault) or is_denied(fault)) and isinstance(translated(fault, ""), RowRefused)
+
+
+def is_denied(fault: BaseException) -> bool:
+    """Return whether a privilege is missing."""
+    return isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in DENIED
+
+
+def translated(fault: BaseException, doing: str) -> StorageConsumerError:
+    """Return our error for the driver's; `doing` says what was tried, without any secret."""
+    text = f"{doing}: {described(fault)}"
+    if number_of(fault) == _ASSERTION:
+        return RowRefused(
+            f"{text} (TiDB finds a row and its index apart: see ADMIN CHECK TABLE, repair the table, start again)"
+        )
+    if is_connection_loss(fault) or is_conflict(fault):
+        return TargetUnavailable(text)
+    if _is_read_only(fault):
+        return TargetUnavailable(f"{text} (the target is read-only: make it writable or point at its primary)")
+    if _is_full(fault):
+        return TargetUnavailable(f"{text} (the target's disk or table space is full)")
+    if number_of(fault) in _LOGIN:
+        return ConfigError(f"{text} (check user, password and host of the downstream URI)")
+    return RowRefused(text)
+
+
+def gone(fault: BaseException, doing: str, schema: str) -> StateGone | None:
+    """Return the error for a state schema, or a table of it, that no longer exists; None for any other fault."""
+    if not isinstance(fault, pymysql.err.MySQLError) or number_of(fault) not in _NOT_THERE:
+        return None
+    return StateGone(
+        f"{doing}: the state schema {schema} was dropped while this program ran ({described(fault)}). Nothing is known any more of "
+        "what was applied: restore the schema from a backup, or, for a target that has its rows already, start again with a new one and say for each table "
+        "`storage-consumer table reload-done --at TSO`, the checkpoint of the last round_finished (tables without a key need a copy)"
+    )
+
+
+def described(fault: BaseException) -> str:
+    """Return the server's number and text in one line."""
+    if isinstance(fault, pymysql.err.MySQLError) and len(fault.args) > 1:
+        return f"error {fault.args[0]}: {fault.args[1]}"
+    return str(fault) if isinstance(fault, ValueError) else f"{type(fault).__name__}: {fault}"

@@ -1,0 +1,77 @@
+"""Missing privileges of the target's user, and the GRANT that adds them. Pure, except for a query to the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from storage_consumer.downstream.mysql_errors import described
+from storage_consumer.sql.tokens import names, quote, tokens
+
+ROW_RIGHTS = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
+"""All that rows and statements of a replicated database need."""
+_KNOWN = (*ROW_RIGHTS.split(", "), "TRIGGER", "EVENT", "EXECUTE", "ALTER ROUTINE", "CREATE ROUTINE", "LOCK TABLES")
+_COMMAND = re.compile(r"([A-Za-z, ]+?) command denied")
+_CHECK = re.compile(r"privilege check for '([^']+)' fail")
+_SERVER = re.compile(r"you need \(at least one of\) the (.+?) privilege")
+_DATABASE = re.compile(r"to database '(.+)'")
+_TABLE = re.compile(r"for table `(.+?)`\.`")
+_OF_A_DATABASE = re.compile(r"\s*(CREATE|DROP|ALTER)\s+(?:DATABASE|SCHEMA)\b", re.IGNORECASE)
+
+Query = Callable[[str], Sequence[Sequence[Any]]]
+
+
+def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement: str = "") -> str:
+    """Return the GRANT for a missing privilege. `query` asks the server who we are; `schemas` are those of the statement."""
+    text, user = described(fault), _account(query)
+    server = _SERVER.search(text)
+    if server:
+        grants = [f"GRANT {server[1].split(',')[0].strip('( )')} ON *.* TO {user}"]
+    else:
+        told = _DATABASE.search(text) or _TABLE.search(text)
+        where = [told[1]] if told else sorted({schema for schema in (*schemas, *_schemas_in(statement)) if schema})
+        grants = [f"GRANT {_rights(text, statement)} ON {_database(query, schema)}.* TO {user}" for schema in where]
+    return f"A right is missing: {'; '.join(grants)} (all that rows and statements need: {ROW_RIGHTS})"
+
+
+def state_remedy(fault: BaseException, query: Query, schema: str) -> str:
+    """Return the GRANT for a privilege that is missing on the state's own schema."""
+    return f"{described(fault)}. The state needs all rights on its schema: GRANT ALL ON {_database(query, schema)}.* TO {_account(query)}"
+
+
+def all_rights(query: Query, schema: str) -> str:
+    """Return the GRANT for all that rows and statements of a database need."""
+    return f"A right is missing: GRANT {ROW_RIGHTS} ON {_database(query, schema)}.* TO {_account(query)}"
+
+
+def _rights(text: str, statement: str) -> str:
+    """Return the privileges that the server names, else those that the statement needs, else all."""
+    found = _COMMAND.search(text) or _CHECK.search(text) or _OF_A_DATABASE.match(statement)
+    named = [part.strip().upper() for part in found[1].split(",")] if found else []
+    known = ["SELECT" if right in ("SHOW", "ANY") else right for right in named]
+    return ", ".join(known) if known and all(right in _KNOWN for right in known) else ROW_RIGHTS
+
+
+def _schemas_in(statement: str) -> list[str]:
+    return [schema for schema, _, _ in names(tokens(statement)) if schema]
+
+
+def _database(query: Query, schema: str) -> str:
+    r"""Return the database as GRANT takes it.
+
+    There ``_`` and ``%`` stand for any characters, except on a MySQL with partial_revokes.
+    """
+    literal = False
+    with suppress(Exception):  # whatever comes of it, the right is what matters
+        literal = [str(row[1]).upper() for row in query("SHOW VARIABLES LIKE 'partial_revokes'")] == ["ON"]
+    return quote(schema if literal else re.sub(r"([_%])", r"\\\1", schema))
+
+
+def _account(query: Query) -> str:
+    """Return the account that the server took us for, as GRANT takes it. A message may name the host that we come from instead."""
+    with suppress(Exception):  # whatever comes of it, the right is what matters
+        user, _, host = str(query("SELECT CURRENT_USER()")[0][0]).rpartition("@")
+        return "@".join("'" + part.replace("'", "''") + "'" for part in (user, host))
+    return "the consumer's user"

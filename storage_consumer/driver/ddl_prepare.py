@@ -1,0 +1,132 @@
+"""Before a group of DDL runs: the order that the target's tables allow, the effect of filter and routes, and each name as the target has it.
+
+The bucket's names are used everywhere but in the target: `described` and `prepared` are where they become the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from storage_consumer.gate.strangers import refuse_strangers
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableName, folded_name
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.renames import in_running_order, rename_of, renamed
+from storage_consumer.plan.routes import routed
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.unqualified_names import Namesake, former_home, home_of, of_any_database
+from storage_consumer.ports import Target
+from storage_consumer.sql.table_names import Existing, NameAt, looked_up, with_homes, with_real_names
+
+
+def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
+    """Return the tables that the target has, by their folded names in the bucket."""
+    routes = manager.selection.routes
+    targets = {name.folded(): routes.target(name).folded() for name in names}
+    there = target.describe(targets.values())
+    return {name: there[found] for name, found in targets.items() if found in there}
+
+
+def _existing(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TableName]:
+    """Return what `Target.existing` does, for names in the bucket; where a route leads elsewhere, the value is the name in the bucket."""
+    routes = manager.selection.routes
+    if not routes:
+        return target.existing(names)
+    targets = {name.folded(): routes.target(name).folded() for name in names}
+    there = target.existing(targets.values())
+    return {name: there[found] if name == found else name for name, found in targets.items() if found in there}
+
+
+def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target) -> tuple[DdlStep, ...]:
+    """Return the statements of one version in an order in which they can run, with renames inserted that no file holds.
+
+    Renames of which the filter leaves out both names come first: they are not run.
+    """
+    out = [step for step in group if _is_left_out(step, manager)]
+    rest = [step for step in group if step not in out]
+    pairs = [pair for step in rest if (pair := renamed(step.definition)) is not None]
+    if len(pairs) <= 1:
+        return (*out, *rest)
+    spelled = _existing((name for pair in pairs for name in pair), manager, target)
+    return (*out, *in_running_order(rest, frozenset(spelled), manager.started))
+
+
+def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
+    rename, leaves_out = rename_of(step.definition), manager.selection.filter.leaves_out
+    return rename is not None and leaves_out(rename.old) and leaves_out(rename.new)
+
+
+def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
+    """Return the step with the database of each name that the statement leaves open; all names as the bucket has them.
+
+    Raises `NotReplicable` where a rename may mean several tables.
+    """
+    definition = step.definition
+    namesakes = {
+        name: [_namesake(table, step, manager) for table in manager.namesakes(name.table, step)]
+        for name in of_any_database(definition)
+    }
+    if not namesakes:
+        return step
+    wanted = looked_up(definition) | {n.name for found in namesakes.values() for n in found}
+    existing = _existing(wanted, manager, target)
+
+    home = former_home if _took_effect(step, manager, existing) else home_of
+
+    def elsewhere(name: NameAt) -> TableName | None:
+        return home(name, definition, existing, namesakes[name]) if name in namesakes else None
+
+    return replace(step, definition=with_homes(definition, existing, elsewhere))
+
+
+def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep:
+    """Return the step as it will run on the target: judged by the filter, with the names of the routes, as the target spells them.
+
+    `step` comes from `with_homes_of_names`. Raises `NotReplicable` where the filter or a route does not allow it, or
+    where it names what the target reserves for itself, `StatementRefused` where it moves a table that may be another feed's.
+    """
+    selection, definition = manager.selection, step.definition
+    judgement = selection.judged(definition)
+    skip = judgement.skip
+    there = _existing(judgement.needs, manager, target) if judgement.needs else {}
+    if lacking := sorted(name for name in judgement.needs if name.folded() not in there):
+        skip = f"it reads {', '.join(map(str, lacking))}, which the filter leaves out and the target does not have"
+    if skip:
+        return replace(step, skip=skip, source=step)
+    spelled = routed(definition, selection.routes, manager.databases)
+    selection.refuse_reserved(spelled)
+    refuse_strangers(definition, manager.databases)
+    real = with_real_names(spelled, target.existing(looked_up(spelled)))
+    return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
+
+
+def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
+    """Return a step that an operator has decided about: nothing in it is looked up, only its own name is that of the route."""
+    name = manager.selection.routes.target(step.name)
+    return replace(step, definition=replace(step.definition, name=name), source=step)
+
+
+def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
+    """Return whether the bucket has an earlier structure of the statement's table, or anything earlier of its database."""
+    if manager.tables[step.table_key].structure_at(step.version - 1) is not None:
+        return True
+    schema = folded_name(step.name.schema)
+    return not step.name.table and any(
+        0 < table.first < step.version and folded_name(table.name.schema) == schema for table in manager.tables.values()
+    )
+
+
+def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) -> bool:
+    """Return whether a rename is known to have run: by the journal, or an earlier run started it and its table has the new name."""
+    rename = rename_of(step.definition)
+    begun = rename is not None and step.identity in manager.started and rename.new.folded() in existing
+    return begun or manager.has_run(step)
+
+
+def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:
+    """Return what is known of a table right before the step, and whether it stays after it."""
+    found = manager.structure_before(table.name, step.version)
+    columns = () if found is None else found.columns
+    return Namesake(name=table.name, columns=columns, stays=table.stays_after(step.version))

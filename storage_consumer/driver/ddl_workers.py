@@ -1,0 +1,160 @@
+"""DdlWorkers: statements in the background, so that one that takes an hour holds up only the tables that it touches.
+
+Each lane has its own connection and, at the target, its own lock (see `downstream.database.fence_ddl`). Before the first
+statement of an owner all idle lanes are fenced, so that no former owner's statement can still start. Every decision about a
+statement, before and after it, is made by the round, in one thread; a lane only runs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from storage_consumer.clock import Clock
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.ports import Ddl, DdlContext, TableProgress
+
+LANES = 4
+"""Most statements that run in parallel. A later program must not have fewer: it would leave lanes of this one unfenced."""
+
+_LAST_WAIT = 3.0
+"""Seconds."""
+
+Identity = tuple[str, int, int]
+"""See `DdlStep.identity`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a statement ended."""
+
+    step: DdlStep
+    note: str = ""
+    """What was changed in it or found out about it."""
+    seconds: float = 0.0
+    fault: BaseException | None = None
+    """Why it did not take effect, or why that is not known; None if it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    step: DdlStep
+    lane: int
+    began: float
+
+
+class DdlWorkers:
+    """Runs statements in parallel. It outlives a fault of the round: what is running then is not started a second time."""
+
+    def __init__(
+        self,
+        open_lane: Callable[[int], Ddl],
+        clock: Clock,
+        spawn: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """Prepare the lanes: `open_lane` creates the runner of one; `spawn` runs a function in the background (default: in a new thread)."""
+        self._clock = clock
+        self._spawn = spawn or _in_a_thread
+        self._runners = [open_lane(number) for number in range(LANES)]
+        self._jobs: dict[Identity, _Job] = {}
+        # Lock-free hand-over: lanes only append here and then set the event; the round's thread alone pops. Appends and pops of a
+        # deque are atomic.
+        self._ended: deque[Outcome] = deque()
+        self._any = threading.Event()
+        self._asked: dict[Identity, float] = {}
+        self._fenced_for = -1
+        self._closed = threading.Event()
+
+    def should_continue(self) -> bool:
+        """Return whether a lane that waits for something may go on waiting."""
+        return not self._closed.is_set()
+
+    @property
+    def running(self) -> list[tuple[DdlStep, float]]:
+        """The statements that were started and whose end was not collected, each with the seconds since its start."""
+        now = self._clock.monotonic()
+        return [(job.step, now - job.began) for job in self._jobs.values()]
+
+    def overdue(self, seconds: float, every: float) -> list[tuple[DdlStep, float]]:
+        """Return the `running` statements that have taken at least `seconds`, each at most once in `every` seconds."""
+        now = self._clock.monotonic()
+        self._asked = {identity: asked for identity, asked in self._asked.items() if identity in self._jobs}
+        found = [
+            (step, since)
+            for step, since in self.running
+            if since >= seconds and now - self._asked.get(step.identity, now - every) >= every
+        ]
+        self._asked |= {step.identity: now for step, _ in found}
+        return found
+
+    @property
+    def is_free(self) -> bool:
+        """Whether one more statement may start."""
+        return len(self._jobs) < LANES
+
+    def fence(self, epoch: int) -> None:
+        """End what a former owner may still be about to run; `epoch`: this owner's. Raises `TargetUnavailable` where it can't."""
+        if self._fenced_for != epoch:
+            for number in self._idle():
+                self._runners[number].fence()
+            self._fenced_for = epoch
+
+    def _idle(self) -> list[int]:
+        busy = {job.lane for job in self._jobs.values()}
+        return [number for number in range(LANES) if number not in busy]
+
+    def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> None:
+        """Run a statement in the background; `moved` is stored in the transaction that records it as done."""
+        job = _Job(step, self._idle()[0], self._clock.monotonic())
+        self._jobs[step.identity] = job
+        self._spawn(lambda: self._run(job, context, moved))
+
+    def _run(self, job: _Job, context: DdlContext, moved: Sequence[TableProgress]) -> None:
+        """Run one statement to its end, whatever that is."""
+        try:
+            note = self._runners[job.lane].run(job.step, context, moved)
+        except Exception as fault:  # noqa: BLE001 - the thread that collects it judges it
+            self._end(Outcome(step=job.step, fault=fault))
+        # The round has to hear of the end even if this thread dies of it.
+        except BaseException as end:
+            self._end(Outcome(step=job.step, fault=end))
+            raise
+        else:
+            self._end(Outcome(step=job.step, note=note, seconds=self._clock.monotonic() - job.began))
+
+    def _end(self, outcome: Outcome) -> None:
+        self._ended.append(outcome)
+        self._any.set()
+
+    def collect(self, seconds: float) -> list[Outcome]:
+        """Return what has ended since the last call; wait up to `seconds` for the first if something is running."""
+        if self._jobs and seconds and not self._ended:
+            self._clock.wait(self._any, seconds)
+        # Cleared before the queue is read: an outcome that arrives in between sets the event again and is not missed.
+        self._any.clear()
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]
+        for outcome in ended:
+            del self._jobs[outcome.step.identity]
+        return ended
+
+    def close(self) -> None:
+        """Close idle connections after a short wait for what is running; the outcome of the rest is resolved at the next start."""
+        self._closed.set()
+        deadline = self._clock.monotonic() + _LAST_WAIT
+        while self._jobs and (left := deadline - self._clock.monotonic()) > 0:
+            self.collect(left)
+        for number in self._idle():
+            self._runners[number].close()
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    """Run `work` in a thread that does not keep the process alive; what it raises is in its outcome already."""
+
+    def run() -> None:
+        with suppress(BaseException):
+            work()
+
+    threading.Thread(target=run, name="ddl", daemon=True).start()

@@ -1,0 +1,64 @@
+"""Before anything is created or bound: is there a bucket that TiCDC has begun to write?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Tuning, Upstream
+from storage_consumer.driver.service import StopSignal
+from storage_consumer.errors import NoMetadata, TransientError
+from storage_consumer.inspection.places import likely_places, missing_metadata
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.small_file import METADATA_BYTES
+from storage_consumer.telemetry import Log
+
+_log = Log("beginning")
+_PAUSE = 1.0
+"""Seconds between two attempts to look at a bucket that does not answer."""
+
+
+def wait_for_metadata(
+    upstream: Upstream,
+    opened: Callable[[Upstream], Storage],
+    tuning: Tuning,
+    clock: Clock,
+    stop: StopSignal,
+    *,
+    once: bool,
+) -> bool:
+    """Wait until the bucket has a ``metadata``, whatever is in it; return False when asked to stop before.
+
+    Raises `NoMetadata` where `once` allows no second look, `ConfigError` as `Storage.check` does, and `TransientError` when
+    the bucket does not answer within the limit.
+    """
+    storage, told = opened(upstream), False
+    answered = clock.monotonic()
+    while not stop.requested.is_set():
+        pause = tuning.flush_interval
+        try:
+            storage.check()
+            if _has_metadata(storage):
+                return True
+            answered = clock.monotonic()
+        except TransientError:
+            if clock.monotonic() - answered >= tuning.retry_limit:
+                raise
+            pause = _PAUSE
+        else:
+            text = "" if told else missing_metadata(upstream, likely_places(upstream, opened))
+            if once:
+                raise NoMetadata(text)
+            if not told:
+                _log.warning("checkpoint_missing", path="metadata", text=text)
+                told = True
+        clock.wait(stop.requested, pause)
+    return False
+
+
+def _has_metadata(storage: Storage) -> bool:
+    try:
+        storage.read("metadata", METADATA_BYTES)
+    except FileNotFoundError:
+        return False
+    return True

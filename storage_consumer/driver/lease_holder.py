@@ -1,0 +1,45 @@
+"""Who holds a lease: what is stored of a process, whether it still runs, and how messages name it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import socket
+import uuid
+from pathlib import Path
+
+_PARTS = 4
+"""Parts of a holder's text; what follows may be missing, as in that of an older version."""
+
+
+def identity(now: float) -> str:
+    """Return a unique text: host, boot and process space, process, a random number, and the time `now` (seconds since 1970, UTC)."""
+    since = dt.datetime.fromtimestamp(now, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{socket.gethostname()}|{_place()}|{os.getpid()}|{uuid.uuid4().hex[:12]}|{since}"
+
+
+def readable(holder: str) -> str:
+    """Return how people can find a holder: ``host db1, pid 4711, since 2026-01-31T10:00:00Z``, the time of its start."""
+    parts = holder.split("|")
+    if len(parts) < _PARTS:
+        return holder
+    since = f", since {parts[_PARTS]}" if len(parts) > _PARTS else ""
+    return f"host {parts[0]}, pid {parts[2]}{since}"
+
+
+def process_is_gone(holder: str) -> bool:
+    """Return whether the holder was a process of this very machine (and process space) that no longer runs."""
+    parts = holder.split("|")
+    if len(parts) < _PARTS or parts[0] != socket.gethostname() or parts[1] != _place() or not parts[2].isdigit():
+        return False
+    return not Path(f"/proc/{parts[2]}").exists()
+
+
+def _place() -> str:
+    """Return a text that is equal only where a process number means the same process; random where that is not known."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        space = Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return f"unknown-{uuid.uuid4().hex}"
+    return f"{boot}-{space}"

@@ -1,0 +1,67 @@
+"""The next steps that a message names, as commands that can be pasted."""
+
+from __future__ import annotations
+
+import shlex
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.config.uris import mask_uri
+from storage_consumer.model import TableName
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.plan.table_words import table_flag
+
+PROGRAM = "storage-consumer"
+_AGAIN: tuple[Verb, Verb] = ("hold", "reload-done")
+
+
+def ways_on(step: DdlStep, downstream: Downstream) -> str:
+    """Return the next steps after a statement that stopped its table; the password of a URI is hidden."""
+    done, skip, replace = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
+    return (
+        f"If it took effect by hand: {done} -- to go on without it: {skip} -- to run another text in its place: {replace} "
+        "--sql '...'"
+    )
+
+
+def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
+    """Return ``storage-consumer ddl VERB …`` for a statement."""
+    words = [PROGRAM, "ddl", verb, table_flag(step.name), "--version", str(step.version)]
+    return " ".join([*words, shlex.join(reaching(downstream))])
+
+
+def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
+    """Return ``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
+    words = [PROGRAM, "table", verb, table_flag(name), *(("--at", "TSO") if verb == "reload-done" else ())]
+    return " ".join([*words, shlex.join(reaching(downstream))])
+
+
+def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:
+    """Return the message about a table that the target should have. `place`: its name there."""
+    there = "" if place == name else f" (as {place})"
+    hold, done = (table_command(verb, name, downstream) for verb in _AGAIN)
+    return (
+        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, say: {hold} -- make it again as a "
+        f"copy of the source's, then say what it is as of: {done}"
+    )
+
+
+def reaching(downstream: Downstream) -> list[str]:
+    """Return the flags that lead to this target and state; the ones that were given, if known."""
+    plain = Downstream()
+    where = f"{downstream.host}:{downstream.port}/"
+    if downstream.unix_socket:
+        where = f"localhost/?unix-socket={downstream.unix_socket}"
+    uri = downstream.given_uri or f"mysql{'+ssl' if downstream.ssl else ''}://{downstream.user}@{where}"
+    words = ["--downstream-uri", mask_uri(uri).replace(":***@", "@")]
+    for name, value, default in (
+        ("downstream-password-file", downstream.password_file, plain.password_file),
+        ("state-schema", downstream.state_schema, plain.state_schema),
+        ("ssl-ca", downstream.ssl_ca, plain.ssl_ca),
+        ("ssl-cert", downstream.ssl_cert, plain.ssl_cert),
+        ("ssl-key", downstream.ssl_key, plain.ssl_key),
+        ("ssl-mode", downstream.ssl_mode, plain.ssl_mode),
+    ):
+        if value != default:
+            words += [f"--{name}", value]
+    return [*words, *(["--allow-unverified-server"] if downstream.allow_unverified_server else [])]

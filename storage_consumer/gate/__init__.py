@@ -1,0 +1,11 @@
+"""The gate: which statements of schema files may run. Pure.
+
+A schema file is data from outside, and the account that runs its statement may do much more than TiDB's DDL. So a statement runs only
+if it is one of the kinds that TiCDC stores, fits the action code of its file, is about the file's own table, and consists only of
+words that this kind has in TiDB's grammar. All of this is an allow-list: what no list knows halts its table.
+
+* `readings`: the text as a server without TiDB's comments reads it, and as TiDB does; both have to pass.
+* `judging`: the kinds, by their first words, and whose statement it is.
+* `altering`, `defining`, `viewing`: what follows the head of each kind.
+* `clauses`: runs of tokens against a vocabulary; `words` and `functions`: the vocabularies.
+"""

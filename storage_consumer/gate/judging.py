@@ -1,0 +1,295 @@
+"""One statement: its kind, the action codes of this kind, and the table or database that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from storage_consumer.errors import StatementRefused
+from storage_consumer.gate import defining
+from storage_consumer.gate.altering import ALTERATIONS, RENAMES, altered
+from storage_consumer.gate.clauses import Cursor, Vocabulary
+from storage_consumer.gate.comments import Refusal
+from storage_consumer.gate.readings import readings
+from storage_consumer.gate.viewing import created_view
+from storage_consumer.gate.words import OPTIONS
+from storage_consumer.model import TableDefinition, TableName, folded_name
+from storage_consumer.sql.table_names import named_by
+from storage_consumer.sql.tokens import Token, tokens
+
+_SHOWN = 200
+_ELSEWHERE = frozenset(("DIRECTORY", "CONNECTION", "TABLESPACE", "UNION", "SECONDARY_ENGINE"))
+"""Options by which a server other than TiDB keeps rows outside its own tables."""
+_VIEWS = frozenset((21,))
+"""Views have no options; their UNION is that of SELECT."""
+_ASIDE = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))
+_ON_COMMIT = ("ON", "COMMIT", "DELETE", "ROWS")
+_INDEX_KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The result of judging one reading of a statement."""
+
+    codes: frozenset[int]
+    """TiDB's action codes for it."""
+    name: TableName
+    """The table (after a rename, the new name) or the database (empty table) that it is about; an empty schema if it gives none."""
+
+
+def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> None:
+    """Raise `StatementRefused` unless the statement, as `text` writes it, is one that TiCDC stores in a file like this one.
+
+    Objects that only TiDB has pass if the server is not TiDB, since they are not run there.
+    """
+    try:
+        read = list(readings(text))
+        found = [_judged(reading, definition, aside=server_type != "tidb") for reading in read]
+        stored = _named(tokens(definition.query))
+        _refuse_other_names(stored, read)
+        _refuse_other_code(definition, found[0])
+        for judged in found:
+            _refuse_other_name(definition, judged)
+    except Refusal as reason:
+        raise _refused(definition, text, reason) from None
+
+
+def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> None:
+    """Raise `StatementRefused` unless `text`, which is to be sent to a server of this server_type, is still such a statement.
+
+    For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
+    """
+    try:
+        known = frozenset(_named(tokens(definition.query)))
+        for reading in readings(text):
+            judged = _judged(reading, definition, aside=False)
+            _refuse_new_names(known, reading)
+            if judged.codes != RENAMES:
+                _refuse_other_name(definition, judged)
+            if server_type != "tidb" and judged.codes != _VIEWS:
+                _refuse_elsewhere(reading)
+    except Refusal as reason:
+        raise _refused(definition, text, reason) from None
+
+
+def _refuse_other_names(stored: Sequence[TableName], read: Iterable[Sequence[Token]]) -> None:
+    if any(_named(reading) != stored for reading in read):
+        raise Refusal("servers may read other names of tables in it than this program does")
+
+
+def _refuse_new_names(known: frozenset[TableName], reading: Sequence[Token]) -> None:
+    if strange := frozenset(_named(reading)) - known:
+        raise Refusal(f"it would name {min(strange)}, which the stored text does not")
+
+
+def _named(found: Sequence[Token]) -> list[TableName]:
+    """Return the tables and databases that one reading names, in its order."""
+    return [TableName(schema=name.schema, table=name.table) for name in named_by(found)]
+
+
+def _refused(definition: TableDefinition, text: str, reason: Refusal) -> StatementRefused:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return StatementRefused(
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) is not run, since it is none that TiCDC "
+        f"stores for this table: {reason}. The statement is: {shown}"
+    )
+
+
+def _refuse_other_code(definition: TableDefinition, judged: Judged) -> None:
+    if definition.ddl_type not in judged.codes:
+        codes = ", ".join(map(str, sorted(judged.codes)[:5]))
+        raise Refusal(f"Type {definition.ddl_type} of the file is not that of the statement ({codes})")
+
+
+def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
+    """Raise `Refusal` if the statement is about another table than its file.
+
+    One step of a cycle of renames may lie under its table's last name: then only the database must be the file's.
+    """
+    own, name = definition.name.folded(), judged.name.folded()
+    same_schema = name.schema in ("", own.schema)
+    astray = judged.codes == RENAMES and bool(own.table)
+    if not same_schema or (name.table != own.table and not astray):
+        raise Refusal(f"it is about {judged.name}, the file about {definition.name}")
+
+
+def _refuse_elsewhere(found: Sequence[Token]) -> None:
+    for at, token in enumerate(found):
+        if token.upper in _ELSEWHERE and found[at - 1].text != ".":
+            raise Refusal(f"its option {token.upper} would keep rows in another place than the server's own tables")
+        if token.upper == "ENGINE":
+            value = found[at + 1 + (found[at + 1 : at + 2] != () and found[at + 1].text == "=") :][:1]
+            if value and value[0].name.strip("'\"").upper() != "INNODB":
+                raise Refusal(f"its engine is not InnoDB but {value[0].text[:60]}")
+
+
+def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool) -> Judged:
+    """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
+    if aside and any(head == tuple(token.upper for token in found[1 : 1 + len(head)]) for head in _ASIDE):
+        return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
+    cursor = Cursor(found, {folded_name(column.name) for column in definition.columns})
+    # Two words before one: CREATE alone is an index or a view.
+    heads = (tuple(token.upper for token in found[:length]) for length in (2, 1))
+    judge = next((_KINDS[head] for head in heads if head in _KINDS), None)
+    if judge is None:
+        first = " ".join(token.text for token in found[:2])[:60]
+        raise Refusal(f"{first} is no kind of statement that TiCDC stores")
+    judged = judge(cursor)
+    cursor.finish()
+    return judged
+
+
+# databases
+
+
+def _create_database(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    cursor.existence()
+    return _database(cursor, cursor.part(), 1, "TIFLASH", "REPLICA", "LOCATION", "LABELS")
+
+
+def _drop_database(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    cursor.existence()
+    return Judged(codes=frozenset((2,)), name=TableName(schema=cursor.part(), table=""))
+
+
+def _alter_database(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    named = cursor.kind() == "quoted" or cursor.upper() not in ("CHARACTER", "CHARSET", "COLLATE", "DEFAULT")
+    return _database(cursor, cursor.part() if named else "", 26)
+
+
+def _database(cursor: Cursor, schema: str, code: int, *more: str) -> Judged:
+    """Check the options of a database; `more`: words that only this kind of statement has."""
+    usual = {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
+    words = OPTIONS & usual | frozenset(more)
+    cursor.check(cursor.at, len(cursor.found), Vocabulary(ground=0, words=words, inside=frozenset()))
+    cursor.at = len(cursor.found)
+    return Judged(codes=frozenset((code,)), name=TableName(schema=schema, table=""))
+
+
+# tables
+
+
+def _create_table(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    cursor.existence()
+    name = cursor.name()
+    defining.created_table(cursor)
+    return Judged(codes=frozenset((3, 60)), name=name)
+
+
+def _create_temporary(cursor: Cursor) -> Judged:
+    """Judge CREATE GLOBAL TEMPORARY TABLE, which only TiDB has; other servers are not sent any."""
+    cursor.at = 2
+    cursor.need("TEMPORARY", "TABLE")
+    cursor.existence()
+    name = cursor.name()
+    end = len(cursor.found) - len(_ON_COMMIT)
+    if tuple(token.upper for token in cursor.found[end:]) != _ON_COMMIT:
+        raise Refusal("it makes a temporary table without ON COMMIT DELETE ROWS")
+    cursor.found = cursor.found[:end]
+    defining.created_table(cursor)
+    return Judged(codes=frozenset((3, 60)), name=name)
+
+
+def _drop(code: int) -> Callable[[Cursor], Judged]:
+    """Return the judge of DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
+
+    def judge(cursor: Cursor) -> Judged:
+        cursor.at = 2
+        cursor.existence()
+        name = cursor.name()
+        _ = cursor.take("RESTRICT") or cursor.take("CASCADE")
+        return Judged(codes=frozenset((code,)), name=name)
+
+    return judge
+
+
+def _truncate(cursor: Cursor) -> Judged:
+    cursor.at = 1
+    cursor.take("TABLE")
+    return Judged(codes=frozenset((11,)), name=cursor.name())
+
+
+def _rename(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    cursor.name()
+    cursor.need("TO")
+    return Judged(codes=RENAMES, name=cursor.name())
+
+
+def _recover(cursor: Cursor) -> Judged:
+    flashes = cursor.upper() == "FLASHBACK"
+    cursor.at = 2
+    name = cursor.name()
+    return Judged(codes=frozenset((25,)), name=cursor.name() if flashes and cursor.take("TO") else name)
+
+
+def _alter_table(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    name = cursor.name()
+    codes, after = altered(cursor, name)
+    # A new name without a database belongs to the session's, which is that of the file.
+    return Judged(codes=codes, name=after)
+
+
+# indexes and views
+
+
+def _create(cursor: Cursor) -> Judged:
+    """Judge CREATE of an index or a view, which may have words in between."""
+    cursor.at = 1
+    if cursor.upper() in _INDEX_KINDS and cursor.upper(1) == "INDEX":
+        cursor.word()
+    if cursor.upper() == "INDEX":
+        return _create_index(cursor)
+    return Judged(codes=_VIEWS, name=created_view(cursor))
+
+
+def _create_index(cursor: Cursor) -> Judged:
+    cursor.need("INDEX")
+    cursor.existence()
+    cursor.part()
+    if cursor.take("USING") or cursor.take("TYPE"):
+        cursor.word()
+    cursor.need("ON")
+    name = cursor.name()
+    defining.index_tail(cursor, len(cursor.found))
+    return Judged(codes=ALTERATIONS, name=name)
+
+
+def _drop_index(cursor: Cursor) -> Judged:
+    cursor.at = 2
+    cursor.existence()
+    cursor.part()
+    cursor.need("ON")
+    name = cursor.name()
+    defining.index_tail(cursor, len(cursor.found))
+    return Judged(codes=ALTERATIONS, name=name)
+
+
+_KINDS: Mapping[tuple[str, ...], Callable[[Cursor], Judged]] = MappingProxyType(
+    {
+        ("CREATE", "DATABASE"): _create_database,
+        ("CREATE", "SCHEMA"): _create_database,
+        ("DROP", "DATABASE"): _drop_database,
+        ("DROP", "SCHEMA"): _drop_database,
+        ("ALTER", "DATABASE"): _alter_database,
+        ("ALTER", "SCHEMA"): _alter_database,
+        ("CREATE", "TABLE"): _create_table,
+        ("CREATE", "GLOBAL"): _create_temporary,
+        ("DROP", "TABLE"): _drop(4),
+        ("DROP", "VIEW"): _drop(24),
+        ("TRUNCATE",): _truncate,
+        ("RENAME", "TABLE"): _rename,
+        ("RECOVER", "TABLE"): _recover,
+        ("FLASHBACK", "TABLE"): _recover,
+        ("ALTER", "TABLE"): _alter_table,
+        ("DROP", "INDEX"): _drop_index,
+        ("CREATE",): _create,
+    }
+)
+"""First words → the function that judges the rest."""

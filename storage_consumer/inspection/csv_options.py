@@ -1,0 +1,334 @@
+"""Infer how CSV was written, by elimination: try every set of options that the files allow, and strike out what fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from storage_consumer.config.settings import CsvOptions, Upstream
+from storage_consumer.decode.values import BinaryEncoding
+from storage_consumer.inspection.csv_fields import (
+    BINARY,
+    DIGITS,
+    INTEGERS,
+    Prefix,
+    is_commit_ts,
+    is_null,
+    is_value,
+    prefix_forms,
+    row_columns,
+)
+from storage_consumer.inspection.csv_rows import Found, Frame, Token, fields, find_rows, frames, terminators
+from storage_consumer.inspection.samples import Sample
+from storage_consumer.inspection.trying import decoded_rows
+
+_FEW = 4
+"""One sample in this many may be damaged."""
+_WITNESSES = 2
+"""Fields that must show a NULL marker other than TiCDC's default: a single one may be a broken row."""
+_LINE_END = re.compile(rb"[\r\n]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the samples leave of all the options that they might have been written with."""
+
+    survivors: tuple[CsvOptions, ...]
+    """Sets of options that read every sample, except those set aside."""
+    undecided: frozenset[str] = frozenset()
+    """Fields of `CsvOptions` that the samples leave open although their values depend on them."""
+    unseen: frozenset[str] = frozenset()
+    """Fields of `CsvOptions` that no row shows, and that therefore have TiCDC's default."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """Field of `CsvOptions` → the file and row that proves it."""
+    set_aside: tuple[str, ...] = ()
+    """Paths of samples that no options can read."""
+    reason: str = ""
+    """Why nothing survived."""
+    commit_ts: tuple[int, ...] = ()
+    """Lowest and highest commit ts of the sampled rows (both inclusive), if they carry one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hypothesis:
+    frame: Frame
+    terminator: bytes
+    prefix: Prefix
+
+
+def infer_csv(samples: list[Sample], upstream: Upstream, told: frozenset[str], newest: int) -> Verdict:
+    """Return the options of CSV files.
+
+    `told`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit ts that a row may
+    have.
+    """
+    trial = _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), told, newest)
+    hypotheses = [each for each in trial.hypotheses(samples) if trial.agrees(each)]
+    return trial.verdict(samples, hypotheses)
+
+
+class _Trial:
+    """One inference."""
+
+    def __init__(self, upstream: Upstream, told: frozenset[str], newest: int) -> None:
+        self.upstream = upstream
+        self.told = told
+        self.newest = newest
+        self.found: dict[tuple[str, Frame], Found | None] = {}
+        self.split: dict[tuple[str, Frame, bytes], list[tuple[Token, ...]] | None] = {}
+
+    def rows(self, sample: Sample, frame: Frame) -> Found | None:
+        """Return the sample's rows under a frame."""
+        key = (sample.path, frame)
+        if key not in self.found:
+            self.found[key] = find_rows(sample, frame)
+        return self.found[key]
+
+    def hypotheses(self, samples: list[Sample]) -> Iterator[_Hypothesis]:
+        """Yield everything that the beginnings and ends of rows allow."""
+        framed: dict[Frame, list[Found]] = {}
+        for sample in samples:
+            for frame in frames(sample):
+                if found := self.rows(sample, frame):
+                    framed.setdefault(frame, []).append(found)
+        for frame, each in framed.items():
+            ends = [self.upstream.csv.terminator.encode()] if "terminator" in self.told else terminators(each)
+            for end, prefix in product(ends, product((True, False), repeat=3)):
+                yield _Hypothesis(frame, end, Prefix(*prefix))
+
+    def agrees(self, hypothesis: _Hypothesis) -> bool:
+        """Return whether a hypothesis agrees with the given options."""
+        options = self.options(hypothesis, None)
+        known = self.upstream.csv
+        return all(getattr(options, name) == getattr(known, name) for name in self.told - {"null", "binary_encoding"})
+
+    def options(self, hypothesis: _Hypothesis, null: bytes | None) -> CsvOptions:
+        """Return the options of a hypothesis; `null` None: TiCDC's default."""
+        frame, prefix = hypothesis.frame, hypothesis.prefix
+        marker = CsvOptions().null if null is None else null.decode("utf-8", "replace")
+        return replace(
+            self.upstream.csv,
+            delimiter=frame.delimiter.decode("utf-8", "replace"),
+            quote=frame.quote.decode("utf-8", "replace"),
+            null=self.upstream.csv.null if "null" in self.told else marker,
+            terminator=hypothesis.terminator.decode("utf-8", "replace"),
+            include_commit_ts=prefix.commit_ts,
+            output_old_value=prefix.old_value,
+            output_handle_key=prefix.handle_key,
+            output_field_header=frame.header,
+        )
+
+    def verdict(self, samples: list[Sample], hypotheses: list[_Hypothesis]) -> Verdict:
+        """Strike out hypotheses, and return what is left. A sample that ends inside its first row shows nothing."""
+        alive, aside = hypotheses, list[Sample]()
+        samples = [sample for sample in samples if sample.complete or any(self.rows(sample, f) for f in frames(sample))]
+        for sample in samples:
+            # A sample that fits no survivor is set aside rather than deciding alone: it may be damaged.
+            fitting = [each for each in alive if self.fits(each, sample)]
+            if fitting:
+                alive = fitting
+            else:
+                aside.append(sample)
+        if not alive or len(aside) == len(samples):
+            return Verdict(survivors=(), reason="no set of options fits the rows")
+        contradicting = next((s for s in aside if any(self.fits(h, s) for h in hypotheses)), None)
+        if contradicting is not None:
+            return Verdict(survivors=(), reason=f"{contradicting.path} was written with other options than other files")
+        used = [sample for sample in samples if sample not in aside]
+        return self._judged(used, alive, {sample.path for sample in aside})
+
+    def _judged(self, used: list[Sample], alive: list[_Hypothesis], aside: set[str]) -> Verdict:
+        undecided: set[str] = set()
+        unseen: set[str] = set()
+        evidence: dict[str, str] = {}
+        survivors: list[CsvOptions] = []
+        for hypothesis in alive:
+            nulls = self.nulls(used, hypothesis)
+            # Two different texts cannot both mean NULL, so the hypothesis splits the rows wrongly.
+            if len(nulls) > 1:
+                continue
+            if not nulls and "null" not in self.told:
+                (unseen if hypothesis.frame.quote else undecided).add("null")
+            for text, places in nulls.items():
+                evidence["null"] = places[0]
+                if len(places) < _WITNESSES and text != CsvOptions().null.encode():
+                    undecided.add("null")
+            options = self.options(hypothesis, next(iter(nulls), None))
+            encodings, damaged = self.encodings(used, options)
+            # Without a binary value both encodings read everything, so leave the encoding open.
+            if len(encodings) > 1 and not self.has_binary(used, options):
+                encodings = [""]
+            survivors += [replace(options, binary_encoding=encoding) for encoding in encodings]
+            aside |= damaged if encodings else set()
+        if self._may_hide_commit_ts(used, survivors):
+            undecided.add("include_commit_ts")
+        if not survivors:
+            return Verdict(survivors=(), reason="no set of options fits the values")
+        undecided |= _differing(survivors)
+        return Verdict(
+            survivors=tuple(survivors),
+            undecided=frozenset(undecided - self.told),
+            unseen=frozenset(unseen),
+            evidence={**dict.fromkeys(_fields(), f"{used[0].path} row 1"), **evidence},
+            set_aside=tuple(sorted(aside)),
+            commit_ts=self._span(used, survivors[0]),
+        )
+
+    def _span(self, used: list[Sample], options: CsvOptions) -> tuple[int, ...]:
+        if not options.include_commit_ts:
+            return ()
+        prefix = Prefix(commit_ts=True, old_value=options.output_old_value, handle_key=options.output_handle_key)
+        hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
+        seen = [int(row[0].text) for sample in used for row in self.tokens(hypothesis, sample) or ()]
+        return (min(seen), max(seen)) if seen else ()
+
+    def fits(self, hypothesis: _Hypothesis, sample: Sample) -> bool:
+        """Return whether the sample's rows have the form of the hypothesis; their values are judged later, all together."""
+        rows = self.tokens(hypothesis, sample)
+        if rows is None:
+            return False
+        size = len(row_columns(sample.definition, sample.virtual))
+        wide = len(prefix_forms(hypothesis.prefix))
+        counts = {len(row) - wide for row in rows}
+        exact = sample.virtual is not None
+        if hypothesis.prefix.commit_ts and self._duplicates(sample, rows):
+            # Rows of an older structure may have another number of columns.
+            counts = {len(row) - wide for row in rows if int(row[0].text) > sample.definition.version}
+        # With uncertain virtual columns a row may be shorter than the schema file's columns, but never longer.
+        if any(count > size or count < 0 or (exact and count != size) for count in counts):
+            return False
+        return all(self.begins(row, hypothesis) for row in rows) and not self.mistakes_commit_ts(
+            hypothesis, sample, rows
+        )
+
+    def mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
+        """Return whether the supposed handle keys are commit ts: each could be one, and is not the table's key."""
+        prefix = hypothesis.prefix
+        if not prefix.handle_key or prefix.commit_ts:
+            return False
+        columns = row_columns(sample.definition, sample.virtual)
+        keys = [place for place, column in enumerate(columns) if column.is_pk]
+        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGERS:
+            return False
+        at, key = int(prefix.old_value), keys[0] + len(prefix_forms(prefix))
+        like_ts = all(is_commit_ts(row[at], hypothesis.frame, self.newest) for row in rows)
+        return like_ts and any(row[at].text != row[key].text for row in rows)
+
+    def begins(self, row: tuple[Token, ...], hypothesis: _Hypothesis) -> bool:
+        """Return whether the fields before the values have the form of the hypothesis."""
+        forms = prefix_forms(hypothesis.prefix)
+        if len(row) < len(forms):
+            return False
+        return all(form(token, hypothesis.frame, self.newest) for form, token in zip(forms, row, strict=False))
+
+    def tokens(self, hypothesis: _Hypothesis, sample: Sample) -> list[tuple[Token, ...]] | None:
+        """Return the fields of each of the sample's rows; None if a row does not end or split as the hypothesis says."""
+        key = (sample.path, hypothesis.frame, hypothesis.terminator)
+        if key not in self.split:
+            found = self.rows(sample, hypothesis.frame)
+            self.split[key] = None if found is None else _split(found, hypothesis.terminator)
+        return self.split[key]
+
+    def _duplicates(self, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
+        """Return whether the sample may hold rows of an older structure, which committed no later than its directory's DDL."""
+        return sample.definition.is_ddl and all(row and DIGITS.fullmatch(row[0].text) for row in rows)
+
+    def nulls(self, used: list[Sample], hypothesis: _Hypothesis) -> dict[bytes, list[str]]:
+        """Return what means NULL → the files and rows where it does: unquoted texts that are not a value of their column."""
+        seen: dict[bytes, list[str]] = {}
+        for sample in used:
+            for number, text in self._nulls_of(sample, hypothesis):
+                seen.setdefault(text, []).append(f"{sample.path} row {number}")
+        if "null" in self.told:
+            return {text: places for text, places in seen.items() if text == self.upstream.csv.null.encode()}
+        return seen
+
+    def _nulls_of(self, sample: Sample, hypothesis: _Hypothesis) -> Iterator[tuple[int, bytes]]:
+        """Yield row number and text of each field that can only be NULL."""
+        columns = row_columns(sample.definition, sample.virtual)
+        skip, quoting = len(prefix_forms(hypothesis.prefix)), bool(hypothesis.frame.quote)
+        for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
+            values = row[skip:]
+            if len(values) != len(columns) or self._is_older(row, sample, hypothesis):
+                continue
+            pairs = zip(values, columns, strict=True)
+            yield from ((number, token.text) for token, column in pairs if is_null(token, column, quoting=quoting))
+
+    def _is_older(self, row: tuple[Token, ...], sample: Sample, hypothesis: _Hypothesis) -> bool:
+        known = hypothesis.prefix.commit_ts and sample.definition.is_ddl
+        return known and int(row[0].text) <= sample.definition.version
+
+    def encodings(self, used: list[Sample], options: CsvOptions) -> tuple[list[BinaryEncoding], set[str]]:
+        """Return the binary encodings under which the decoder reads the samples, and the samples that it reads under none.
+
+        A few of the latter count as damaged; with more, the options are wrong.
+        """
+        choices: list[BinaryEncoding] = ["base64", "hex"]
+        if "binary_encoding" in self.told:
+            choices = [options.binary_encoding]
+        read = {
+            choice: {s.path for s in used if self.decodes(s, replace(options, binary_encoding=choice))}
+            for choice in choices
+        }
+        readable = set[str]().union(*read.values())
+        damaged = {sample.path for sample in used} - readable
+        if len(damaged) > len(used) // _FEW:
+            return [], damaged
+        return [choice for choice in choices if read[choice] == readable], damaged
+
+    def decodes(self, sample: Sample, options: CsvOptions) -> bool:
+        """Return whether the decoder reads a sample's whole rows; a sample with uncertain columns always counts as read."""
+        return decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
+
+    def has_binary(self, used: list[Sample], options: CsvOptions) -> bool:
+        """Return whether a binary column of a sample holds a non-empty value."""
+        prefix = Prefix(options.include_commit_ts, options.output_old_value, options.output_handle_key)
+        hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
+        for sample in used:
+            columns = row_columns(sample.definition, sample.virtual)
+            kinds = [place for place, column in enumerate(columns) if column.type in BINARY]
+            skip = len(prefix_forms(prefix))
+            for row in self.tokens(hypothesis, sample) or ():
+                values = row[skip:]
+                if len(values) != len(columns) and kinds:
+                    return True
+                if any(is_value(values[place], options) for place in kinds):
+                    return True
+        return False
+
+    def _may_hide_commit_ts(self, used: list[Sample], survivors: list[CsvOptions]) -> bool:
+        """Return whether rows are read without a commit ts although each of them begins with a possible one."""
+        for options in survivors:
+            if options.include_commit_ts:
+                continue
+            prefix = Prefix(commit_ts=False, old_value=options.output_old_value, handle_key=options.output_handle_key)
+            hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
+            rows = [row for sample in used for row in self.tokens(hypothesis, sample) or ()]
+            if all(row and is_commit_ts(row[0], hypothesis.frame, self.newest) for row in rows):
+                return True
+        return False
+
+
+def _frame(options: CsvOptions) -> Frame:
+    return Frame(quote=options.quote.encode(), delimiter=options.delimiter.encode(), header=options.output_field_header)
+
+
+def _split(found: Found, terminator: bytes) -> list[tuple[Token, ...]] | None:
+    """Return the fields of all rows; None if a row ends otherwise, or has a line end that is neither quoted nor escaped."""
+    rows: list[tuple[Token, ...]] = []
+    for row in found.rows:
+        parts = fields(row[: len(row) - len(terminator)], found.frame) if row.endswith(terminator) else None
+        if parts is None or any(not part.quoted and _LINE_END.search(part.text) for part in parts):
+            return None
+        rows.append(parts)
+    return rows
+
+
+def _fields() -> Iterable[str]:
+    return CsvOptions.__slots__
+
+
+def _differing(survivors: list[CsvOptions]) -> set[str]:
+    return {name for name in _fields() if len({getattr(each, name) for each in survivors}) > 1}

@@ -1,0 +1,82 @@
+"""Which columns a DDL makes virtual generated ones: schema files list them, rows do not have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from storage_consumer.model import TableDefinition
+from storage_consumer.sql.tokens import Token, tokens
+
+_BEFORE_A_NAME = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "IF", "NOT", "EXISTS"})
+
+
+def virtual_columns(query: str) -> frozenset[str]:
+    """Return the casefolded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
+    found = tokens(query)
+    if any(token.upper == "VIEW" for token in found[:6]):
+        return frozenset()
+    names = (
+        _column(found, at)
+        for at, token in enumerate(found[:-1])
+        # Without STORED, a generated column is virtual: VIRTUAL is the default and need not be written.
+        if token.upper == "AS" and found[at + 1].text == "(" and not _is_stored(found, at)
+    )
+    return frozenset(name.casefold() for name in names if name)
+
+
+def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
+    """Return the virtual generated columns of a table's version; None if its history does not show them for certain.
+
+    `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns, and no
+    statement since may have renamed a virtual column.
+    """
+    past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
+    begin = max((place for place, each in enumerate(past) if _creates(each)), default=None)
+    if begin is None:
+        return None
+    virtual: frozenset[str] = frozenset()
+    for each in past[begin:]:
+        if virtual and _renames(each):
+            return None
+        virtual = (virtual | virtual_columns(each.query)) & {column.name.casefold() for column in each.columns}
+    return virtual
+
+
+def _renames(definition: TableDefinition) -> bool:
+    return not {token.upper for token in tokens(definition.query)}.isdisjoint({"RENAME", "CHANGE"})
+
+
+def _creates(definition: TableDefinition) -> bool:
+    words = [token.upper for token in tokens(definition.query)]
+    return words[:2] == ["CREATE", "TABLE"] and "LIKE" not in words[:8]
+
+
+def _column(found: Sequence[Token], at: int) -> str:
+    """Return the name of the column whose definition contains the word at `at`."""
+    depth = found[at].depth
+    begin = at
+    while (
+        begin and found[begin - 1].depth >= depth and (found[begin - 1].text != "," or found[begin - 1].depth > depth)
+    ):
+        begin -= 1
+    words = [token for token in found[begin:at] if token.depth == depth]
+    if depth == 0:
+        actions = [place for place, token in enumerate(words) if token.upper in {"ADD", "MODIFY", "CHANGE"}]
+        if not actions:
+            return ""
+        words = words[actions[-1] :]
+    changed = bool(words) and words[0].upper == "CHANGE"
+    names = [token for token in words if token.upper not in _BEFORE_A_NAME]
+    place = 1 if changed else 0
+    return names[place].name if len(names) > place else ""
+
+
+def _is_stored(found: Sequence[Token], at: int) -> bool:
+    """Return whether STORED follows the expression after the word at `at`, in the same definition."""
+    depth = found[at].depth
+    for token in found[at + 2 :]:
+        if token.depth < depth or (token.depth == depth and token.text == ","):
+            return False
+        if token.depth == depth and token.upper == "STORED":
+            return True
+    return False

@@ -1,0 +1,186 @@
+"""One key, one text: bring the key values of a window's directories to one form, for every pair of types that can meet.
+
+The rows of a window may come from directories of different structures without a DDL between them that would end the
+window: an event filter of the changefeed removed the statement, and only a schema file shows the new structure. Then
+one key is ``3.5`` in one directory and ``3.500`` in the next. Keys are compared as texts wherever a window is folded
+and cut into buckets, so each key is spelled in the one form that the *target's* type gives it.
+
+`_TABLE` decides this, by target and source. What is not in it has no known form, and the rows of such a directory halt
+the table. If all directories write a column in one form, nothing is spelled and nothing costs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.canonical_text import Form, Spelling
+from storage_consumer.decode.values import WireKind, wire_kind
+from storage_consumer.job.lossy_columns import members
+from storage_consumer.job.target_table import TargetColumn
+from storage_consumer.model import TableColumn, VersionKey
+
+_AS_WRITTEN = None
+_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
+_TEXTS = ("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
+_BYTES = ("VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
+_ZONED = "TIMESTAMP"
+
+_SORTS: Mapping[str, str] = {
+    **dict.fromkeys(_INTEGERS, "INTEGER"),
+    **dict.fromkeys(_TEXTS, "TEXT"),
+    **dict.fromkeys(_BYTES, "BYTES"),
+}
+"""Source types that all write a value alike; each other type is a sort of its own."""
+
+_PLACES: Mapping[str, str] = {
+    **dict.fromkeys((*(kind.lower() for kind in _INTEGERS), "decimal", "double"), "number"),
+    **dict.fromkeys((kind.lower() for kind in _TEXTS), "text"),
+    **dict.fromkeys((kind.lower() for kind in _BYTES), "bytes"),
+    "float": "single",
+    "datetime": "moment",
+    "timestamp": "moment",
+    "date": "day",
+    "time": "time",
+    "set": "set",
+    "enum": "enum",
+    "binary": "binary",
+}
+"""Target type → how its keys are compared. A type that is not here takes values of its namesake only.
+
+YEAR and BIT read a text as something other than the number in it.
+"""
+
+_TABLE: Mapping[str, Mapping[str, Form | None]] = {
+    # Numbers are equal by value; `lossy_columns` refuses what the column would round.
+    "number": {
+        "INTEGER": _AS_WRITTEN,
+        "YEAR": Form.NUMBER,  # year zero is 0000
+        "DECIMAL": Form.NUMBER,
+        "FLOAT": Form.NUMBER,
+        "DOUBLE": Form.NUMBER,
+    },
+    # 0.1 of a FLOAT and 0.10000000149011612 of a DOUBLE are one number in single precision.
+    "single": {
+        "INTEGER": _AS_WRITTEN,
+        "YEAR": Form.NUMBER,
+        "DECIMAL": Form.SINGLE,
+        "FLOAT": Form.NEAREST_SINGLE,
+        "DOUBLE": Form.SINGLE,
+    },
+    # 2024-01-31 is midnight.
+    "moment": {"DATE": Form.MOMENT, "DATETIME": Form.MOMENT, "TIMESTAMP": Form.MOMENT},
+    "day": {"DATE": _AS_WRITTEN, "DATETIME": Form.DAY, "TIMESTAMP": Form.DAY},
+    "time": {"TIME": Form.TIME},
+    # The source turns these values into the very texts in the files, but a FLOAT, a TIMESTAMP or YEAR zero into others.
+    "text": {
+        "TEXT": _AS_WRITTEN,
+        "ENUM": _AS_WRITTEN,
+        "SET": _AS_WRITTEN,
+        "INTEGER": _AS_WRITTEN,
+        "DECIMAL": _AS_WRITTEN,
+        "DATE": _AS_WRITTEN,
+        "DATETIME": _AS_WRITTEN,
+        "TIME": _AS_WRITTEN,
+    },
+    # A text that is a number and not a member is taken for the member's number.
+    "enum": {"ENUM": _AS_WRITTEN},
+    # Names come in the order in which the source lists its members, and are compared as one text.
+    "set": {"SET": Form.MEMBERS},
+    # Source and target pad with NULs to the column's length.
+    "binary": {"BINARY": Form.PADDED, "BYTES": _AS_WRITTEN},
+    "bytes": {"BYTES": _AS_WRITTEN, "BINARY": _AS_WRITTEN},
+}
+
+
+_NO_FORM = (
+    "the key column {} is {} in this directory and {} in the structure in force, without a statement between them, and {}: so "
+    "equal keys can't be told. Give the table a fresh copy of the source's"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyForms:
+    """How the values of one column are spelled, by directory."""
+
+    spellings: Mapping[VersionKey, Spelling] = field(default_factory=dict)
+    """Spellings by directory; a directory that is absent needs none."""
+    unknown: Mapping[VersionKey, str] = field(default_factory=dict)
+    """By directory, why its rows cannot be compared with those of the current structure."""
+
+
+def key_forms(
+    columns: Mapping[VersionKey, TableColumn],
+    newest: TableColumn,
+    there: TargetColumn,
+    protocol: Protocol,
+    zone: str,
+    *,
+    is_key: bool,
+) -> KeyForms:
+    """Return how the values of a column are spelled in each directory of a window.
+
+    `columns`: the column in each directory's schema file. `newest`: the column in the current structure. `zone`: see
+    `RowLayout.zone`. `is_key`: each row is compared by it; otherwise its values are parts of rows that are compared
+    whole.
+    """
+    forms = {_written_form(column) for column in (*columns.values(), newest)}
+    place = _PLACES.get(there.data_type, there.data_type)
+    by_name = is_key and place == "set" and wire_kind(newest, protocol) is WireKind.TEXT
+    reordered = by_name and any(column.elements != members(there.column_type) for column in columns.values())
+    if len(forms) == 1 and not reordered:
+        return KeyForms()
+    unknown = {
+        version: _NO_FORM.format(newest.name, column.type, newest.type, why)
+        for version, column in columns.items()
+        if (why := _unknown(column, newest, place, forms, zone))
+    }
+    spellings = {
+        version: spelling
+        for version, column in columns.items()
+        if version not in unknown and (spelling := _spelling(column, there, place))
+    }
+    return KeyForms(spellings, unknown)
+
+
+def _sort(column: TableColumn) -> str:
+    return _SORTS.get(column.type, column.type)
+
+
+def _written_form(column: TableColumn) -> tuple[str, int]:
+    """Return what is equal for two columns that write each value in the same way, as far as schema files show."""
+    sort = _sort(column)
+    detail = column.precision if sort == "BINARY" else column.scale if sort in _SCALED else 0
+    return sort, detail or 0
+
+
+_SCALED = frozenset(("DECIMAL", "DATETIME", "TIMESTAMP", "TIME"))
+
+
+def _spelling(column: TableColumn, there: TargetColumn, place: str) -> Spelling | None:
+    form = _TABLE[place].get(_sort(column)) if place in _TABLE else None
+    if form is Form.PADDED:
+        return Spelling(form, length=there.length or 0)
+    if form is Form.MEMBERS:
+        return Spelling(form, members=members(there.column_type))
+    return None if form is None else Spelling(form)
+
+
+def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tuple[str, int]], zone: str) -> str:
+    """Return why these values cannot be compared with those of the current structure in any form; empty if they can."""
+    if _written_form(column) == _written_form(newest):
+        return ""
+    sorts = {sort for sort, _ in forms}
+    if place not in _TABLE or _sort(column) not in _TABLE[place]:
+        return f"the target does not take {column.type} for what it was"
+    if {"FLOAT", "DOUBLE"} <= sorts and place != "single":
+        return "one number has other digits as a FLOAT than as a DOUBLE"
+    if _ZONED in sorts and len(sorts) > 1 and zone:
+        return f"a TIMESTAMP becomes UTC on its way from {zone}, and other types do not"
+    if (
+        place in ("text", "bytes")
+        and len({form for form in forms if form[0] not in ("TEXT", "BYTES", "ENUM", "SET")}) > 1
+    ):
+        return "the target keeps the text, which differs between them"
+    return ""

@@ -1,0 +1,203 @@
+"""Find what a target's column would silently change in a source's values.
+
+Strict mode makes a server refuse a value that it cannot hold, but not one that it rounds: digits after the point,
+fractions of a second, single precision, padding. The target has the source's structure unless someone changed it, so
+these checks cost nothing if nobody did.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.decode.decoder import RowLayout, Values
+from storage_consumer.decode.values import WireKind, wire_kind
+from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.model import TableColumn
+
+_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
+_MOMENTS = frozenset(("datetime", "timestamp", "time"))
+_FAMILIES = {
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE", "BIT", "YEAR"), "number"
+    ),
+    **dict.fromkeys(("DATE", "DATETIME", "TIMESTAMP"), "moment"),
+    **dict.fromkeys(
+        ("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET", "JSON"), "text"
+    ),
+    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), "bytes"),
+    "TIME": "time",
+}
+"""Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rule` checks it."""
+_TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
+"""Target types that read the text of another type as something else.
+
+The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
+"""
+_BINARY = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
+_TEXTS = frozenset(("VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+_SAME_AS_TEXT = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "DATE", "DATETIME", "TIME"))
+_MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
+"""A column type whose members are written without backslashes."""
+_ANY_DIGITS = 400
+_EXPONENT = 18
+"""Most digits of an exponent that are read: with more of them the value exceeds any column anyway."""
+_MIDNIGHT = re.compile(r".{10}(?: 00:00:00(?:\.0+)?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What the target's column keeps of the values that the source's column holds."""
+
+    place: int
+    """Index in the layout."""
+    name: str
+    keeps: str
+    """A key of `_KEPT`."""
+    amount: int = 0
+
+
+def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
+    """Return which columns hold another sort of values in the target, which would silently change texts like ``007``; or "".
+
+    `become_texts`: casefolded names of columns that are texts in other directories of the window, which a number may go
+    with.
+    """
+    there = {c.name.casefold(): c.data_type for c in target.columns}
+    other = [
+        f"{c.name} is {there[c.name.casefold()]} there, {c.type} at the source"
+        for c in layout.columns
+        if not _takes(there[c.name.casefold()], c.type)
+        and not (c.name.casefold() in become_texts and is_its_text(there[c.name.casefold()], c.type))
+    ]
+    return f"the target's table has columns of another type: {', '.join(other)}" if other else ""
+
+
+def _takes(there: str, kind: str) -> bool:
+    """Return whether a target's column reads values of a source's type as what they are, or refuses them."""
+    family = _FAMILIES.get(kind)
+    return family is None or (_FAMILIES.get(there.upper(), family) == family and _TAKES_ONLY.get(there, kind) == kind)
+
+
+def is_text(kind: str) -> bool:
+    """Return whether a source's type holds texts."""
+    return kind in _TEXTS or kind == "CHAR"
+
+
+def is_its_text(there: str, kind: str) -> bool:
+    """Return whether the target's column keeps the text of a value, and the source would make the same text of it."""
+    return is_text(there.upper()) and kind in _SAME_AS_TEXT
+
+
+def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) -> str:
+    """Return which ENUM and SET columns have other members in the target, if rows have them by number; or an empty text.
+
+    Members that the schema file does not list, or that the target writes with escapes, count as equal.
+    """
+    there = {c.name.casefold(): c for c in target.columns}
+    numbered = [c for c in layout.columns if wire_kind(c, protocol) is WireKind.UNSIGNED]
+    other = [c.name for c in numbered if _differ(c.elements, members(there[c.name.casefold()].column_type))]
+    return f"the target's table has other members in: {', '.join(other)}" if other else ""
+
+
+def members(column_type: str) -> tuple[str, ...]:
+    """Return the members of an ENUM or SET as the server writes the type; empty if it writes them with escapes."""
+    found = _MEMBERS.fullmatch(column_type)
+    return tuple(text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", found[1])) if found else ()
+
+
+def _differ(source: tuple[str, ...], target: tuple[str, ...]) -> bool:
+    """Return whether a number may mean another member: the target may only have more members after the source's."""
+    if not source or not target:
+        return False
+    return [name.rstrip(" ") for name in source] != [name.rstrip(" ") for name in target[: len(source)]]
+
+
+def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
+    """Return what to check in rows of this layout; `written`: the indexes of the columns that the target takes."""
+    there = {c.name.casefold(): c for c in target.columns}
+    found = []
+    for place in written:
+        column = layout.columns[place]
+        if rule := _rule(column, there[column.name.casefold()]):
+            found.append(Limit(place=place, name=column.name, keeps=rule[0], amount=rule[1]))
+    return tuple(found)
+
+
+def _rule(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
+    """Return what the target's column keeps; None if it keeps everything or refuses what it cannot hold."""
+    kind = there.data_type
+    if kind in _INTEGERS or kind == "decimal" or (kind in _MOMENTS and column.type.lower() in _MOMENTS):
+        written = _ANY_DIGITS if column.type in ("FLOAT", "DOUBLE") else column.scale or 0
+        return ("digits", there.digits) if there.digits is not None and there.digits < written else None
+    if kind == "date":
+        return ("midnight", 0) if column.type in ("DATETIME", "TIMESTAMP") else None
+    if kind in ("float", "double"):
+        return _precision(column, kind)
+    return _padding(column, there)
+
+
+def _precision(column: TableColumn, kind: str) -> tuple[str, int] | None:
+    exact = {"FLOAT": 0, "TINYINT": 0, "SMALLINT": 0, "MEDIUMINT": 0, "DOUBLE": 1, "INT": 1, "YEAR": 0}
+    if kind == "float":
+        return None if exact.get(column.type, 2) == 0 else ("single", 0)
+    return ("double", 0) if column.type in ("DECIMAL", "BIGINT") else None
+
+
+def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
+    length = there.length or 0
+    if there.data_type == "binary" and column.type in _BINARY:
+        same = column.type == "BINARY" and column.precision == length
+        return None if same else ("bytes", length)
+    if there.data_type == "char" and column.type in _TEXTS:
+        return "unpadded", 0
+    narrower = column.precision is not None and column.precision > length > 0
+    return ("spaces", length) if there.data_type == "varchar" and column.type in _TEXTS and narrower else None
+
+
+def _single(text: str) -> bool:
+    number = float(text)
+    try:
+        return bool(struct.unpack("<f", struct.pack("<f", number))[0] == number)
+    except OverflowError:  # the server refuses it
+        return True
+
+
+_KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
+    "digits": (lambda text, kept: _digits(text) <= kept, "more than {} digits after the point"),
+    "midnight": (lambda text, _: _MIDNIGHT.fullmatch(text) is not None, "a time of day"),
+    "single": (lambda text, _: _single(text), "more than single precision"),
+    "double": (lambda text, _: Decimal(repr(float(text))) == Decimal(text), "more than double precision"),
+    "bytes": (lambda text, length: len(text) == 2 * length, "another length than {} bytes"),
+    "unpadded": (lambda text, _: not text.endswith(" "), "spaces at its end"),
+    "spaces": (lambda text, length: len(text) <= length or not text.endswith(" "), "spaces behind {} characters"),
+}
+"""Whether the target keeps a value as it is, and the description of what it does not keep."""
+
+
+def _digits(text: str) -> int:
+    """Return the number of digits after the point without trailing zeros, without expanding the exponent."""
+    mantissa, _, exponent = text.lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    significant = (whole + fraction).rstrip("0")
+    if significant in ("", "-"):
+        return 0
+    zeros = len(whole) + len(fraction) - len(significant)
+    shift = int(exponent.lstrip("+-0")[:_EXPONENT] or "0")
+    return max(0, len(fraction) - zeros - (-shift if exponent.startswith("-") else shift))
+
+
+def check(values: Values, limits: Iterable[Limit]) -> None:
+    """Raise `ValueError`, naming the column, for a value that the target would silently change."""
+    for limit in limits:
+        text = values[limit.place]
+        keeps, what = _KEPT[limit.keeps]
+        if text is not None and not keeps(text, limit.amount):
+            raise ValueError(
+                f"column {limit.name}: {text[:40]!r} has {what.format(limit.amount)}, which the target's column does not keep; "
+                "make the target's table fit what the source holds, then start again"
+            )

@@ -1,0 +1,360 @@
+"""Match the files' structure with the target's table: how its rows are told apart, and how they may be written.
+
+`table_work` decides it in one place; a mismatch is an error of that table, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from storage_consumer.config.settings import Protocol, Upstream
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.layout import row_layout
+from storage_consumer.decode.time_zone import converted_zone
+from storage_consumer.decode.values import wire_kind
+from storage_consumer.errors import NotReplicable
+from storage_consumer.job.key_forms import KeyForms, key_forms
+from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, other_families, other_members
+from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
+from storage_consumer.job.target_table import TargetColumn, TargetTable
+from storage_consumer.model import TableColumn, TableDefinition, TableName, VersionKey, Window
+from storage_consumer.plan.renames import is_astray
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.tso import row_floor
+
+_STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
+"""Most bytes of a stripe of rows, and least and most bits of its size.
+
+With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split.
+"""
+_BYTES_OF_A_CHARACTER, _BYTES_OF_A_NUMBER = 4, 16
+_FLOATS = frozenset(("FLOAT", "DOUBLE"))
+_FLOATS_THERE = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal"), "DECIMAL"),
+    "float": "FLOAT",
+    "double": "DOUBLE",
+}
+"""Target type → the type as which such a number is compared: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
+
+
+class _Compared(NamedTuple):
+    """The columns by whose texts rows are told apart: the key's, or all written ones of a table without a key."""
+
+    key: tuple[KeyPart, ...]
+    forms: Mapping[str, KeyForms]
+    """By casefolded name."""
+    become_texts: frozenset[str]
+    """See `other_families`."""
+
+
+def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstream) -> TablePlan:
+    """Return the work of one row step against the table as the target has it.
+
+    Raises `NotReplicable` if the table's newest structure and the target's do not fit.
+    """
+    newest = step.current
+    protocol = upstream.protocol
+    _refuse_view(newest.name, target)
+    refuse_changes(newest.name, target)
+    become_texts = _become_texts(step)
+    written, key_columns = _written(newest, target, become_texts, upstream), _key(newest, target, upstream)
+    by_name = {column.name.casefold(): column for column in newest.columns}
+    names = [name for name, _ in key_columns] or [column.name for column in written]
+    forms = _forms([name.casefold() for name in names], step, target, upstream, is_key=bool(key_columns))
+    key = tuple(
+        KeyPart(
+            column=_wire(by_name[name.casefold()], _column(target, name), protocol),
+            fold=_fold(by_name[name.casefold()], _column(target, name), prefix, forms[name.casefold()]),
+            prefix=prefix,
+            beyond_bmp=_column(target, name).beyond_bmp,
+        )
+        for name, prefix in key_columns
+    )
+    compared = _Compared(key, forms, become_texts)
+    mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
+    if not upstream.has_commit_ts:
+        _check_order(step, mode, protocol)
+    return TablePlan(
+        index=index,
+        table_key=step.table_key,
+        name=target.name,
+        window=step.window,
+        mode=mode,
+        has_other_unique_keys=len(target.unique_keys) > 1,
+        written=written,
+        key=key,
+        versions={place: _version(place, step, target, written, compared, upstream) for place in step.definitions},
+        replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
+        timed=upstream.has_commit_ts,
+        stripe_bits=_stripe_bits(target),
+    )
+
+
+def _forms(
+    names: Collection[str], step: RowStep, target: TargetTable, upstream: Upstream, *, is_key: bool
+) -> Mapping[str, KeyForms]:
+    """Return, by casefolded name, how the values of the columns that are compared are spelled in each directory."""
+    if not (is_key or _others(step)):
+        return {}
+    zone, there = converted_zone(upstream.time_zone), {column.name.casefold(): column for column in target.columns}
+    newest = {column.name.casefold(): column for column in step.current.columns}
+    columns: dict[str, dict[VersionKey, TableColumn]] = {name: {} for name in names}
+    for version, definition in step.definitions.items():
+        for column in definition.columns:
+            if (found := columns.get(column.name.casefold())) is not None:
+                found[version] = column
+    return {
+        name: key_forms(columns[name], newest[name], there[name], upstream.protocol, zone, is_key=is_key)
+        for name in names
+    }
+
+
+def _stripe_bits(target: TargetTable) -> int:
+    """Return the number of low bits, within `_STRIPE_BITS`, so that a stripe of rows of full length fits `_STRIPE_BYTES`."""
+    largest = sum(_BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
+    fewest, most = _STRIPE_BITS
+    return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
+
+
+def refuse_changes(name: TableName, target: TargetTable) -> None:
+    """Raise `NotReplicable` if the target's table was changed so that writing would hit other rows, or if it is not visible."""
+    if target.unseen:
+        raise NotReplicable(
+            f"{name}: the target has the table {target.name} and does not show its columns. {target.unseen}"
+        )
+    if target.key_drift:
+        raise NotReplicable(
+            f"{name}: somebody changed the target's table since the last DDL that this program ran: {target.key_drift}. The "
+            "source does not keep its rows to that, so that writing one would remove others. Take the change back, and start "
+            "again; if it is meant and the source has it too, say `storage-consumer table accept-keys`"
+        )
+
+
+def _refuse_view(name: TableName, target: TargetTable) -> None:
+    """Raise `NotReplicable` if the target has a view of that name; statements may replace and drop it."""
+    if target.is_view:
+        raise NotReplicable(
+            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC writes no "
+            "rows of views: find out who wrote these files, or give the table another name by a route"
+        )
+
+
+def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
+    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be told from repeats."""
+    option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
+    remedy = f"set {option} = true in the changefeed, and start it and this program anew"
+    if mode is Mode.KEYLESS:
+        raise NotReplicable(
+            f"{step.name} has no key: without commit ts a row that TiCDC delivers again can't be told from another equal row; "
+            f"{remedy}, or give the table a primary key"
+        )
+    if protocol == "csv" and len({file.dispatcher for file in step.files}) > 1:
+        raise NotReplicable(
+            f"{step.name}: its files come from several dispatchers, and nothing tells their order; {remedy}"
+        )
+    if protocol == "csv" and step.crossing:
+        raise NotReplicable(
+            f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between partitions under one "
+            f"key, and without commit ts nothing tells which of their files comes first; {remedy}"
+        )
+    if protocol == "csv" and step.out_of_turn:
+        raise NotReplicable(
+            f"{step.out_of_turn} came late or has other content now, and rows of later files are applied: without commit ts its "
+            f"rows can't be told from older ones; {remedy}, or give the table a fresh copy"
+        )
+
+
+def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = "") -> TablePlan:
+    """Return the work for files of a table that does not exist (any more): they may hold repeated deliveries only.
+
+    `missing`: the error for a table to which they hold other rows. Once the table is dropped, rows without commit-ts
+    can only be repeats: what is written after a DROP has a new structure.
+    """
+    repeats = step.dropped and not upstream.has_commit_ts
+    reason = "" if repeats else missing or f"the table {step.name} does not exist in the target at this time"
+    versions = {
+        place: VersionPlan(
+            layout=row_layout(d, frozenset(), upstream),
+            low=_low(d, step.window),
+            written=(),
+            key=(),
+            misfit=reason,
+            is_all_duplicates=repeats,
+        )
+        for place, d in step.definitions.items()
+    }
+    return TablePlan(
+        index=index,
+        table_key=step.table_key,
+        name=step.name,
+        window=step.window,
+        mode=Mode.KEYED,
+        has_other_unique_keys=False,
+        written=(),
+        key=(),
+        versions=versions,
+    )
+
+
+def _low(definition: TableDefinition, window: Window) -> int:
+    """Return the commit-ts at or below which rows are repeated deliveries."""
+    return row_floor(window.low, definition.version, is_ddl=definition.is_ddl and not is_astray(definition))
+
+
+def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireColumn:
+    """Return the column as it is written and compared; a number gets the type that the target gives it."""
+    kind = "VARCHAR" if is_its_text(there.data_type, column.type) else column.type
+    if column.type in _FLOATS:
+        kind = _FLOATS_THERE.get(there.data_type, column.type)
+    return WireColumn(name=column.name, kind=wire_kind(column, protocol), type=kind)
+
+
+def _column(target: TargetTable, name: str) -> TargetColumn:
+    return next(c for c in target.columns if c.name.casefold() == name.casefold())
+
+
+def _others(step: RowStep) -> list[TableDefinition]:
+    """Return the structures of the window other than the current one."""
+    return [definition for definition in step.definitions.values() if definition is not step.current]
+
+
+def _become_texts(step: RowStep) -> frozenset[str]:
+    """Return the casefolded names of columns that some directory of the window has as texts; none if there is one structure only."""
+    others = _others(step)
+    columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
+    return frozenset(column.name.casefold() for column in columns if is_text(column.type))
+
+
+def _written(
+    newest: TableDefinition, target: TargetTable, become_texts: frozenset[str], upstream: Upstream
+) -> tuple[WireColumn, ...]:
+    """Return the target's columns that rows are written to, in the rows' order."""
+    there = {c.name.casefold(): c for c in target.columns}
+    layout = row_layout(newest, target.virtual, upstream)
+    misfit = _misfit(layout, target) or other_families(layout, target, become_texts)
+    if misfit := misfit or other_members(layout, target, upstream.protocol):
+        message = f"{newest.name}: {misfit} (schema file {newest.path})"
+        raise NotReplicable(message)
+    return tuple(
+        _wire(c, there[name], upstream.protocol)
+        for c in layout.columns
+        if not there[name := c.name.casefold()].generated
+    )
+
+
+def _misfit(layout: RowLayout, target: TargetTable) -> str:
+    """Return which columns the rows and the target's table do not share, or an empty text."""
+    carried = {c.name.casefold() for c in layout.columns}
+    there = {c.name.casefold() for c in target.columns}
+    needed = {c.name.casefold() for c in target.columns if not c.generated}
+    if lacking := sorted(carried - there):
+        return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}"
+    if unknown := sorted(needed - carried - layout.unselected):
+        return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}"
+    return ""
+
+
+def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> list[tuple[str, int | None]]:
+    """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
+
+    Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
+    """
+    declared = {c.name.casefold() for c in newest.columns if c.is_pk}
+    certain = {c.name.casefold() for c in newest.columns if not c.nullable or c.is_pk}
+    certain |= {c.name.casefold() for c in target.columns if not c.nullable}
+    layout = row_layout(newest, target.virtual, upstream)
+    carried = {c.name.casefold() for c in layout.columns}
+    if dropped := sorted(declared & layout.unselected):
+        message = (
+            f"{newest.name}: a [[sink.column-selectors]] of the changefeed keeps {', '.join(dropped)} out of the rows, which the "
+            "primary key needs to tell rows apart: select the primary key's columns, and start a new changefeed"
+        )
+        raise NotReplicable(message)
+    # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
+    for unique in target.unique_keys:
+        columns = {name.casefold() for name in unique.columns}
+        if declared and columns != declared:
+            continue
+        if not declared and unique.name == "PRIMARY":
+            message = (
+                f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), the source none"
+            )
+            raise NotReplicable(message)
+        if columns <= certain & carried:
+            return list(zip(unique.columns, unique.prefixes, strict=True))
+    if declared:
+        message = (
+            f"{newest.name}: the target's table has no unique key over the primary key ({', '.join(sorted(declared))})"
+        )
+        raise NotReplicable(message)
+    return []
+
+
+def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:
+    """Return when two texts of this column are one key in the target."""
+    if column.type in _FLOATS:
+        return Fold.EXACT if forms.spellings else Fold.NUMBER
+    if not there.binary_collation:
+        return Fold.LOOSE
+    return Fold.PAD if there.pads and prefix is None else Fold.LOOSE if there.pads else Fold.EXACT
+
+
+def _version(
+    version: VersionKey,
+    step: RowStep,
+    target: TargetTable,
+    written: tuple[WireColumn, ...],
+    compared: _Compared,
+    upstream: Upstream,
+) -> VersionPlan:
+    """Return the plan for one version directory against the target's current table."""
+    key = compared.key
+    definition = step.definitions[version]
+    layout = row_layout(definition, target.virtual, upstream)
+    places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
+    misfit = _misfit(layout, target) or _other_kinds(layout, written, upstream.protocol)
+    # `_written` has checked the current structure for these, and raised an error.
+    if definition is not step.current:
+        misfit = misfit or other_families(layout, target, compared.become_texts)
+        misfit = misfit or other_members(layout, target, upstream.protocol)
+    if keyless := sorted(p.column.name for p in key if p.column.name.casefold() not in places):
+        misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
+    unlike = (compared.forms[p.column.name.casefold()].unknown.get(version, "") for p in key)
+    misfit = misfit or next(filter(None, unlike), "")
+    taken = () if misfit else tuple(places[c.name.casefold()] for c in written)
+    return VersionPlan(
+        layout=_spelled(version, layout, compared),
+        low=_low(definition, step.window),
+        written=taken,
+        key=() if misfit else tuple(places[p.column.name.casefold()] for p in key),
+        unique=() if misfit or key else _nullable_keys(target, places),
+        limits=limits(layout, taken, target),
+        misfit=misfit,
+    )
+
+
+def _spelled(version: VersionKey, layout: RowLayout, compared: _Compared) -> RowLayout:
+    """Return the layout with the spellings of this directory."""
+    spelled = {name: found for name, forms in compared.forms.items() if (found := forms.spellings.get(version))}
+    if not spelled:
+        return layout
+    return replace(layout, spelled=tuple(spelled.get(column.name.casefold()) for column in layout.columns))
+
+
+def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:
+    """Return which columns this directory's rows write in another form than the current structure, or an empty text."""
+    forms = {c.name.casefold(): wire_kind(c, protocol) for c in layout.columns}
+    other = sorted(c.name for c in written if forms.get(c.name.casefold(), c.kind) is not c.kind)
+    return f"the rows hold another type of value than the structure in force: {', '.join(other)}" if other else ""
+
+
+def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[int, ...], ...]:
+    """Return where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row."""
+    found = []
+    for unique in target.unique_keys:
+        columns = [name.casefold() for name in unique.columns]
+        if all(prefix is None for prefix in unique.prefixes) and all(name in places for name in columns):
+            found.append(tuple(places[name] for name in columns))
+    return tuple(found)

@@ -1,0 +1,113 @@
+"""Decide which task does what in a wave's job: the shape of the job, and its files in groups. Pure.
+
+A job has one of two shapes. If each table has little to read, all files of a table go to one task, which writes what it
+has read: one stage, no shuffle, and no cost per table. Otherwise tasks read groups of files, and the rows go through a
+shuffle to tasks that write a bucket of keys each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.config.settings import Protocol
+from storage_consumer.job.spec import ByteRange, FileSplit
+
+BUCKET_BYTES: dict[Protocol, int] = {"csv": 24 << 20, "canal-json": 96 << 20}
+"""File bytes per bucket: about the same number of rows for both, since a canal-json message repeats all names."""
+MOST_TASKS = 2_000
+SMALLEST_GROUP, LARGEST_GROUP = 1 << 20, 48 << 20
+"""Bytes of files that one task reads. A task that also writes them holds all of them, so it gets at most `LARGEST_WHOLE`."""
+LARGEST_WHOLE = 16 << 20
+FILE_COST = 16 << 10
+"""Bytes that could be read while a file is opened; no file counts for less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a job is cut."""
+
+    partitions: int
+    """Tasks that write, and so slots."""
+    whole: bool
+    """Whether they read as well: all files of a table are read by the task that writes it."""
+
+
+def shape(files: Iterable[FileSplit], protocol: Protocol, cores: int, wish: int = 0) -> Shape:
+    """Return the shape by bytes: what a task holds fits in memory, with no more tasks than there is work for.
+
+    `wish`: the requested number of buckets, 0 for none.
+    """
+    if wish:
+        return Shape(partitions=wish, whole=False)
+    by_table: dict[int, int] = {}
+    size = 0
+    for work in files:
+        by_table[work.table] = by_table.get(work.table, 0) + _cost(work)
+        size += work.size
+    if max(by_table.values(), default=0) <= SMALLEST_GROUP:
+        total = sum(by_table.values())
+        tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
+        return Shape(partitions=min(MOST_TASKS, max(1, min(tasks, len(by_table)))), whole=True)
+    by_size = -(-size // BUCKET_BYTES[protocol])
+    # A task for each table or MiB, as far as there are cores; two for each core once it has 4 MiB to do.
+    few = min(cores, max(len(by_table), -(-size // (1 << 20))))
+    partitions = max(few, by_size, 2 * cores if size > cores * (4 << 20) else 1)
+    if partitions > cores:  # tasks are alike: an odd last one would keep the other cores waiting
+        partitions = -(-partitions // cores) * cores
+    return Shape(partitions=min(MOST_TASKS, partitions), whole=False)
+
+
+def _cost(work: FileSplit) -> int:
+    """Return the cost of reading a file or a split of one, in bytes."""
+    return max(FILE_COST, work.size)
+
+
+def in_groups(files: Sequence[FileSplit], cores: int) -> list[list[FileSplit]]:
+    """Return files in groups of about equal cost, neighbours together; small files share a group, so that a task pays off.
+
+    A large file that may be split fills up a group and continues in the next one, if both splits are worth a task. The
+    most costly group comes first: tasks begin in this order, and the last one to begin keeps the other cores waiting.
+    """
+    total = sum(map(_cost, files))
+    goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
+    groups: list[list[FileSplit]] = [[]]
+    size = 0
+    waiting = sorted(files, key=lambda w: (w.table, w.rank), reverse=True)
+    while waiting:
+        work = waiting.pop()
+        room = goal - size
+        if work.splittable and min(room, work.size - room) >= SMALLEST_GROUP:
+            work, rest = _cut(work, room)
+            waiting.append(rest)
+        elif groups[-1] and _cost(work) > room:
+            groups.append([])
+            size = 0
+            waiting.append(work)
+            continue
+        groups[-1].append(work)
+        size += _cost(work)
+    return sorted(groups, key=lambda group: -sum(map(_cost, group)))
+
+
+def _cut(work: FileSplit, size: int) -> tuple[FileSplit, FileSplit]:
+    """Return the first `size` bytes of a file or split, and the rest."""
+    span = work.span
+    border = span.start + size
+    return replace(work, span=ByteRange(span.start, border)), replace(work, span=ByteRange(border, span.end))
+
+
+def by_tables(files: Sequence[FileSplit], tasks: int) -> list[list[FileSplit]]:
+    """Return files in `tasks` groups, all files of a table in one, with costs as even as whole tables allow."""
+    tables: dict[int, list[FileSplit]] = {}
+    for work in files:
+        tables.setdefault(work.table, []).append(work)
+    costs = {table: sum(map(_cost, found)) for table, found in tables.items()}
+    groups: list[list[FileSplit]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    # The costliest table first, each to the group that is lightest so far.
+    for table in sorted(tables, key=lambda table: (-costs[table], table)):
+        lightest = sizes.index(min(sizes))
+        groups[lightest] += tables[table]
+        sizes[lightest] += costs[table]
+    return groups

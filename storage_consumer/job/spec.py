@@ -1,0 +1,164 @@
+"""What a task must know about a table: the layouts of its rows, its target columns, its key. Frozen, picklable, without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.decode.values import WireKind
+from storage_consumer.job.lossy_columns import Limit
+from storage_consumer.model import MAX_TSO, DataFile, TableName, VersionKey, Window
+
+
+class Mode(Enum):
+    """How a table's changes are ordered and written."""
+
+    KEYED = "keyed"
+    """Only the last state of each key counts; a bucket's deletes come first, then its upserts in any order."""
+    ORDERED = "ordered"
+    """The target may treat keys as equal that differ in text: all changes of a bucket in sequence."""
+    KEYLESS = "keyless"
+    """No key: every event counts, in sequence, in one bucket, committed with its position."""
+
+
+class Fold(Enum):
+    """When two texts of a key column are the same key."""
+
+    EXACT = "exact"
+    PAD = "pad"
+    """If they are equal without trailing spaces."""
+    NUMBER = "number"
+    """If they are equal as floating-point numbers."""
+    LOOSE = "loose"
+    """If a collation that we do not imitate says so: only a coarse image of the text proves keys different."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireColumn:
+    """A target column that rows are written to or compared by."""
+
+    name: str
+    kind: WireKind
+    type: str
+    """Upper-case type name in the schema file; for a FLOAT or DOUBLE, and for what becomes a text, that of the target's column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPart:
+    """One column of the key."""
+
+    column: WireColumn
+    fold: Fold
+    prefix: int | None = None
+    """The number of leading characters (bytes for binary types) that count; None means all."""
+    beyond_bmp: bool = True
+    """For LOOSE: whether the collation distinguishes characters beyond U+FFFF; older ones find all of them equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionPlan:
+    """One version directory of a table."""
+
+    layout: RowLayout
+    low: int
+    """Rows with commit-ts <= low are repeated deliveries."""
+    written: tuple[int, ...]
+    """For each written column, its index in the layout."""
+    key: tuple[int, ...]
+    """For each key column, its index in the layout."""
+    unique: tuple[tuple[int, ...], ...] = ()
+    """For a keyless table: for each unique key that may hold NULL, the indexes of its columns in the layout."""
+    limits: tuple[Limit, ...] = ()
+    """What the target would not keep of values that these rows may hold."""
+    misfit: str = ""
+    """Why its rows do not fit the target's current table; empty if they do. If set, no row in the window may be of this version."""
+    is_all_duplicates: bool = False
+    """Whether all its rows are repeated deliveries, though they have no commit-ts: the table was dropped after them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlan:
+    """All that tasks must know about one table in one window."""
+
+    index: int
+    table_key: str
+    """The key under which its progress is stored."""
+    name: TableName
+    """The name as the target spells it."""
+    window: Window
+    mode: Mode
+    has_other_unique_keys: bool
+    """Whether there are further unique keys: writers whose REPLACE statements block each other then queue."""
+    written: tuple[WireColumn, ...]
+    key: tuple[KeyPart, ...]
+    versions: Mapping[VersionKey, VersionPlan]
+    replaces: bool = False
+    """Whether a keyless table has unique keys over nullable columns: a row replaces the one that shares such a key."""
+    timed: bool = True
+    """Whether every row has its commit-ts; otherwise the place in the files is the order."""
+    stripe_bits: int = 6
+    """How many low bits of an integer key its bucket ignores. Neighbours share a bucket, so each writer fills index pages in sequence."""
+    latest: int = MAX_TSO
+    """The highest commit-ts that a row may have: no source can have issued a later one yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """The rows of a file that one task reads, by the bytes at which they begin; see `decode.file_splits`.
+
+    The rows of a split are numbered from `start` + 1 on: so later splits have higher numbers, however many rows precede
+    them.
+    """
+
+    start: int = 0
+    """Inclusive."""
+    end: int | None = None
+    """Exclusive; None means the end of the file."""
+
+
+WHOLE = ByteRange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSplit:
+    """One file to read, or a part of it."""
+
+    table: int
+    """`TablePlan.index`."""
+    file: DataFile
+    rank: int
+    """Index in the sequence of its table's files in this job."""
+    newest: bool
+    """Whether no file follows it in its stream, so that its last row may still be being written."""
+    splittable: bool = False
+    """Whether it may be split."""
+    span: ByteRange = WHOLE
+
+    @property
+    def size(self) -> int:
+        """Bytes to read, by the listing."""
+        return (self.file.stored.size if self.span.end is None else self.span.end) - self.span.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One Spark job: the row steps of a wave."""
+
+    upstream: Upstream
+    downstream: Downstream
+    secrets_file: str
+    """Path of the file that holds the secrets on this machine; if empty, they come from the environment."""
+    tables: tuple[TablePlan, ...]
+    partitions: int
+    """Tasks that write; each has a slot."""
+    whole: bool = False
+    """Whether all files of a table are read by the task that writes it."""
+    epoch: int
+    window_id: int
+    load_data: bool
+    """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements are."""
+    max_packet: int
+    """The server's max_allowed_packet, in bytes."""

@@ -1,0 +1,350 @@
+"""Byte loops over canal-json messages: check their form, find their values, and write the lines.
+
+The form is the one that TiCDC writes: its order of members, no white space, columns in the order of the table. A
+message in any other form is left to the plain reader.
+Content must be UTF-8 and end with LF: every loop stops at a byte that cannot be in a message, so none runs past the
+end.
+Import late, see `jit`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.kernels.arrays import Bytes, Offsets, Places
+from storage_consumer.kernels.codes import DELETE, FLOAT_FIELD, INSERT, UPDATE, YEAR_FIELD
+from storage_consumer.kernels.jit import compiled, inlined
+from storage_consumer.kernels.json_strings import QUOTE, binary_end, string_end, write_binary, write_text
+from storage_consumer.kernels.line_bytes import ESCAPE, LF, TAB, Extra, Written
+from storage_consumer.kernels.numbers import MINUS, POINT, ZERO, digits_end, number_end, number_of
+from storage_consumer.kernels.words import Text, begins, copy
+
+SINGLE_FIELD, TEXT_FIELD, BINARY_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
+"""Forms of a string: a FLOAT certain to be within range, any text, and bytes written as code points up to U+00FF."""
+_COMMA, _COLON, _OPEN, _CLOSE, _SMALL_N, _NO_VALUE, _CR = b",:{}nN\r"
+_DELETE, _INSERT, _UPDATE = (np.frombuffer(text, np.uint8) for text in (b"DELETE", b"INSERT", b"UPDATE"))
+_ES, _TS, _SQL_TYPE, _MYSQL_TYPE = (
+    np.frombuffer(text, np.uint8) for text in (b'","es":', b',"ts":', b',"sql":"","sqlType":', b',"mysqlType":')
+)
+_OLD, _DATA, _COMMIT_TS, _ROW_KEY, _END = (
+    np.frombuffer(text, np.uint8) for text in (b',"old":', b',"data":', b',"_tidb":{"commitTs":', b',"rowkey":"', b"}}")
+)
+_NULL, _BEGIN_IMAGE, _END_IMAGE = (np.frombuffer(text, np.uint8) for text in (b"null", b"[{", b"}]"))
+_SURE_DIGITS = 38
+"""Numbers with at most this many digits before the point are below the largest FLOAT."""
+
+
+class Form(NamedTuple):
+    """The fixed parts of messages of one table version."""
+
+    head: Bytes
+    """The bytes before the name of the type."""
+    names: Bytes
+    """The names of all columns, each in quotes and with its colon."""
+    ends: Offsets
+    """Where each name begins in `names`, and where the last one ends."""
+    values: Bytes
+    """The form of each column's values."""
+    key: Offsets
+    """The indexes of the key's columns."""
+
+
+class Found(NamedTuple):
+    """Output arrays, one entry per row. A message gives one or two rows, so there is room for twice the number of messages."""
+
+    borders: Offsets
+    """Where each column's value begins and ends (exclusive), quotes included: two entries for each column."""
+    ts: Offsets
+    """The row's commit-ts."""
+    operations: NDArray[np.int8]
+    numbers: Offsets
+    """The row's line number, from 0."""
+    odd: Offsets
+    """Start and line number of each line in another form: two entries for each."""
+
+
+@inlined
+def _past(content: Bytes, at: int, text: Bytes) -> int:
+    """Return where `text` ends if it is at `at`; -1 if it is not, or if `at` is negative.
+
+    Parsers chain on this: a failure passes through as a negative `at`.
+    """
+    return at + len(text) if at >= 0 and begins(content, at, text) else -1
+
+
+@inlined
+def _integer_end(content: Bytes, at: int) -> int:
+    """Return where the integer of up to 63 bits at `at` ends; -1 if there is none, or if `at` is negative."""
+    if at < 0:
+        return -1
+    end = digits_end(content, at)
+    return end if number_of(content, at, end) >= 0 else -1
+
+
+@inlined
+def _single_end(content: Bytes, at: int) -> int:
+    """Return where the FLOAT at `at` ends; -1 if there is none, it has an exponent, or it may exceed the largest FLOAT."""
+    if content[at] == MINUS:
+        at += 1
+    end = digits_end(content, at)
+    if not 0 < end - at <= _SURE_DIGITS:
+        return -1
+    if content[end] != POINT:
+        return end
+    at = end + 1
+    end = digits_end(content, at)
+    return end if end > at else -1
+
+
+@inlined
+def _value_end(content: Bytes, at: int, form: int) -> int:
+    """Return where the value at `at` ends; -1 if it is neither null nor of this form."""
+    if content[at] == _SMALL_N:
+        return _past(content, at, _NULL)
+    if content[at] != QUOTE:
+        return -1
+    if form == TEXT_FIELD:
+        return string_end(content, at + 1)
+    if form == BINARY_FIELD:
+        return binary_end(content, at + 1)
+    end = _single_end(content, at + 1) if form == SINGLE_FIELD else number_end(content, at + 1, form)
+    return end + 1 if end >= 0 and content[end] == QUOTE else -1
+
+
+@inlined
+def _name_end(content: Bytes, at: int, form: Form, place: int) -> int:
+    """Return where the name of column `place` ends, colon included, if it is at `at`; -1 if it is not."""
+    return _past(content, at, form.names[form.ends[place] : form.ends[place + 1]])
+
+
+@inlined
+def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
+    """Find the values of the full image at `at`; return where it ends, or -1 for another form or a negative `at`."""
+    # One step back onto "{", since each turn skips a comma. A failure is -2 here: `_name_end` still sees a negative place.
+    at = _past(content, at, _BEGIN_IMAGE) - 1
+    last = len(form.values) - 1
+    for place in range(last + 1):
+        start = _name_end(content, at + 1, form, place)
+        at = _value_end(content, start, form.values[place]) if start >= 0 else -1
+        if at < 0 or (place < last and content[at] != _COMMA):
+            return -1
+        borders[2 * place], borders[2 * place + 1] = start, at
+    return _past(content, at, _END_IMAGE)
+
+
+@inlined
+def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
+    """Find the values of the partial image at `at`, with -1 for absent columns; return where it ends, or -1 for another form."""
+    for border in range(len(borders)):
+        borders[border] = -1
+    at = _past(content, at, _BEGIN_IMAGE)
+    if at < 0 or content[at] == _CLOSE:
+        return _past(content, at, _END_IMAGE)
+    at -= 1
+    # Columns keep the table's order, so one pass in that order meets every column that is present.
+    for place in range(len(form.values)):
+        start = _name_end(content, at + 1, form, place)
+        if start < 0:
+            continue
+        at = _value_end(content, start, form.values[place])
+        if at < 0:
+            return -1
+        borders[2 * place], borders[2 * place + 1] = start, at
+        if content[at] != _COMMA:
+            break
+    return _past(content, at, _END_IMAGE)
+
+
+@inlined
+def _types_end(content: Bytes, at: int) -> int:
+    """Return where the object of strings and integers, or the null, at `at` ends; -1 for another form or a negative `at`."""
+    if at < 0 or content[at] == _SMALL_N:
+        return _past(content, at, _NULL)
+    if content[at] != _OPEN:
+        return -1
+    while at >= 0 and content[at] != _CLOSE:
+        at = string_end(content, at + 2) if content[at + 1] == QUOTE else -1
+        if at < 0 or content[at] != _COLON:
+            return -1
+        at += 1
+        is_text = content[at] == QUOTE
+        at = string_end(content, at + 1) if is_text else _integer_end(content, at + (content[at] == MINUS))
+        if at >= 0 and content[at] != _COMMA and content[at] != _CLOSE:
+            return -1
+    return at + 1 if at >= 0 else -1
+
+
+@inlined
+def _operation(content: Bytes, at: int) -> int:
+    """Return the operation whose name is at `at`; -1 if there is none, or if `at` is negative."""
+    if _past(content, at, _INSERT) >= 0:
+        return INSERT
+    if _past(content, at, _UPDATE) >= 0:
+        return UPDATE
+    return DELETE if _past(content, at, _DELETE) >= 0 else -1
+
+
+@inlined
+def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
+    """Read a message from its start to the images; return where they begin, or -1 for another form."""
+    at = _past(content, at, form.head)
+    operation = _operation(content, at)
+    if operation < 0:
+        return -1
+    found.operations[row] = operation
+    # DELETE, INSERT and UPDATE are equally long.
+    at = _integer_end(content, _past(content, at + len(_INSERT), _ES))
+    at = _integer_end(content, _past(content, at, _TS))
+    at = _types_end(content, _past(content, at, _SQL_TYPE))
+    return _past(content, _types_end(content, _past(content, at, _MYSQL_TYPE)), _OLD)
+
+
+@inlined
+def _tail_end(content: Bytes, at: int, found: Found, row: int) -> int:
+    """Read a message from the end of its images; return the place of its LF, or -1 for another form or a negative `at`."""
+    at = _past(content, at, _COMMIT_TS)
+    if at < 0:
+        return -1
+    end = digits_end(content, at)
+    found.ts[row] = number_of(content, at, end)
+    if found.ts[row] <= 0:
+        return -1
+    if content[end] == _COMMA:
+        end = string_end(content, _past(content, end, _ROW_KEY))
+    at = _past(content, end, _END)
+    if at >= 0 and content[at] == _CR:
+        at += 1
+    return at if at >= 0 and content[at] == LF else -1
+
+
+@inlined
+def _differ(content: Bytes, old: Offsets, new: Offsets, place: int) -> int:
+    """Return 1 if a value changed and 0 if not; -1 if escapes have to be decoded to tell."""
+    start, size = old[2 * place], old[2 * place + 1] - old[2 * place]
+    is_escaped = False
+    is_same = size == new[2 * place + 1] - new[2 * place]
+    for at in range(start, start + size):
+        is_escaped |= content[at] == ESCAPE
+        is_same = is_same and content[at] == content[new[2 * place] + at - start]
+    for at in range(new[2 * place], new[2 * place + 1]):
+        is_escaped |= content[at] == ESCAPE
+    # Unequal bytes with an escape may still be one text: \u0041 and A.
+    return 0 if is_same else -1 if is_escaped else 1
+
+
+@inlined
+def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
+    """Return 1 if an update has to become a delete and an insert, 0 if not, -1 if that cannot be decided.
+
+    Without a key every update has to. Absent values of `old` are filled in from `new`.
+    """
+    for place in range(len(old)):
+        if old[place] < 0:
+            old[place] = new[place]
+    found = 0 if len(form.key) else 1
+    for place in form.key:
+        differs = _differ(content, old, new, place)
+        if differs < 0:
+            return -1
+        found |= differs
+    return found
+
+
+@inlined
+def _make_rows(content: Bytes, form: Form, found: Found, row: int, told: bool) -> int:  # noqa: FBT001 - Numba takes no names
+    """Turn the message just read into rows; return how many, or 0 to leave it to the plain reader.
+
+    With an old image (`told`), that image was read as row `row` and the data as the next one; otherwise the data is row
+    `row`.
+    """
+    if not told:
+        return 1
+    old, new = found.borders[row], found.borders[row + 1]
+    # Only an update may have an old image: another operation with one is left to the plain reader (-1 + 1 = 0).
+    moves = _moves(content, form, old, new) if found.operations[row] == UPDATE else -1
+    for place in range(len(old) if moves == 0 else 0):
+        old[place] = new[place]
+    if moves > 0:
+        found.operations[row], found.operations[row + 1] = DELETE, INSERT
+        found.ts[row + 1] = found.ts[row]
+    return moves + 1
+
+
+@compiled
+def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
+    """Read the lines of a text; return the number of rows, of lines in another form, and of lines.
+
+    The number of lines is -1 if `found` has no room for all.
+    """
+    content = text.bytes
+    at = row = odd = line = 0
+    while at < len(content):
+        if row + 2 > len(found.ts) or odd == len(found.odd):
+            return row, odd, -1
+        start = at
+        at = _head_end(content, at, form, found, row)
+        told = at >= 0 and content[at] != _SMALL_N
+        at = _old_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
+        at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + told])
+        at = _tail_end(content, at, found, row)
+        # Whatever failed above left `at` negative: the next message then overwrites the rows of this one.
+        rows = _make_rows(content, form, found, row, told) if at >= 0 else 0
+        found.numbers[row : row + rows] = line
+        row += rows
+        if rows == 0:
+            found.odd[odd, 0], found.odd[odd, 1] = start, line
+            odd += 1
+            at = start
+            while content[at] != LF:
+                at += 1
+        at += 1
+        line += 1
+    return row, odd, line
+
+
+@inlined
+def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int) -> int:
+    """Write a value as a line has it; return where it ends."""
+    line = out.bytes
+    if text.bytes[start] != QUOTE:
+        line[at], line[at + 1] = ESCAPE, _NO_VALUE
+        return at + 2
+    start, end = start + 1, end - 1
+    if form == TEXT_FIELD:
+        return write_text(text, start, end, out, at)
+    if form == BINARY_FIELD:
+        return write_binary(text.bytes, start, end, line, at)
+    if form == YEAR_FIELD and end - start == 1 and text.bytes[start] == ZERO:
+        for _ in range(3):
+            line[at] = ZERO
+            at += 1
+    return copy(text, start, end, out, at)
+
+
+@compiled
+def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold all
+    text: Text, form: Form, borders: Offsets, rows: Places, fields: Offsets, extra: Extra, lines: Written
+) -> int:
+    """Write the lines of these rows, each followed by LF; return their size in bytes.
+
+    `borders`: see `Found`. `fields`: for each column of a line, the index of its value in the row, or -1 minus its
+    index in `extra`.
+    """
+    at, out, line, others = 0, lines.text, lines.text.bytes, extra.text
+    for number in range(len(rows)):
+        row = rows[number]
+        for field in fields:
+            if field < 0:
+                start, end = extra.borders[-1 - field, number], extra.borders[-1 - field, number + 1]
+                at = copy(others, start, end, out, at)
+            else:
+                start, end = borders[row, 2 * field], borders[row, 2 * field + 1]
+                at = _write_value(text, start, end, form.values[field], out, at)
+            line[at] = TAB
+            at += 1
+        line[at - 1] = LF
+        lines.ends[number] = at - 1
+    return at

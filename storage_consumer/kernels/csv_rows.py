@@ -1,0 +1,207 @@
+"""Byte loops over CSV rows: check their form and find the fields.
+
+Rows in any other form are left to the plain reader. Content must be UTF-8 and end with LF, so that no loop runs past
+it; quote and delimiter are not LF. Import late, see `jit`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from storage_consumer.kernels.arrays import Bytes, Flags, Offsets
+from storage_consumer.kernels.codes import FLOAT_FIELD
+from storage_consumer.kernels.jit import compiled, inlined
+from storage_consumer.kernels.numbers import digits_end, number_end, number_of
+from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, first, matching
+
+PLAIN_FIELD, BASE64_FIELD, FREE_FIELD = range(FLOAT_FIELD + 1, FLOAT_FIELD + 4)
+"""Forms of a quoted text: without a quote inside, base64, and with doubled quotes. Numbers are not quoted."""
+NO_DIGIT = 255
+DIGITS = np.full(256, NO_DIGIT, np.uint8)
+"""The value of each byte as a digit of base64."""
+DIGITS[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = range(64)
+_LF, _CR, _PAD, _ESCAPE, _NULL = b"\n\r=\\N"
+_MOST_PADS = 2
+_TRUE, _FALSE = (np.frombuffer(text, np.uint8) for text in (b"true", b"false"))
+
+
+def _step(odd: int, quotes: int) -> int:
+    """Return which byte of a word comes right after a closing quote; otherwise -1 if the word ends in an odd run of quotes, else -2.
+
+    `quotes`: a bit for each byte that is a quote. `odd`: whether the word follows an odd run of quotes.
+    """
+    for place in range(WORD):
+        is_quote = quotes >> place & 1
+        if odd and not is_quote:
+            return place
+        odd ^= is_quote
+    return odd - 2
+
+
+# All answers of `_step`, so that the loop over words needs one look-up for eight bytes.
+_STEPS = np.array([[_step(odd, quotes) for quotes in range(256)] for odd in range(2)], np.int8)
+
+
+class Marks(NamedTuple):
+    """The bytes between fields and rows."""
+
+    quote: int
+    delimiter: int
+    has_cr: bool
+    """CR precedes the LF of each row."""
+    paired: bool
+    """A field after the commit-ts says whether the row is half of an update."""
+
+
+class Form(NamedTuple):
+    """The fixed parts of rows of one table version."""
+
+    marks: Marks
+    names: Bytes
+    """The bytes between the operation's letter and the commit-ts."""
+    values: Bytes
+    """The form of each value."""
+
+
+class Found(NamedTuple):
+    """Output arrays, one entry per row, for the largest possible number of rows."""
+
+    borders: Offsets
+    """Places of the delimiters before and between the row's values, and of its LF."""
+    ts: Offsets
+    """The row's commit-ts."""
+    operations: Bytes
+    """The operation's letter."""
+    updates: Flags
+    """Whether the row says that it is half of an update."""
+
+
+@inlined
+def _next(text: Text, at: int, byte: int) -> int:
+    """Return the place of the next `byte` from `at` on, or the end of the text if there is none."""
+    wanted = all_bytes(byte)
+    while at < len(text.words):
+        marked = matching(text.words[at], wanted)
+        if marked:
+            return at + first(marked)
+        at += WORD
+    while at < len(text.bytes) and text.bytes[at] != byte:
+        at += 1
+    return at
+
+
+@inlined
+def _free_end(text: Text, at: int, quote: int) -> int:
+    """Return where a text ends, as `_text_end` does; two quotes in a row are a quote inside it."""
+    wanted, odd = all_bytes(quote), 0
+    while at < len(text.words):
+        step: int = _STEPS[odd, bits(text.words[at], wanted)]
+        if step >= 0:
+            return at + step
+        # No closing quote yet. The step also carries over whether an odd run of quotes touches the next word.
+        odd = step + 2
+        at += WORD
+    while at < len(text.bytes) and (text.bytes[at] == quote or not odd):
+        odd ^= text.bytes[at] == quote
+        at += 1
+    return at if odd else -1
+
+
+@inlined
+def _text_end(text: Text, at: int, quote: int) -> int:
+    """Return where the text that begins after the quote before `at` ends, closing quote included; -1 if it has no end."""
+    at = _next(text, at, quote)
+    return at + 1 if at < len(text.bytes) else -1
+
+
+@inlined
+def _base64_end(content: Bytes, at: int, quote: int) -> int:
+    """Return where the base64 text that begins at `at` ends, closing quote included; -1 if it is not base64."""
+    start = at
+    while DIGITS[content[at]] != NO_DIGIT:
+        at += 1
+    digits_end = at
+    while content[at] == _PAD:
+        at += 1
+    whole = (at - start) % 4 == 0 and at - digits_end <= _MOST_PADS
+    return at + 1 if whole and content[at] == quote else -1
+
+
+@inlined
+def _field_end(text: Text, at: int, quote: int, form: int) -> int:
+    """Return where the field at `at` ends; -1 if it is neither NULL nor of this form."""
+    content = text.bytes
+    if content[at] == _ESCAPE:
+        return at + 2 if content[at + 1] == _NULL else -1
+    if form <= FLOAT_FIELD:
+        return number_end(content, at, form)
+    if content[at] != quote:
+        return -1
+    if form == BASE64_FIELD:
+        return _base64_end(content, at + 1, quote)
+    return _free_end(text, at + 1, quote) if form == FREE_FIELD else _text_end(text, at + 1, quote)
+
+
+@inlined
+def _is_update(content: Bytes, at: int) -> int:
+    """Return 1 if the field at `at` is true, 0 if it is false, -1 for anything else."""
+    if begins(content, at, _TRUE):
+        return 1
+    return 0 if begins(content, at, _FALSE) else -1
+
+
+@inlined
+def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> int:
+    """Read a row from its start to its values; return the place of the delimiter before them, or -1 for another form."""
+    quote, delimiter, _, paired = form.marks
+    if at + 2 >= len(content) or content[at] != quote or not begins(content, at + 2, form.names):
+        return -1
+    found.operations[row] = content[at + 1]
+    at += 2 + len(form.names)
+    end = digits_end(content, at)
+    found.ts[row] = number_of(content, at, end)
+    if found.ts[row] < 0 or content[end] != delimiter:
+        return -1
+    if paired:
+        said = _is_update(content, end + 1)
+        if said < 0:
+            return -1
+        found.updates[row] = said == 1
+        # Past the delimiter and "true" or "false".
+        end += 6 - said
+    return end if content[end] == delimiter else -1
+
+
+@inlined
+def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
+    """Find the values of a row after the delimiter at `at`; return the place of its LF, or -1 for another form."""
+    size, last = len(text.bytes), len(form.values) - 1
+    borders[0] = at
+    for value in range(last + 1):
+        at = _field_end(text, at + 1, form.marks.quote, form.values[value])
+        if at < 0 or at >= size:
+            return -1
+        if value == last and form.marks.has_cr:
+            if text.bytes[at] != _CR:
+                return -1
+            at += 1
+        if text.bytes[at] != (_LF if value == last else form.marks.delimiter):
+            return -1
+        borders[value + 1] = at
+    return at
+
+
+@compiled
+def find_rows(text: Text, form: Form, found: Found) -> int:
+    """Find the rows of this form at the start of a text; return how many there are, at most as many as `found` has room for."""
+    at = 0
+    for row in range(len(found.ts)):
+        at = _head_end(text.bytes, at, form, found, row)
+        if at >= 0:
+            at = _values_end(text, at, form, found.borders[row])
+        if at < 0:
+            return row
+        at += 1
+    return len(found.ts)

@@ -1,0 +1,149 @@
+"""Byte loops over JSON strings: where they end, and how a line has them.
+
+Content must be UTF-8 and end with LF: every loop stops at a byte that cannot be in a string. Import late, see `jit`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from storage_consumer.kernels.arrays import Bytes
+from storage_consumer.kernels.jit import inlined
+from storage_consumer.kernels.line_bytes import ESCAPE, HEX, write_escaped
+from storage_consumer.kernels.words import WORD, Text, all_bytes, first, matching
+
+QUOTE, _SMALL_U, _SPACE = b'"u '
+_STANDS = np.array([byte >= _SPACE and byte not in b'"\\' for byte in range(256)])
+"""Whether a byte of a JSON string stands for itself."""
+_ODD = 255
+_ESCAPED = np.full(256, _ODD, np.uint8)
+"""The byte that each letter of an escape stands for."""
+_ESCAPED[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
+_HEX_DIGITS = np.full(256, _ODD, np.uint8)
+_HEX_DIGITS[list(b"0123456789abcdef")] = range(16)
+_HEX_DIGITS[list(b"ABCDEF")] = range(10, 16)
+_ESCAPE_SIZE, _CODE_SIZE = 2, 6
+_HIGH, _LOW, _BEHIND_LOW, _ASTRAL = 0xD800, 0xDC00, 0xE000, 0x10000
+_TWO_BYTES, _THREE_BYTES = 0x80, 0x800
+_LATIN, _BEHIND_LATIN = 0xC2, 0xC4
+"""The first bytes of U+0080 to U+00FF: from the former (inclusive) to the latter (exclusive)."""
+
+
+@inlined
+def _unit(content: Bytes, at: int) -> int:
+    r"""Return the UTF-16 unit of the escape \uXXXX at `at`; -1 if there is none."""
+    if content[at] != ESCAPE or content[at + 1] != _SMALL_U:
+        return -1
+    unit = 0
+    for place in range(at + 2, at + _CODE_SIZE):
+        digit = _HEX_DIGITS[content[place]]
+        if digit == _ODD:
+            return -1
+        unit = unit << 4 | digit
+    return unit
+
+
+@inlined
+def _escape(content: Bytes, at: int) -> tuple[int, int]:
+    """Return the code point of the escape at `at`, and where the escape ends; -1 for both if it is invalid or a lone surrogate."""
+    if content[at + 1] != _SMALL_U:
+        code = int(_ESCAPED[content[at + 1]])
+        return (-1, -1) if code == _ODD else (code, at + _ESCAPE_SIZE)
+    unit = _unit(content, at)
+    at += _CODE_SIZE
+    if unit < 0 or _LOW <= unit < _BEHIND_LOW:
+        return -1, -1
+    if not _HIGH <= unit < _LOW:
+        return unit, at
+    low = _unit(content, at)
+    if not _LOW <= low < _BEHIND_LOW:
+        return -1, -1
+    return _ASTRAL + ((unit - _HIGH) << 10) + (low - _LOW), at + _CODE_SIZE
+
+
+@inlined
+def string_end(content: Bytes, at: int) -> int:
+    """Return where the string whose first character is at `at` ends, closing quote included; -1 for none, or for a negative `at`."""
+    while at >= 0:
+        while _STANDS[content[at]]:
+            at += 1
+        if content[at] == QUOTE:
+            return at + 1
+        if content[at] != ESCAPE:
+            return -1
+        at = _escape(content, at)[1]
+    return -1
+
+
+@inlined
+def binary_end(content: Bytes, at: int) -> int:
+    """Return where the string of code points up to U+00FF at `at` ends, closing quote included; -1 if it is not one."""
+    while content[at] != QUOTE:
+        if content[at] == ESCAPE:
+            code, at = _escape(content, at)
+            if not 0 <= code < 256:  # noqa: PLR2004 - the values of a byte
+                return -1
+        # UTF-8 is checked already, so any byte below 0xC4 is ASCII or part of a character up to U+00FF.
+        elif content[at] < _SPACE or content[at] >= _BEHIND_LATIN:
+            return -1
+        else:
+            at += 1
+    return at + 1
+
+
+@inlined
+def _write_code(code: int, out: Bytes, at: int) -> int:
+    """Write a code point as a line has it; return where it ends."""
+    if code < _TWO_BYTES:
+        return write_escaped(code, out, at)
+    if code < _THREE_BYTES:
+        out[at] = 0xC0 | code >> 6
+    else:
+        if code < _ASTRAL:
+            out[at] = 0xE0 | code >> 12
+        else:
+            out[at], out[at + 1] = 0xF0 | code >> 18, 0x80 | code >> 12 & 63
+            at += 1
+        out[at + 1] = 0x80 | code >> 6 & 63
+        at += 1
+    out[at + 1] = 0x80 | code & 63
+    return at + 2
+
+
+@inlined
+def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
+    """Write a text as a line has it; return where it ends. One word of room must follow, whose bytes may change."""
+    content, line, escapes = text.bytes, out.bytes, all_bytes(ESCAPE)
+    while start < end:
+        if start < len(text.words):
+            word = text.words[start]
+            marked = matching(word, escapes)
+            count = min(first(marked) if marked else WORD, end - start)
+            # Copy the whole word but advance only to the escape: the rest is overwritten by what comes next.
+            out.words[at] = word
+            start += count
+            at += count
+        elif content[start] != ESCAPE:
+            line[at] = content[start]
+            start += 1
+            at += 1
+        if start < end and content[start] == ESCAPE:
+            code, start = _escape(content, start)
+            at = _write_code(code, line, at)
+    return at
+
+
+@inlined
+def write_binary(content: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
+    """Write code points up to U+00FF as the hexadecimal digits of bytes; return where they end."""
+    while start < end:
+        code = int(content[start])
+        if code == ESCAPE:
+            code, start = _escape(content, start)
+        elif code < _LATIN:
+            start += 1
+        else:
+            code, start = (code & 3) << 6 | (content[start + 1] & 63), start + 2
+        out[at], out[at + 1] = HEX[code >> 4], HEX[code & 15]
+        at += 2
+    return at

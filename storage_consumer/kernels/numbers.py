@@ -1,0 +1,82 @@
+"""Numbers in bytes, for compiled loops: their forms and their values. Import late, see `jit`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from storage_consumer.kernels.arrays import Bytes, Offsets
+from storage_consumer.kernels.codes import FLOAT_FIELD, UNSIGNED_FIELD, YEAR_FIELD
+from storage_consumer.kernels.jit import compiled, inlined
+
+MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
+_MOST_DIGITS, _YEAR_DIGITS = 20, 4
+"""Most digits of a 64-bit integer, without its sign, and of a year."""
+_TIMES_TEN = np.uint64(10)
+_LARGEST = np.uint64(2**63 - 1)
+
+
+@inlined
+def digits_end(content: Bytes, at: int) -> int:
+    """Return where the digits at `at` end."""
+    while ZERO <= content[at] <= _NINE:
+        at += 1
+    return at
+
+
+@inlined
+def _fraction_end(content: Bytes, at: int) -> int:
+    """Return where the optional fraction and exponent at `at` end; -1 if one of them has no digits."""
+    if content[at] == POINT:
+        end = digits_end(content, at + 1)
+        if end == at + 1:
+            return -1
+        at = end
+    if content[at] == _EXPONENT or content[at] == _SMALL_EXPONENT:
+        at += 2 if content[at + 1] == _PLUS or content[at + 1] == MINUS else 1
+        end = digits_end(content, at)
+        return -1 if end == at else end
+    return at
+
+
+@inlined
+def number_end(content: Bytes, at: int, form: int) -> int:
+    """Return where the number at `at` ends; -1 if it is not of this form."""
+    if content[at] == MINUS and form not in (UNSIGNED_FIELD, YEAR_FIELD):
+        at += 1
+    end = digits_end(content, at)
+    if end == at:
+        return -1
+    if form == FLOAT_FIELD:
+        return _fraction_end(content, end)
+    return -1 if end - at > (_YEAR_DIGITS if form == YEAR_FIELD else _MOST_DIGITS) else end
+
+
+@inlined
+def number_of(content: Bytes, start: int, end: int) -> int:
+    """Return the number that these digits spell; -1 if they are not digits, have a leading zero, or need more than 63 bits."""
+    if end == start or end - start >= _MOST_DIGITS or (content[start] == ZERO and end - start > 1):
+        return -1
+    # 19 digits at most: these never overflow 64 unsigned bits, so one comparison at the end is enough.
+    number = np.uint64(0)
+    for place in range(start, end):
+        digit = content[place] - ZERO
+        if not 0 <= digit <= 9:  # noqa: PLR2004 - the highest digit
+            return -1
+        number = number * _TIMES_TEN + np.uint64(digit)
+    return -1 if number > _LARGEST else np.int64(number)  # type: ignore[return-value] # what Python's own integer is compiled to
+
+
+@compiled
+def read_integers(content: Bytes, starts: Offsets, ends: Offsets, numbers: Offsets) -> bool:
+    """Read the numbers between these places (end exclusive), each with an optional minus; return whether all could be read.
+
+    Not readable are empty numbers, unusual spellings (``007``, ``-0``), and numbers of more than 63 bits.
+    """
+    for row in range(len(starts)):
+        start = starts[row]
+        is_negative = start < ends[row] and content[start] == MINUS
+        number = number_of(content, start + is_negative, ends[row])
+        if number < 0 or (is_negative and number == 0):
+            return False
+        numbers[row] = -number if is_negative else number
+    return True

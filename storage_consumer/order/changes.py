@@ -1,0 +1,172 @@
+"""Changes of one table in columns: what a task holds of them, what the shuffle carries, and which change of a key counts.
+
+There are millions of them, so NumPy does all work per change wherever keys are integers.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.order.keys import Key, is_upsert, sequence_of
+
+Integers = NDArray[np.int64]
+Unsigned = NDArray[np.uint64]
+Places = NDArray[np.intp]
+Keys = Integers | list[Key]
+"""An array if all keys are integers that it can hold, otherwise a list."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Changes:
+    """Changes of one table, in any order; every column has one entry for each of them."""
+
+    ts: Unsigned
+    """Commit-ts of each change."""
+    order: Integers
+    """The order at one commit-ts; see `order.keys.order_of`."""
+    keys: Keys
+    """The key of each change; empty for a table without a key."""
+    lines: Lines
+    """The written columns of an upsert, the key's columns of a delete; see `decode.wire_format`."""
+
+    def __len__(self) -> int:
+        """Return the number of changes."""
+        return len(self.lines)
+
+    def pairs(self) -> Iterator[tuple[bool, bytes]]:
+        """Yield for each change whether it leaves a row in place, and its line."""
+        return zip(is_upsert(self.order).tolist(), self.lines, strict=True)
+
+    def chosen(self, places: Places) -> Changes:
+        """Return the changes at these indexes, in this order."""
+        return Changes(
+            ts=self.ts[places],
+            order=self.order[places],
+            keys=chosen_keys(self.keys, places) if len(self.keys) else [],
+            lines=self.lines.chosen(places),
+        )
+
+    def packed(self) -> bytes:
+        """Return the changes as one piece, for the shuffle."""
+        keys = self.keys.data if isinstance(self.keys, np.ndarray) else self.keys
+        lines, ends = self.lines.packed()
+        return marshal.dumps((self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data))
+
+
+def unpacked(piece: bytes) -> Changes:
+    """Return the changes that `Changes.packed` encoded; at least one."""
+    ts, order, keys, lines, ends = marshal.loads(piece)  # noqa: S302 - written by the first half of this very job
+    return Changes(
+        ts=np.frombuffer(ts, np.uint64),
+        order=np.frombuffer(order, np.int64),
+        keys=np.frombuffer(keys, np.int64) if isinstance(keys, bytes) else keys,
+        lines=Lines.side_by_side(np.frombuffer(lines, np.uint8), np.frombuffer(ends, np.uint32).astype(np.int64)),
+    )
+
+
+def together(parts: Sequence[Changes]) -> Changes:
+    """Return the changes of all parts, of which there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Changes(
+        ts=np.concatenate([part.ts for part in parts]),
+        order=np.concatenate([part.order for part in parts]),
+        keys=joined_keys([part.keys for part in parts]),
+        lines=Lines.joined([part.lines for part in parts]),
+    )
+
+
+def in_sequence(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Changes]:
+    """Yield changes of tables without a key by commit-ts and order, in parts that do not cut a commit-ts.
+
+    `pieces`: each with its lowest commit-ts, in this order, and each sorted by commit-ts. A piece is unpacked only when
+    the sequence has reached its lowest commit-ts.
+    """
+    opened: list[tuple[Changes, int]] = []
+    for lowest, piece in pieces:
+        # No later piece begins below `lowest`, so all changes below it are open by now.
+        opened = yield from _below(opened, lowest)
+        opened.append((unpacked(piece), 0))
+    yield from _below(opened, None)
+
+
+def _below(
+    opened: Iterable[tuple[Changes, int]], border: int | None
+) -> Generator[Changes, None, list[tuple[Changes, int]]]:
+    """Yield the changes with commit-ts below `border` (None: all) from the given starts in `opened` on; return the rest."""
+    due: list[Changes] = []
+    rest: list[tuple[Changes, int]] = []
+    for changes, start in opened:
+        end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
+        if end > start:
+            due.append(changes if end - start == len(changes) else changes.chosen(np.arange(start, end)))
+        if end < len(changes):
+            rest.append((changes, end))
+    if due:
+        part = together(due)
+        yield part if _is_in_sequence(part) else part.chosen(np.lexsort((part.order, part.ts)))
+    return rest
+
+
+def _is_in_sequence(part: Changes) -> bool:
+    """Return whether the changes are sorted by commit-ts and order."""
+    ts, order = part.ts, part.order
+    return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
+
+
+def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
+    """Return the indexes of the last change of each key: sorted by key if keys are integers, else by each key's first change.
+
+    `timed`: see `order.keys.sequence_of`.
+    """
+    codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
+    if (codes[1:] > codes[:-1]).all():  # strictly ascending: each key occurs once, as new rows mostly do
+        return np.arange(len(codes))
+    # Sorted by key, then commit-ts, then order: the last of each run of equal keys is the one that counts.
+    sequence = np.lexsort((sequence_of(order, timed=timed), ts, codes))
+    codes = codes[sequence]
+    is_last = np.empty(len(codes), np.bool_)
+    is_last[-1:] = True
+    np.not_equal(codes[1:], codes[:-1], out=is_last[:-1])
+    return sequence[is_last]
+
+
+def _numbered(keys: Iterable[Key]) -> Integers:
+    """Return a number for each key, the same one for equal keys."""
+    numbers: dict[Key, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def joined_keys(parts: Sequence[Keys]) -> Keys:
+    """Return the keys of all parts, one after the other."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts):
+        return np.concatenate(arrays)
+    return list(chain.from_iterable(listed_keys(part) for part in parts))
+
+
+def listed_keys(keys: Keys) -> list[Key]:
+    """Return the keys as a list."""
+    return keys.tolist() if isinstance(keys, np.ndarray) else keys
+
+
+def chosen_keys(keys: Keys, places: Places) -> Keys:
+    """Return the keys at these indexes."""
+    return keys[places] if isinstance(keys, np.ndarray) else [keys[place] for place in places.tolist()]
+
+
+def compact_keys(keys: list[Key]) -> Keys:
+    """Return the keys as an array if all are integers that fit, otherwise unchanged."""
+    if all(type(key) is int for key in keys):
+        try:
+            return np.array(keys, np.int64)
+        except OverflowError:
+            return keys
+    return keys

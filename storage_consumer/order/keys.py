@@ -1,0 +1,262 @@
+"""Order and repeats: which change of a key counts, which keys are the same, and which bucket a change belongs to.
+
+The sequence of changes is (commit-ts, deletes before upserts, partition, dispatcher, date, file number, row number);
+never arrival, file time or round. The part after the commit-ts is packed into one integer, the *order*.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage_consumer.decode.decoder import Values
+from storage_consumer.decode.values import WireKind
+from storage_consumer.job.spec import Fold, KeyPart
+
+Key = int | str | tuple[str, ...]
+"""Equal for two rows exactly if their key is the same (for a LOOSE part: no coarser than the target's collation).
+
+One integer column gives integers, unless rows of another structure hold something else.
+"""
+
+# From the top: a bit for upserts, the rank of the file, the row number. 61 bits in all, so an order fits a signed
+# integer.
+_ROW_BITS, _RANK_BITS = 36, 24
+_UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
+_INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
+_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
+"""Multiplicative hash: 2**64 divided by the golden ratio, and how many low bits of the product are too regular to use."""
+
+
+def order_of(rank: Any, row: int, *, upsert: bool) -> Any:
+    """Return the order of a row, or of rows for an array of ranks: upserts after deletes, then file rank, then row number."""
+    return (_UPSERT if upsert else 0) | rank << _ROW_BITS | row
+
+
+def is_upsert(order: Any) -> Any:
+    """Return whether the change with this order leaves a row in place; for an array, whether each does."""
+    return order >= _UPSERT
+
+
+def rank_of(order: Any) -> Any:
+    """Return the rank of the file that holds the change with this order; for an array, each rank."""
+    return order >> _ROW_BITS & ((1 << _RANK_BITS) - 1)
+
+
+def row_of(order: int) -> int:
+    """Return the number of the row in its file."""
+    return order & ((1 << _ROW_BITS) - 1)
+
+
+def sequence_of(order: NDArray[np.int64], *, timed: bool) -> NDArray[np.int64]:
+    """Return what puts changes of one commit-ts in sequence.
+
+    `timed`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place in the files decides,
+    whatever the operation: TiCDC writes the rows of one stream in commit order, with the deletes of a transaction
+    first.
+    """
+    return order if timed else order & (_UPSERT - 1)
+
+
+def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
+    """Return a function from a row's values to its key. `places`: the index of each part in the values.
+
+    The function raises `ValueError` for a NULL in a key column.
+    """
+    folds = [_fold_text(part) for part in parts]
+    if len(parts) == 1:
+        place, fold = places[0], _integer if is_integer(parts) else folds[0]
+
+        def single(values: Values) -> Key:
+            text = values[place]
+            if text is None:
+                message = "NULL in a key column"
+                raise ValueError(message)
+            return fold(text) if fold else text
+
+        return single
+
+    def several(values: Values) -> Key:
+        key = []
+        for place, fold in zip(places, folds, strict=True):
+            text = values[place]
+            if text is None:
+                message = "NULL in a key column"
+                raise ValueError(message)
+            key.append(fold(text) if fold else text)
+        return tuple(key)
+
+    return several
+
+
+def is_integer(parts: Sequence[KeyPart]) -> bool:
+    """Return whether the key is one integer column."""
+    return len(parts) == 1 and parts[0].column.type in _INTEGERS
+
+
+def _integer(text: str) -> Key:
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
+    """Return a function that maps equal key texts of one column to the same text; None if equal keys have equal texts."""
+    prefix = part.prefix
+    if prefix is not None:
+        width = prefix * 2 if part.column.kind is WireKind.HEX else prefix
+        return lambda text: text[:width]
+    if part.fold is Fold.PAD:
+        return lambda text: text.rstrip(" ")
+    if part.fold is Fold.NUMBER:
+        # Adding 0.0 turns -0.0 into 0.0.
+        return lambda text: repr(float(text) + 0.0)
+    return None
+
+
+_OLD_FRACTIONS = str.maketrans("৴৵৶৷" + "༪༫༬༭༮༯༰༱༲༳", "1234" + "1234567890")
+"""Fraction characters that collations treat as the digit in them."""
+
+
+def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
+    """Return the digits of a text: equal for any two texts that some collation finds equal.
+
+    Collations ignore case, accents, width and punctuation and expand letters, each in its own way. None finds two texts
+    equal whose digits differ once every numeral character (not ideographs, which are letters) is replaced by its
+    digits. Older collations find all characters beyond U+FFFF equal to one another, newer ones give them weights of
+    their own; `beyond_bmp`: the collation is a newer one.
+    """
+    if text.isascii():
+        return "".join(filter(str.isdigit, text))
+    if not beyond_bmp:
+        text = "".join(sign for sign in text if sign <= "\uffff")
+    return "".join(
+        f"{unicodedata.numeric(sign):g}"
+        for sign in unicodedata.normalize("NFKD", text.translate(_OLD_FRACTIONS))
+        if unicodedata.category(sign)[0] == "N" and unicodedata.numeric(sign, None) is not None
+    )
+
+
+def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
+    """Return a function from a key to a text that is the same for any two keys that the target may find equal."""
+    images = [_image(part) if part.fold is Fold.LOOSE else None for part in parts]
+    if len(parts) == 1:
+        image: Callable[[Any], str] = images[0] or str
+        return image
+
+    def several(key: Any) -> str:
+        return "\0".join(image(text) if image else text for text, image in zip(key, images, strict=True))
+
+    return several
+
+
+def _image(part: KeyPart) -> Callable[[str], str]:
+    """Return the function for the coarse image of one column's texts; a set's image does not depend on the order of its members."""
+    image = partial(coarse_image, beyond_bmp=part.beyond_bmp)
+    return (lambda text: "".join(sorted(image(text)))) if part.column.type == "SET" else image
+
+
+def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
+    """Return a function from a key to its bucket; keys that the target may find equal share one."""
+    if is_integer(parts):
+        return lambda key: (
+            stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
+        )
+    image = image_function(parts)
+    return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
+
+
+def stripe(key: int, partitions: int, bits: int) -> int:
+    """Return the bucket of an integer key; see `TablePlan.stripe_bits`."""
+    # Keys are often consecutive: the hash spreads their stripes evenly over the buckets. Its low bits are dropped.
+    return ((key >> bits) * _MIXER % (1 << 64) >> _MIXED_BITS) % partitions
+
+
+def stripes(keys: NDArray[np.int64], partitions: int, bits: int) -> NDArray[np.int64]:
+    """Return `stripe` of each key."""
+    # Unsigned arithmetic wraps around as the modulo in `stripe` does: both must give the same bucket.
+    mixed = (keys >> bits).view(np.uint64) * np.uint64(_MIXER) >> np.uint64(_MIXED_BITS)
+    return mixed.view(np.int64) % partitions
+
+
+def one_bucket(table_index: int, partitions: int) -> int:
+    """Return the bucket of a table without a key; tables share one only if there are more tables than buckets."""
+    return table_index % partitions
+
+
+def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> Iterator[tuple[bool, list[bytes]]]:
+    """Yield changes in sequence, each an upsert (True) or a delete and its line, in runs of one kind.
+
+    A delete moves ahead of the upserts before it, unless one of them may be of the same row. `images`: those of the
+    changes' keys; see `image_function`.
+    """
+    deletes: list[bytes] = []
+    upserts: list[bytes] = []
+    written: set[str] = set()
+    for (upsert, line), image in zip(changes, images, strict=True):
+        if upsert:
+            upserts.append(line)
+            written.add(image)
+            continue
+        # Different images prove that the rows differ: only an equal image keeps the delete after the upserts.
+        if image in written:
+            yield from _told(deletes, upserts)
+            deletes, upserts, written = [], [], set()
+        deletes.append(line)
+    yield from _told(deletes, upserts)
+
+
+def _told(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, list[bytes]]]:
+    """Yield each of the two that is not empty as a run."""
+    if deletes:
+        yield False, deletes
+    if upserts:
+        yield True, upserts
+
+
+def delivered_once(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
+    """Return the events of one commit-ts of a keyless table, each as often as it occurred at the source: deletes, then inserts.
+
+    `changes`: (order, row). A repeated delivery is another pass over the transaction, in other files. So the count of
+    an event is the maximum over the passes, not their sum.
+    """
+    most: Counter[tuple[bool, bytes]] = Counter()
+    for delivered in _passes(changes):
+        # The union of two counters keeps the larger count of each event.
+        most |= delivered
+    ordered = sorted(most.items(), key=lambda item: item[0][0])
+    return [event for event, count in ordered for _ in range(count)]
+
+
+def _passes(changes: Iterable[tuple[int, bytes]]) -> Iterator[Counter[tuple[bool, bytes]]]:
+    """Yield the events of each pass over one transaction.
+
+    TiCDC may cut a large transaction anywhere, so a file may begin with the rest of the one before it. A pass begins
+    where a transaction does. A file continues the pass before it if its first rows are of this transaction and neither
+    of the two contains the other.
+    """
+    files: dict[int, Counter[tuple[bool, bytes]]] = {}
+    first_rows: dict[int, int] = {}
+    for order, row in changes:
+        rank = rank_of(order)
+        files.setdefault(rank, Counter())[is_upsert(order), row] += 1
+        first_rows[rank] = min(row_of(order), first_rows.get(rank, row_of(order)))
+    current: Counter[tuple[bool, bytes]] = Counter()
+    for rank in sorted(files):
+        events = files[rank]
+        # Only the first rows of the next file can be the rest of a transaction. Events that contain the pass so far, or
+        # are contained in it, are a repetition of it.
+        follows = rank - 1 in files and first_rows[rank] == 1
+        if follows and not events <= current and not current <= events:
+            current += events
+            continue
+        yield current
+        current = events
+    yield current

@@ -1,0 +1,62 @@
+"""When tables and databases begin and end, according to the statements seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from storage_consumer.model import TableDefinition, TableName, folded_name
+from storage_consumer.plan.barriers import ALTER_SCHEMA, CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE
+from storage_consumer.plan.renames import renamed
+from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.table import TableConsumer
+
+
+class Lifetimes:
+    """The beginnings and ends that the statements of a bucket show."""
+
+    def __init__(self) -> None:
+        """Start without any statement."""
+        self._ends = defaultdict[str, set[int]](set)
+        self._created: dict[str, int] = {}
+        self._databases = defaultdict[str, dict[int, str]](dict)
+
+    def ends(self, key: str, definition: TableDefinition) -> None:
+        """Record which table or database a statement ends, or which defaults it sets; `key`: the one that it leads to."""
+        if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
+            self._ends[key].add(definition.version)
+        pair = renamed(definition)
+        if pair is not None and pair[0] != pair[1]:
+            self._ends[key_of(pair[0])].add(definition.version)
+        if definition.ddl_type in (CREATE_SCHEMA, ALTER_SCHEMA):
+            self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
+
+    def creates(self, schema: str, version: int) -> None:
+        """Record that a statement creates a database."""
+        name = folded_name(schema)
+        self._created[name] = min(version, self._created.get(name, version))
+
+    def ends_of(self, table: TableConsumer) -> set[int]:
+        """Return the versions of the statements that ended the table, including those that dropped its database."""
+        return self._ends[table.key] | self._ends[key_of(replace(table.name, table=""))]
+
+    def database_statements(self, schema: str, version: int) -> tuple[str, ...]:
+        """Return the statements up to a version (inclusive) that created the database and changed its defaults, in order."""
+        known = self._databases.get(folded_name(schema), {})
+        return tuple(text for at, text in sorted(known.items()) if at <= version)
+
+    def is_created(self, schema: str, version: int) -> bool:
+        """Return whether a statement up to this version (inclusive) creates the database."""
+        return self._created.get(folded_name(schema), version + 1) <= version
+
+
+def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
+    """Return whether a table that the statement touches no longer exists after it; `gone`: the name that it removes, if any."""
+    own = table.key == step.table_key
+    if step.definition.ddl_type == DROP_SCHEMA:
+        return bool(table.name.table)
+    if step.definition.ddl_type == DROP_TABLE:
+        return own or table.dropped
+    if own:
+        return False
+    return table.dropped or table.name.folded() == gone

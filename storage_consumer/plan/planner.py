@@ -1,0 +1,101 @@
+"""The planner: where every table is, what its next barrier is, hence what can run at the same time.
+
+For each table the next step is either *DDL at V* or *rows in (checkpoint, target]*, where the target is its next DDL or the
+storage checkpoint. One wave is the row steps of all tables that can run, and, once no rows are left before them, the DDL whose
+tables have all arrived.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from storage_consumer.plan.barriers import in_dependency_order
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.tso import ddl_is_stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingDdl:
+    """A DDL that has not run, and the tables, by key, that it is a barrier for (its own among them)."""
+
+    step: DdlStep
+    touches: frozenset[str]
+    """Also keys without a known table: DDL of other versions that touch them come before or after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far one table is."""
+
+    checkpoint: int
+    """Commit-ts up to which its rows are applied, inclusive."""
+    blocked: bool
+    """Whether it is halted or waits: nothing of it may run, and no DDL that touches it."""
+    first: int = 0
+    """Lowest version known of it: an earlier DDL, such as its database's, has nothing to wait for in it."""
+
+
+def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
+    """Return per table key the version of the first DDL that has not run."""
+    first: dict[str, int] = {}
+    for ddl in pending:
+        for key in ddl.touches:
+            first[key] = min(first.get(key, ddl.step.version), ddl.step.version)
+    return first
+
+
+def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
+    """Return how far the rows of a table may go now, inclusive."""
+    return min(barrier.get(key, storage_checkpoint), storage_checkpoint)
+
+
+def ready_ddls(
+    pending: Sequence[PendingDdl], positions: Mapping[str, Position], storage_checkpoint: int, *, settled: bool
+) -> tuple[tuple[DdlStep, ...], ...]:
+    """Return the DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
+    barrier = barriers(pending)
+    groups: dict[int, list[PendingDdl]] = defaultdict(list)
+    for ddl in pending:
+        if ddl_is_stored(ddl.step.version, storage_checkpoint, settled=settled):
+            groups[ddl.step.version].append(ddl)
+    ready = []
+    for version in sorted(groups):
+        steps = [
+            ddl.step
+            for ddl in _whole_groups(groups[version])
+            if all(_arrived(t, version, barrier, positions) for t in ddl.touches)
+        ]
+        if steps:
+            ready.append(in_dependency_order(steps))
+    return tuple(ready)
+
+
+def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapping[str, Position]) -> bool:
+    """Return whether a table is right before the DDL of this version; an unknown one is if no earlier DDL touches it."""
+    if barrier[key] != version:
+        return False
+    if (position := positions.get(key)) is None:
+        return True
+    return version < position.first or (not position.blocked and position.checkpoint >= version)
+
+
+def _whole_groups(group: Sequence[PendingDdl]) -> list[PendingDdl]:
+    """Return DDL of one version, each waiting for all tables of those it shares a table with: they may be one statement."""
+    leader: dict[str, str] = {}
+
+    # Union-find over table keys, with path halving.
+    def led_by(key: str) -> str:
+        while leader.setdefault(key, key) != key:
+            leader[key] = key = leader[leader[key]]
+        return key
+
+    for ddl in group:
+        own = led_by(ddl.step.table_key)
+        for key in ddl.touches:
+            leader[led_by(key)] = own
+    together: dict[str, set[str]] = defaultdict(set)
+    for key in leader:
+        together[led_by(key)].add(key)
+    return [replace(ddl, touches=frozenset(together[led_by(ddl.step.table_key)])) for ddl in group]

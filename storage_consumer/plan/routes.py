@@ -1,0 +1,164 @@
+"""Under which names tables are in the target, and the same statement with these names. Pure.
+
+The rules are those of the new architecture's ``[[sink.dispatchers]]``: the first route that takes a table in is its own, and
+``{schema}`` and ``{table}`` stand for the names in the bucket. A statement's names are found by its grammar (`sql.table_names`), so
+that only they change: with routes that change nothing, a text stays the same byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from storage_consumer.config.settings import Route
+from storage_consumer.config.table_filter import TableRules, table_rules
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableDefinition, TableName, folded_name
+from storage_consumer.plan.barriers import CREATE_SCHEMA, DROP_SCHEMA
+from storage_consumer.plan.renames import rename_of, subject
+from storage_consumer.sql.table_names import NameAt, table_names
+from storage_consumer.sql.tokens import has_words, quote, replace_spans, tokens
+
+
+class Routes:
+    """The program's own routes."""
+
+    def __init__(self, routes: Sequence[Route] = ()) -> None:
+        """Compile the routes; earlier ones win."""
+        self._routes: list[tuple[TableRules, Route]] = [(table_rules(route.matcher), route) for route in routes]
+
+    def __bool__(self) -> bool:
+        """Return whether there is any route."""
+        return bool(self._routes)
+
+    def target(self, name: TableName) -> TableName:
+        """Return the target name of a table of the bucket; for a database, the one where a table without a route would be."""
+        if not name.table:
+            found = self.databases(name.schema)
+            return TableName(schema=found[0], table="") if len(found) == 1 else name
+        for rules, route in self._routes:
+            if rules.matches(name.schema, name.table):
+                return TableName(
+                    schema=_filled(route.target_schema, name) or name.schema,
+                    table=_filled(route.target_table, name) or name.table,
+                )
+        return name
+
+    def databases(self, schema: str) -> tuple[str, ...]:
+        """Return every target database that a table of this one may be in; one named after tables is returned as it is written."""
+        found: dict[str, None] = {}
+        for rules, route in self._routes:
+            if rules.matches_schema(schema):
+                found[(route.target_schema or schema).replace("{schema}", schema)] = None
+                if rules.covers_schema(schema):
+                    return tuple(found)
+        found[schema] = None
+        return tuple(found)
+
+    def splits(self, schema: str) -> bool:
+        """Return whether tables of this database may be in several databases of the target."""
+        found = self.databases(schema)
+        return len(found) > 1 or "{table}" in found[0]
+
+    def shared(self, schema: str, known: Iterable[str]) -> str:
+        """Return another of the bucket's `known` databases that shares a target database with this one, or an empty text."""
+        own = {folded_name(each) for each in self.databases(schema)}
+        for other in sorted(known):
+            if folded_name(other) != folded_name(schema) and own & {folded_name(d) for d in self.databases(other)}:
+                return other
+        return ""
+
+
+def _filled(text: str, name: TableName) -> str:
+    """Return the text with both names filled in, in one pass, so that a name with a brace in it stays what it is."""
+    parts = text.split("{schema}")
+    return name.schema.join(part.replace("{table}", name.table) for part in parts)
+
+
+def routed(definition: TableDefinition, routes: Routes, known: Iterable[str] = ()) -> TableDefinition:
+    """Return the definition with the target's names, in the query too; `known`: all databases of the bucket that are taken.
+
+    Raises `NotReplicable` for a statement about a database whose tables go to several, or share one with another's, and for
+    one whose text does not show the table's name.
+    """
+    if not routes:
+        return definition
+    if not definition.name.table:
+        return _database(definition, routes, known)
+    own = routes.target(definition.name)
+    if not definition.is_ddl:
+        return replace(definition, name=own)
+    named = [name for name in table_names(definition.query) if name.table]
+    _refuse_if_not_found(definition, routes, named)
+    edits: list[tuple[int, int, str]] = []
+    for name in named:
+        edits += _edits(name, definition, own, routes)
+    return replace(definition, name=own, query=replace_spans(definition.query, edits))
+
+
+def _edits(name: NameAt, definition: TableDefinition, own: TableName, routes: Routes) -> list[tuple[int, int, str]]:
+    """Return the edits for one name, if it may not stay; a view's table keeps its old name as an alias."""
+    old = TableName(schema=name.schema or definition.name.schema, table=name.table)
+    new = routes.target(old)
+    if name.qualifies:
+        same = new.schema == old.schema
+        return [] if same else [(name.start, name.end, f"{quote(new.schema)}.{quote(old.table)}")]
+    database = "" if not name.schema and new.schema == own.schema else f"{quote(new.schema)}."
+    stays = new == old and (bool(name.schema) or not database)
+    edits = [] if stays else [(name.start, name.end, f"{database}{quote(new.table)}")]
+    if name.alias_at >= 0 and new.table != old.table:
+        edits.append((name.alias_at, name.alias_at, f" AS {quote(old.table)}"))
+    return edits
+
+
+def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Sequence[NameAt]) -> None:
+    """Raise `NotReplicable` if names cannot be found in a text of this kind, so that it would run on the wrong table."""
+    own = {definition.name.folded(), subject(definition).folded()}
+    rename = rename_of(definition)
+    if rename is not None:
+        own.add(rename.old.folded())
+    there = {TableName(schema=n.schema or definition.name.schema, table=n.table).folded() for n in named}
+    if own & there or all(routes.target(name) == name for name in (definition.name, subject(definition))):
+        return
+    raise NotReplicable(
+        f"{definition.name}: the DDL of {definition.path} does not show where it names its table, so that the route to "
+        f"{routes.target(definition.name)} cannot be put in. Run it there by hand"
+    )
+
+
+# databases
+
+
+def _database(definition: TableDefinition, routes: Routes, known: Iterable[str]) -> TableDefinition:
+    """Return the statement about a database, for the one database of the target that is its own."""
+    schema = definition.name.schema
+    targets, other = routes.databases(schema), routes.shared(schema, known)
+    made = definition.ddl_type == CREATE_SCHEMA
+    if routes.splits(schema) or (other and not made):
+        raise NotReplicable(_several(definition, targets, other))
+    return _renamed(definition, targets[0], made_before=bool(other))
+
+
+def _renamed(definition: TableDefinition, schema: str, *, made_before: bool = False) -> TableDefinition:
+    """Return the statement with another database's name; `made_before`: it may exist already."""
+    query = definition.query
+    edits = [(name.start, name.end, quote(schema)) for name in table_names(query) if name.schema != schema]
+    found = tokens(query)
+    if not table_names(query) and definition.is_ddl and schema != definition.name.schema:
+        edits = [(found[1].end, found[1].end, f" {quote(schema)}")]  # ALTER DATABASE of the session's own database
+    if made_before and not has_words(found, "IF", "NOT", "EXISTS"):
+        edits.append((found[1].end, found[1].end, " IF NOT EXISTS"))
+    name = TableName(schema=schema, table="")
+    return replace(definition, name=name, query=replace_spans(query, edits))
+
+
+def _several(definition: TableDefinition, targets: Sequence[str], other: str) -> str:
+    where = f"go to several databases ({', '.join(targets)})" if len(targets) > 1 else f"share {targets[0]} with others"
+    shares = (
+        f", one of which takes those of {other} too" if other and len(targets) > 1 else f" ({other})" if other else ""
+    )
+    remedy = "drop the tables that came from it" if definition.ddl_type == DROP_SCHEMA else "do there what is due"
+    return (
+        f"{definition.name}: by the routes its tables {where}{shares}, so that {definition.path} is not one statement of the "
+        f"target: {definition.query[:200]}. By hand, {remedy}"
+    )

@@ -1,0 +1,169 @@
+"""Which tables of the bucket are taken and under which names: the filter and the routes, and what they mean for a statement.
+
+A statement of a table that is left out is not run. One that crosses the filter's edge is treated so:
+
+* a rename out of the filter runs, as in TiCDC: the table keeps its rows under its new name, and gets no more;
+* a rename into the filter, and an EXCHANGE PARTITION with a table that is left out, would bring rows that were never read: halt;
+* a table LIKE one that is left out is created from the columns of its schema file;
+* a view over tables that are left out is skipped where the target lacks one of them;
+* a foreign key to a table that is left out stays: rows are written with `foreign_key_checks` off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from storage_consumer.config.reserved import Reserved
+from storage_consumer.config.settings import Selecting
+from storage_consumer.errors import NotReplicable
+from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.plan.barriers import CREATE_SCHEMA
+from storage_consumer.plan.filters import Filter
+from storage_consumer.plan.renames import rename_of, subject
+from storage_consumer.plan.routes import Routes
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
+
+_OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What happens to a statement."""
+
+    skip: str = ""
+    """Why it is not run; empty if it is."""
+    from_columns: bool = False
+    """Whether the table is created from the columns of the schema file instead."""
+    needs: frozenset[TableName] = frozenset()
+    """Tables that are left out, by the names in the bucket: where the target lacks one of them, the statement is skipped."""
+
+
+_RUN = Judgement()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The filter and the routes."""
+
+    filter: Filter = field(default_factory=Filter)
+    routes: Routes = field(default_factory=Routes)
+    reserved: Reserved = field(default_factory=Reserved)
+
+    @classmethod
+    def of(cls, selecting: Selecting, state_schema: str) -> Selection:
+        """Build from the settings."""
+        return cls(
+            filter=Filter(selecting.rules, selecting.event_filters),
+            routes=Routes(selecting.routes),
+            reserved=Reserved(state_schema=state_schema),
+        )
+
+    def why_nowhere(self, name: TableName) -> str:
+        """Return why a table, or a database, of the bucket has no place in the target; empty if it has one, or is left out."""
+        if self.filter.leaves_out(name):
+            return ""
+        places = (self.routes.target(name).schema,) if name.table else self.routes.databases(name.schema)
+        found = ((place, why) for place in places if (why := self.reserved.why(place)))
+        place, why = next(found, ("", ""))
+        if not why:
+            return ""
+        remedy = (
+            f"Lead it to another database by --route, or leave it out by --filter '*.*' --filter '!{name.schema}.*'"
+        )
+        return f"{name} would go into {place} of the target, which {why}. {remedy}"
+
+    def refuse_reserved(self, definition: TableDefinition) -> None:
+        """Raise `NotReplicable` for a statement, with the target's names, that names a table of the state or of the server."""
+        for name in table_names(definition.query):
+            if name.schema and (why := self.reserved.why(name.schema)):
+                raise NotReplicable(
+                    f"{definition.name}: the DDL with version {definition.version} ({definition.path}) names {name.schema}, which {why}"
+                )
+
+    def judged(self, definition: TableDefinition) -> Judgement:
+        """Return what happens to a statement whose names all carry their database where it is not the definition's own.
+
+        Raises `NotReplicable` where it would bring rows of a table that is left out.
+        """
+        if not definition.is_ddl:
+            return _RUN
+        if not definition.name.table:
+            return self._of_database(definition)
+        crossing = self._crossing(definition)
+        if crossing is None and self.filter.leaves_out(subject(definition)):
+            return Judgement(skip=f"the filter leaves out {subject(definition)}")
+        if reason := self.filter.ignores(definition):
+            return Judgement(skip=reason)
+        if crossing:
+            raise NotReplicable(crossing)
+        return self._reading(definition)
+
+    def judged_away(self, definition: TableDefinition) -> bool:
+        """Return whether a statement of a database is not run."""
+        return bool(self._of_database(definition).skip)
+
+    def _of_database(self, definition: TableDefinition) -> Judgement:
+        if self.filter.leaves_out(definition.name):
+            return Judgement(skip=f"the filter leaves out every table of {definition.name}")
+        if reason := self.filter.ignores(definition):
+            return Judgement(skip=reason)
+        splits = definition.ddl_type == CREATE_SCHEMA and self.routes.splits(definition.name.schema)
+        if splits and _source_defaults(tokens(definition.query)):
+            targets = ", ".join(self.routes.databases(definition.name.schema))
+            return Judgement(skip=f"its tables go to {targets}, each of which is made before its first table")
+        return _RUN
+
+    def _crossing(self, definition: TableDefinition) -> str | None:
+        """Return which rows the statement would bring into the filter; empty where it leads out, None where it does not cross."""
+        rename = rename_of(definition)
+        if rename is not None:
+            left, entered = self.filter.leaves_out(rename.old), not self.filter.leaves_out(rename.new)
+            if left != entered:
+                return None
+            return _entering(definition, rename.old, rename.new) if left else ""
+        if not has_words(tokens(definition.query), "EXCHANGE", "PARTITION"):
+            return None
+        named = [
+            TableName(schema=n.schema or definition.name.schema, table=n.table) for n in table_names(definition.query)
+        ]
+        out = [name for name in named if self.filter.leaves_out(name)]
+        taken = [name for name in named if name not in out]
+        return _entering(definition, out[0], taken[0]) if out and taken else None
+
+    def _reading(self, definition: TableDefinition) -> Judgement:
+        """Return what happens to a statement of a table that is taken, by what it reads of tables that are left out."""
+        found = tokens(definition.query)
+        out = frozenset(
+            name
+            for n in table_names(definition.query)
+            if n.reads
+            and self.filter.leaves_out(name := TableName(schema=n.schema or definition.name.schema, table=n.table))
+        )
+        if not out or has_words(found, "REFERENCES"):
+            return _RUN
+        if has_words(found[:2], "CREATE", "TABLE"):
+            return Judgement(from_columns=True)
+        return Judgement(needs=out)
+
+    def owns_database(self, schema: str, known: Iterable[str]) -> bool:
+        """Return whether this database's tables, and no others, are in one database of the target; `known`: all that are taken."""
+        return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
+
+
+def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> str:
+    return (
+        f"the DDL of {definition.path} brings rows of {out}, which the filter leaves out, into {taken}: they were not read. Give "
+        f"{taken} a copy of the source's table as of version {definition.version}"
+    )
+
+
+def _source_defaults(found: Sequence[Token]) -> bool:
+    """Return whether a CREATE DATABASE gives no other character set or collation than the source's own default."""
+    at = next((i for i in range(len(found)) if found[i].upper in ("CHARACTER", "CHARSET", "COLLATE")), len(found))
+    words = {t.text.upper() for t in found[at:] if t.kind in ("word", "quoted")}
+    return (
+        find_words(found, "PLACEMENT") < 0
+        and words - {"CHARACTER", "SET", "CHARSET", "COLLATE", "DEFAULT"} <= _OWN_DEFAULTS
+    )

@@ -1,0 +1,109 @@
+"""All the work there is, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
+from storage_consumer.sql.tokens import quote
+
+
+def key_of(name: TableName) -> str:
+    """Return the unique key of a table (or a database): its folded name as one text that can be read in one way only."""
+    folded = name.folded()
+    return f"{quote(folded.schema)}.{quote(folded.table)}" if folded.table else quote(folded.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DdlStep:
+    """One statement, or one structure that the target must have, at its place on the commit-ts line."""
+
+    table_dir: str
+    """The directory of its schema file."""
+    table_key: str
+    """The table that it leads to; see `key_of`."""
+    definition: TableDefinition
+    ensure: bool = False
+    """Whether no statement is known: create the table from its columns if the target lacks it."""
+    inferred: bool = False
+    """Whether no file holds it: the other statements of its version show that it was lost."""
+    skip: str = ""
+    """Why the filter keeps it from being run; empty if it does not."""
+    source: DdlStep | None = None
+    """The same with the bucket's names, if this one has the target's."""
+
+    @property
+    def origin(self) -> DdlStep:
+        """The step with the bucket's names, which everything but the target uses."""
+        return self.source or self
+
+    @property
+    def version(self) -> int:
+        """The version: rows with commit-ts <= it come before the statement, the others after."""
+        return self.definition.version
+
+    @property
+    def name(self) -> TableName:
+        """The name of the table that the schema file is about."""
+        return self.definition.name
+
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """The unique identity of a statement, stable over restarts: directory, version, checksum in the file's name.
+
+        An inferred one has the directory that its file would be in, and a checksum of its text.
+        """
+        return self.table_dir, self.definition.version, self.definition.checksum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowStep:
+    """The rows of one table in one window."""
+
+    table_key: str
+    """See `key_of`."""
+    name: TableName
+    window: Window
+    current: TableDefinition
+    """The structure that is in force in the window."""
+    definitions: Mapping[VersionKey, TableDefinition]
+    """The structure of every version directory that a file is in."""
+    files: tuple[DataFile, ...]
+    """Files that may hold rows of the window, in sequence order."""
+    dropped: bool = False
+    """Whether the table does not exist at this time: the files may only hold rows that were applied before."""
+    out_of_turn: str = ""
+    """Path of a file of which later ones were applied: it came late or its content has changed. Empty if there is none."""
+    crossing: str = ""
+    """Path of the schema file by which one key's rows may be in several partitions, if the files are. Empty if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """What can be done next, all at the same time."""
+
+    rows: tuple[RowStep, ...]
+    """Row steps of all tables that have files to read; one Spark job."""
+    ddls: tuple[tuple[DdlStep, ...], ...]
+    """Groups of one version each, whose tables have all arrived there; only where there are no rows to write first."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to do."""
+        return bool(self.rows or self.ddls)
+
+
+MOST_FILES = 100_000
+"""Most files in one job, unless a single table has more: the job's description and its reports are held in memory."""
+
+
+def in_one_job(steps: Sequence[RowStep]) -> tuple[RowStep, ...]:
+    """Return the first steps, with at most `MOST_FILES` files together, and at least one; the others come in the next wave."""
+    taken: list[RowStep] = []
+    files = 0
+    for step in steps:
+        files += len(step.files)
+        if taken and files > MOST_FILES:
+            break
+        taken.append(step)
+    return tuple(taken)

@@ -1,0 +1,62 @@
+"""Tables as an operator types them on a command line, and as a message names them for a shell to take."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import TableName, folded_name
+from storage_consumer.plan.steps import key_of
+from storage_consumer.sql.tokens import quote
+from storage_consumer.telemetry import UNSEEN, escaped
+
+_PART = r"(?:`((?:[^`]|``)+)`|([^`.]+))"
+_QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
+
+
+def table_word(name: TableName) -> str:
+    """Return what names exactly this table: ``database.table``, each in backquotes where that could be read otherwise."""
+    parts = [name.schema, name.table] if name.table else [name.schema]
+    if any("." in part or "`" in part for part in parts) or name.schema.startswith("-"):
+        return ".".join(map(quote, parts))
+    return str(name)
+
+
+def shell_word(text: str) -> str:
+    """Return a text as one word for a shell, without a character that a terminal would interpret or could not show."""
+    if not UNSEEN.search(text):
+        return shlex.quote(text)
+    plain = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{escaped(plain)}'"
+
+
+def table_flag(name: TableName) -> str:
+    """Return ``--table NAME`` for a shell."""
+    return f"--table {shell_word(table_word(name))}"
+
+
+def parsed(given: str) -> TableName | None:
+    """Return the name that backquotes, or the only dot, make unambiguous; None where it can be read in several ways."""
+    found = _QUOTED.fullmatch(given)
+    if found is None:
+        return None
+    schema, plain_schema, table, plain_table = found.groups()
+    parts = [(part or "").replace("``", "`") for part in (schema, table)]
+    return TableName(schema=parts[0] or plain_schema, table=parts[1] or plain_table or "")
+
+
+def is_meant(name: TableName, given: str) -> bool:
+    """Return whether an operator who typed `given` may mean this table."""
+    if "`" in given and (exact := parsed(given)):
+        return key_of(exact) == key_of(name)
+    return str(name.folded()) == folded_name(given)
+
+
+def refuse_several(names: Iterable[TableName], given: str) -> None:
+    """Raise `ConfigError` where `given` may mean several of these tables."""
+    several = {key_of(name): name for name in names if is_meant(name, given)}
+    if len(several) > 1:
+        flags = " or ".join(sorted(table_flag(name) for name in several.values()))
+        raise ConfigError(f"{given} may be any of several: say {flags}")

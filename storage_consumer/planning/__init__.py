@@ -1,1 +1,0 @@
-"""(2) Plan: what must happen, in which order?"""

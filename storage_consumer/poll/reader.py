@@ -1,0 +1,257 @@
+"""StorageReader: what has TiCDC written since the last poll?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import FilesMissing, StorageUnavailable
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition, is_ahead_of_clock
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.poll.earlier_run import Earlier
+from storage_consumer.poll.findings import Findings
+from storage_consumer.poll.holding import Holding
+from storage_consumer.poll.inventory import Inventory
+from storage_consumer.poll.metadata import Metadata, ahead_of_clock
+from storage_consumer.poll.same_feed import Before, doubts
+from storage_consumer.poll.schema_file import parse_schema_file
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.cut_short import whole
+from storage_consumer.storage.small_file import METADATA_BYTES, read_schema_file
+
+ODD_METADATA = "metadata without a checkpoint-ts that can be one"
+_LISTINGS = 3
+"""Most listings in one poll."""
+
+
+_IDS_AS_PATH = (
+    "the changefeed has use-table-id-as-path: TiCDC then writes no statement about databases, so that one that is dropped at "
+    "the source stays in the target until someone drops it there"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """What one poll saw."""
+
+    checkpoint: int
+    """Highest checkpoint-ts read from ``metadata`` so far; 0 while there is none."""
+    checkpoint_is_new: bool
+    """Whether it rose in this poll."""
+    schema_files: tuple[SchemaFile, ...]
+    """New or changed ones."""
+    data_files: tuple[DataFile, ...]
+    """New ones, or ones whose content changed under a known name; each is exposed once."""
+    vanished: tuple[DataFile, ...]
+    """Listed before, no longer there (only known after a full listing)."""
+    changed: int
+    """Number of `data_files` that were known under another tag."""
+    overwritten: tuple[DataFile, ...] = ()
+    """Those of them whose new rows the checkpoint may have passed before they were seen."""
+    ignored: dict[str, int]
+    """Objects that are not schema, data, index or metadata files, counted by reason; as of the last full listing."""
+    warnings: tuple[str, ...] = ()
+    full: bool = True
+    """Whether everything was listed."""
+    contradictions: tuple[str, ...] = ()
+    """Paths that show that the settings differ from those that TiCDC wrote with, each with the setting: nothing may be applied."""
+    finished: int = 0
+    """Number of data files that an earlier run finished and that are therefore not among `data_files`."""
+    unreadable_metadata: int = 0
+    """Number of times since the start that ``metadata`` existed but held no valid checkpoint-ts."""
+
+
+class StorageReader:
+    """Reads the storage, and hands out each file once: ReadFiles and ExposeNewFiles of TiDB's guide in one `poll`."""
+
+    def __init__(
+        self, storage: Storage, upstream: Upstream, clock: Clock, *, full_listing_interval: float = 600.0
+    ) -> None:
+        """Expect what `upstream` says was written to `storage`; `full_listing_interval` in seconds of `clock`."""
+        self._storage = storage
+        self._upstream = upstream
+        self._clock = clock
+        self._interval = full_listing_interval
+        self._metadata = Metadata()
+        self._inventory = Inventory(
+            upstream.date_separator,
+            partition_separator=upstream.partition_separator,
+            extension="csv" if upstream.protocol == "csv" else "json",
+        )
+        self._holding = None if upstream.tells_time else Holding()
+        self._looks: list[Findings] = []
+        self._last_full: float | None = None
+        self._returned = 0
+        self._says_ids = True
+        self._left_out = frozenset[str]()
+        self._before: Before | None = None
+
+    def poll(self) -> Poll:
+        """Return what is new since the last poll.
+
+        ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
+        Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found.
+        """
+        now = self._clock.now()
+        warnings = self._metadata.update(self._read_metadata(), now)
+        checkpoint = self._metadata.checkpoint
+        judged, full = self._read_files(checkpoint)
+        doubt = self._is_the_same()
+        looks, self._looks = self._looks, []
+        poll = Poll(
+            checkpoint=checkpoint,
+            checkpoint_is_new=checkpoint > self._returned,
+            schema_files=tuple(file for look in looks for file in look.schema_files),
+            data_files=tuple(file for look in looks for file in look.data_files),
+            vanished=tuple(file for look in looks for file in look.vanished),
+            changed=sum(look.changed for look in looks),
+            overwritten=tuple(file for look in looks for file in look.overwritten),
+            ignored=judged.ignored | self._odd_metadata(),
+            warnings=(
+                *warnings,
+                *doubt,
+                *(text for look in looks for text in look.warnings),
+                *self._too_new(looks, now),
+                *self._advice(judged),
+            ),
+            full=full,
+            contradictions=judged.contradictions,
+            finished=sum(look.finished for look in looks),
+            unreadable_metadata=self._metadata.unreadable,
+        )
+        self._inventory.earlier = None
+        self._returned = checkpoint
+        return poll
+
+    def resume(
+        self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()
+    ) -> None:
+        """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by stream (see `DataFile.stream`).
+
+        The first poll counts those that are unchanged, and shows at least one file of each stream. `kept`: table directory and
+        version of the schema files that were read. The first poll raises `ConfigError` if the files that are there now belong to
+        another changefeed.
+        """
+        self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
+        self._before = Before(checkpoint=checkpoint, streams=finished.keys(), schema_files=kept)
+        self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
+
+    def left_out(self) -> dict[str, int]:
+        """Return stream → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
+
+        Store it before the next poll: a later run has to know what this one may not have seen.
+        """
+        return self._inventory.left_out.take()
+
+    def list_everything(self) -> None:
+        """Leave nothing out of the next poll's listing: something is not as the listings so far show it."""
+        self._last_full = None
+
+    def leave_out(self, directories: frozenset[str]) -> None:
+        """Stop listing these directories: nobody wants what is in them."""
+        self._left_out = directories
+
+    def definition(self, schema_file: SchemaFile) -> TableDefinition:
+        """Return the content of a schema file.
+
+        Raises `MalformedSchemaFile` if it can't be read as one, `FilesMissing` if it is no longer there, `StorageUnavailable`
+        if it has fewer bytes than were listed.
+        """
+        path = schema_file.stored.path
+        try:
+            content = b"".join(whole([read_schema_file(self._storage, path)], schema_file.stored))
+        except FileNotFoundError:
+            raise FilesMissing(
+                f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
+                f"in {schema_file.table_dir}/{schema_file.version} can't be read"
+            ) from None
+        definition = parse_schema_file(
+            content, path, schema_file.version, schema_file.checksum, table_dir=schema_file.table_dir
+        )
+        if self._says_ids and definition.name.table and "/" not in schema_file.table_dir:
+            self._says_ids = False
+            return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
+        return definition
+
+    def set_apart(self, schema_file: SchemaFile) -> None:
+        """Note that a schema file belongs to another table than the one it lies with: rows of the latter do not go by it."""
+        self._inventory.set_apart(schema_file)
+
+    def _is_the_same(self) -> tuple[str, ...]:
+        """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any."""
+        before, self._before = self._before, None
+        return () if before is None else doubts(before, self._looks, self._metadata.told, self._upstream.identity)
+
+    def _odd_metadata(self) -> dict[str, int]:
+        count = self._metadata.unreadable
+        return {ODD_METADATA: count} if count else {}
+
+    def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
+        """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
+        if self._metadata.is_ahead:
+            return
+        for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
+            yield f"{file.stored.path} waits for the checkpoint to reach its version: {ahead_of_clock(file.version, now)}"
+
+    def _read_metadata(self) -> bytes | None:
+        try:
+            return self._storage.read("metadata", METADATA_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def _read_files(self, checkpoint: int) -> tuple[Findings, bool]:
+        """List until every file is under its table and no file is held back that the checkpoint may cover.
+
+        One listing is enough unless a schema file moved files, or order matters in a new directory. Returns what the last listing
+        by all rules showed, and whether it was full; `_looks` holds what all of them found.
+        """
+        began = self._clock.monotonic()
+        full = self._last_full is None or began - self._last_full >= self._interval
+        judged = self._look(checkpoint, full=full)
+        for _ in range(_LISTINGS - 1):
+            judged = self._look(checkpoint, full=full) if judged.moved else judged
+        # The second listing releases what the first one held back.
+        if self._holding:
+            self._look(checkpoint, full=False)
+        if full:
+            self._last_full = began
+        return judged, full
+
+    def _look(self, checkpoint: int, *, full: bool) -> Findings:
+        """List once; the findings are kept until a poll succeeds."""
+        inventory, holding = self._inventory, self._holding
+        closed, after = (frozenset[str](), {}) if full else (inventory.closed, inventory.after)
+        listing = self._storage.listing(closed | self._left_out if self._left_out else closed, after)
+        look = inventory.observe(self._not_empty(listing, full=full), full=full, checkpoint=checkpoint)
+        ready = look.data_files if holding is None else holding.take(look.data_files, moved=look.moved)
+        self._looks.append(replace(look, data_files=ready))
+        return look
+
+    def _not_empty(self, listing: Iterator[StoredObject], *, full: bool) -> Iterator[StoredObject]:
+        """Yield the listing; a storage without any object where there were files counts as absent, not as emptied."""
+        empty = True
+        for stored in listing:
+            empty = False
+            yield stored
+        if full and empty and len(self._inventory):
+            raise StorageUnavailable(
+                f"{self._upstream.identity} shows no object at all, where there were {len(self._inventory)} schema and "
+                "data files. Is the file system mounted, is the prefix still the same?"
+            )
+
+    def _advice(self, look: Findings) -> Iterator[str]:
+        if look.contradictions:
+            yield (
+                f"the paths do not go with the settings {', '.join(self._told())}: {'; '.join(look.contradictions)}. Set them "
+                "as the changefeed has them"
+            )
+
+    def _told(self) -> Iterator[str]:
+        """Yield the settings by which paths are judged."""
+        yield f"protocol={self._upstream.protocol}"
+        if self._upstream.date_separator is not None:
+            yield f"date-separator={self._upstream.date_separator}"
+        if self._upstream.partition_separator is not None:
+            yield f"enable-partition-separator={str(self._upstream.partition_separator).lower()}"

@@ -1,0 +1,132 @@
+"""What executors get from the driver, and what they must have: this package is shipped, with the contents of non-secret files.
+
+Not shipped are Python itself, the packages that this one needs, and secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import socket
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from pyspark import SparkContext, SparkFiles
+
+import storage_consumer
+from storage_consumer.config.secrets import VARIABLES, held_secrets, names_of, secrets_from
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.downstream.tls import certificates
+from storage_consumer.errors import ConfigError, StorageUnavailable, TransientError
+from storage_consumer.job.spec import JobSpec
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
+
+_PACKAGE = storage_consumer.__name__
+_MISSING = re.compile(r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name) '([\w.]+)'")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_OTHER_PYTHON = re.compile(
+    r"\[PYTHON_VERSION_MISMATCH\][^\n]*?different version: ([\d.]+) than that in driver: ([\d.]+)"
+)
+_REMEDY = (
+    "Executors need the driver's minor version of Python and the packages that storage-consumer needs: install them on each machine, or ship an "
+    "environment (spark.archives), and name its Python by PYSPARK_PYTHON; docs/cluster.md tells how"
+)
+
+
+def ship(context: SparkContext) -> None:
+    """Give the executors this very package, so that theirs is neither missing nor another version."""
+    home = Path(storage_consumer.__path__[0])
+    if home.parent.is_file():  # a zip, which spark-submit has shipped or which is shipped now
+        archive = home.parent
+    else:
+        content = zipped(home)
+        name = f"{_PACKAGE}-{storage_consumer.__version__}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
+        archive = Path(tempfile.mkdtemp(dir=SparkFiles.getRootDirectory())) / name
+        archive.write_bytes(content)
+    if archive.name not in (context._python_includes or ()):  # noqa: SLF001 - a name can be shipped only once
+        context.addPyFile(str(archive))
+
+
+def zipped(home: Path) -> bytes:
+    """Return the package's modules as a zip, with the same bytes for the same modules."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(home.rglob("*.py")):
+            # A `ZipInfo` without a date has a fixed one, so the bytes depend on the modules only.
+            entry = zipfile.ZipInfo(path.relative_to(home.parent).as_posix())
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
+def travelling(spec: JobSpec) -> JobSpec:
+    """Return the job with the content of the CA file in it, read again for each job: an executor has no such file."""
+    target = spec.downstream
+    return replace(spec, downstream=replace(target, ssl_ca_text=certificates(target.ssl_ca))) if target.ssl_ca else spec
+
+
+@contextmanager
+def at_executor(secrets_file: str, told: Sequence[str]) -> Iterator[Secrets]:
+    """Yield the secrets as this machine has them; add to errors raised inside the machine's name and the secrets missing on it.
+
+    `told`: names of the secrets that the driver has. Raises `ConfigError` if the target's password is missing.
+    """
+    held = held_secrets(secrets_file)
+    if held or not secrets_file:
+        yield held or secrets_from("")
+        return
+    secrets = secrets_from("")
+    missing = [VARIABLES[name] for name in told if name not in names_of(secrets)]
+    lacking = (
+        f"; secrets do not travel through Spark, and the environment of executors lacks {', '.join(sorted(set(missing)))}"
+        if missing
+        else ""
+    )
+    where = f"(executor on {socket.gethostname()}{lacking})"
+    try:
+        _check_password(told, secrets)
+        yield secrets
+    except (ConfigError, TransientError) as fault:
+        raise type(fault)(f"{fault} {where}") from fault
+
+
+def _check_password(told: Sequence[str], secrets: Secrets) -> None:
+    """Raise `ConfigError` here if the password is missing: an empty one may be a valid login on the target."""
+    if "password" in told and not secrets.password:
+        raise ConfigError("there is no password for the target")
+
+
+def see_packages() -> None:
+    """Raise `ModuleNotFoundError` if a package is missing that is imported only when there is much to read."""
+    if find_spec("numba") is None:
+        raise ModuleNotFoundError("No module named 'numba'")
+
+
+def opened(upstream: Upstream, secrets: Secrets) -> Storage:
+    """Return the bucket's storage; raise `StorageUnavailable` if it is a folder that this machine does not have."""
+    storage = open_storage(upstream, secrets)
+    if upstream.scheme == "file":
+        try:
+            storage.check()
+        except ConfigError as fault:
+            raise StorageUnavailable(
+                f"{fault}. A folder has to be mounted at the same place on all executors"
+            ) from fault
+    return storage
+
+
+def misfit(text: str) -> str:
+    """Return what executors lack, from the text of a failure; empty if that is not the reason."""
+    if found := _OTHER_PYTHON.search(text):
+        return f"executors run Python {found[1]}, the driver runs {found[2]}. {_REMEDY}"
+    if found := _NO_PYTHON.search(text):
+        return f"executors have no program {found[1]}. {_REMEDY}"
+    if found := _MISSING.search(text):
+        return f"executors lack the Python module {found[1]}. {_REMEDY}"
+    return ""

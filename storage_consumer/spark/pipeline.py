@@ -1,0 +1,340 @@
+"""Run one wave's rows as one Spark job. Both halves are in the `pipeline` module, with a shuffle or nothing between them.
+
+Order is carried in the items, never by partitions or arrival, so the result is the same on one core and on many
+machines.
+File systems and connections are opened in the worker; what is sent there holds no secret.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import RDD, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from storage_consumer.apply.writer import TargetWriter
+from storage_consumer.config.secrets import names_of, secrets_from
+from storage_consumer.config.settings import Secrets, Tuning, Upstream
+from storage_consumer.decode import decoder_for
+from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
+from storage_consumer.job.shape import by_tables, in_groups
+from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.order.buffer import Place
+from storage_consumer.pipeline import file_blocks, read_files, write_bucket
+from storage_consumer.spark.blocks import between_halves, received, sent
+from storage_consumer.spark.concurrency import is_one_process, let_end, turns
+from storage_consumer.spark.errors import meaning_of
+from storage_consumer.spark.executors import at_executor, opened, see_packages, ship, travelling
+from storage_consumer.spark.session import answers, close_session, open_session
+from storage_consumer.summary import Progress
+from storage_consumer.telemetry import Log
+
+_log = Log("spark")
+_TICK = 0.5
+_OPEN = (
+    "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set spark.authenticate, as "
+    "docs/cluster.md tells"
+)
+_ENDED = (
+    "Spark's JVM is gone, or it stopped the session: mostly it was killed for want of memory, of the machine or of its own "
+    "(spark.driver.memory); another one is started"
+)
+_OTHERS_ENDED = (
+    "the Spark session that this program was given was stopped, or its JVM is gone (killed, most often for want of memory): start "
+    "the program again, with a new session"
+)
+_Seen = Callable[[FileReport], None]
+"""Called for each file that a task has read."""
+_Report = FileReport | WriteReport
+_Share = tuple[int, JobSpec, list[FileSplit]]
+"""A task's number, what it needs of the job, and its files."""
+
+
+class SparkPipeline:
+    """Runs jobs in one SparkContext."""
+
+    def __init__(self, session: SparkSession, tuning: Tuning, *, owned: bool) -> None:
+        """Use `session`; `owned`: it is ours to stop."""
+        self._session = session
+        self._owned = owned
+        self._context: SparkContext = session.sparkContext
+        self._worker_count = tuning.worker_count
+        self._prepared = False
+        self._secrets_told: tuple[str, ...] = ()
+        self._abandoned = False
+        self._tag = f"storage-consumer-{uuid.uuid4().hex}"
+
+    @classmethod
+    def open(cls, tuning: Tuning) -> SparkPipeline:
+        """Return a pipeline in the active session, or in one of our own."""
+        began = time.monotonic()
+        session, owned = open_session(tuning)
+        context = session.sparkContext
+        _log.info(
+            "spark_started",
+            version=context.version,
+            master=context.master,
+            seconds=round(time.monotonic() - began, 1),
+            reused=not owned,
+        )
+        if context.getConf().get("spark.authenticate", "false") != "true":
+            _log.warning("notice", text=_OPEN)
+        return cls(session, tuning, owned=owned)
+
+    @property
+    def cores(self) -> int:
+        """Cores of all executors that exist now; more may come after the start. Raises as `run` does."""
+        with self._meant():
+            return self._context.defaultParallelism
+
+    def prepare(self, upstream: Upstream, secrets_file: str) -> None:
+        """Give the executors what they need from us, and check that they have what else they need. Done once.
+
+        Raises `ConfigError` if they lack something, `StorageUnavailable` if they cannot reach the bucket,
+        `SparkUnavailable` and `Abandoned` as `run` does. Waits for a first executor without limit; Spark warns of that.
+        """
+        context = self._context
+        if self._prepared or is_one_process(context):
+            return
+        told = self._secrets_told = names_of(secrets_from(secrets_file))
+
+        def look(_: Iterable[int]) -> Iterator[str]:
+            see_packages()
+            with at_executor(secrets_file, told) as secrets:
+                opened(upstream, secrets).check()
+            return iter([socket.gethostname()])
+
+        began = time.monotonic()
+        with self._job():
+            ship(context)
+            hosts = set(context.parallelize(range(self.cores), self.cores).mapPartitions(look).collect())
+        _log.info("executors_ready", hosts=len(hosts), cores=self.cores, seconds=round(time.monotonic() - began, 1))
+        self._prepared = True
+
+    def cancel(self) -> None:
+        """Cancel the running job, and start no other."""
+        self._abandoned = True
+        with suppress(Py4JError, OSError, AttributeError):  # no JVM, no job
+            self._context.cancelJobsWithTag(self._tag)
+
+    def close(self) -> None:
+        """Stop the session if it is ours."""
+        if self._owned:
+            close_session(self._session)
+
+    @property
+    def lost(self) -> bool:
+        """Whether its session has ended; it does nothing more then."""
+        return not answers(self._context)
+
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[_Report]:
+        """Read, decode, order and write; return the reports of all files, and of all tables in all buckets.
+
+        Raises `ConfigError`, `LeaseLost`, `StorageUnavailable` or `TargetUnavailable` if a task did, `SparkUnavailable`
+        if one was lost, and `Abandoned` after `cancel`.
+        """
+        context = self._context
+        if not is_one_process(context):
+            spec = travelling(spec)
+        files_read, rows_read = context.accumulator(0), context.accumulator(0)
+
+        def seen(report: FileReport) -> None:
+            # A file that is split counts as read with its last split, the only one without an end.
+            files_read.add(report.span.end is None)
+            rows_read.add(report.applied)
+
+        told = _Told(progress, files_read, rows_read)
+        try:
+            with self._job():
+                return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
+        finally:
+            told.stop()
+
+    @contextmanager
+    def _job(self) -> Iterator[None]:
+        """Make the jobs inside cancellable, and turn their failures into errors of ours."""
+        if self._abandoned:
+            raise Abandoned
+        with self._meant():
+            self._context.addJobTag(self._tag)
+            try:
+                yield
+            finally:
+                self._context.removeJobTag(self._tag)
+
+    @contextmanager
+    def _meant(self) -> Iterator[None]:
+        """Turn Spark's failures into errors of ours."""
+        try:
+            yield
+        except StorageConsumerError:
+            raise
+        except Exception as fault:
+            # After a cancellation or the loss of the session Spark fails with arbitrary errors: test for both first.
+            if self._abandoned:
+                raise Abandoned from fault
+            if self.lost:
+                raise self._end() from fault
+            if not isinstance(fault, (Py4JError, PySparkException)):
+                raise
+            self._let_end()
+            raise meaning_of(fault) from fault
+
+    def _end(self) -> StorageConsumerError:
+        """Return the error for a session that has ended: one of ours is created again at the next try."""
+        if self._owned and "PYSPARK_GATEWAY_PORT" not in os.environ:
+            return SparkUnavailable(_ENDED)
+        return StorageConsumerError(_OTHERS_ENDED)
+
+    def _in_turns(self, reports: RDD[_Report], partitions: int) -> list[_Report]:
+        """Return the reports of the tasks that write; at most as many run at a time as may have a connection."""
+        shifts = turns(self._context, partitions, self._worker_count)
+        if len(shifts) == 1:
+            return reports.collect()
+        return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
+
+    def _whole(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
+        """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
+        told = self._secrets_told
+
+        def work(shares: Iterable[_Share]) -> Iterator[_Report]:
+            for partition, share, works in shares:
+                with at_executor(share.secrets_file, told) as secrets:
+                    items = sorted(_read(share, secrets, works, 1, seen), key=_by_place)
+                    yield from _write(share, secrets, partition, items)
+
+        groups = by_tables(files, spec.partitions)
+        shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
+        return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
+
+    def _shuffled(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
+        """Run the job in two stages: tasks that read groups of files, and tasks that write a bucket of keys each."""
+        with between_halves(self._context) as folder:
+            return self._in_halves(spec, files, seen, folder)
+
+    def _in_halves(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen, folder: str) -> list[_Report]:
+        """Run the same, with a folder for blocks; see `between_halves`."""
+        shared, told = self._context.broadcast(spec), self._secrets_told
+
+        def read(groups: Iterable[list[FileSplit]]) -> Iterator[tuple[Place, Any]]:
+            spec = shared.value
+            with at_executor(spec.secrets_file, told) as secrets:
+                works = list(chain.from_iterable(groups))
+                yield from sent(_read(spec, secrets, works, spec.partitions, seen), folder)
+
+        def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
+            spec = shared.value
+            with at_executor(spec.secrets_file, told) as secrets:
+                yield from _write(spec, secrets, partition, received(items, folder))
+
+        groups = in_groups(files, self.cores)
+        try:
+            written = (
+                # The key of an item is its place, which begins with its bucket.
+                self._context.parallelize(groups, len(groups))
+                .mapPartitions(read)
+                .partitionBy(spec.partitions, lambda place: place[0])
+                .mapPartitionsWithIndex(write)
+            )
+            return self._in_turns(written, spec.partitions)  # the first turn reads for all
+        finally:
+            shared.destroy()
+
+    def _let_end(self) -> None:
+        """Wait for tasks after a failure; not in a session of others, whose own tasks would be waited for too."""
+        if self._owned and not is_one_process(self._context):
+            with suppress(Py4JError):
+                let_end(self._context)
+
+
+class _Told:
+    """Reports the progress of a running job from its accumulators."""
+
+    def __init__(self, progress: Progress, files: Any, rows: Any) -> None:
+        self._progress, self._files, self._rows = progress, files, rows
+        self._seen = (0, 0)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="job-progress", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.wait(_TICK):
+            self._tell()
+
+    def _tell(self) -> None:
+        now = (self._files.value, self._rows.value)
+        if now != self._seen:
+            self._progress.advanced(files=now[0] - self._seen[0], rows=now[1] - self._seen[1])
+            self._seen = now
+
+    def stop(self) -> None:
+        """Stop, and report the rest."""
+        self._end.set()
+        self._thread.join()
+        self._tell()
+
+
+def _share(spec: JobSpec, files: Iterable[FileSplit]) -> JobSpec:
+    """Return what one task needs of a job."""
+    wanted = {work.table for work in files}
+    return replace(spec, tables=tuple(table for table in spec.tables if table.index in wanted))
+
+
+def _as_they_are(reports: Iterable[_Report]) -> Iterable[_Report]:
+    """Return the reports unchanged: a turn only passes them to the driver."""
+    return reports
+
+
+def _by_place(item: tuple[Place, Any]) -> Place:
+    return item[0]
+
+
+def _read(
+    spec: JobSpec, secrets: Secrets, files: Sequence[FileSplit], buckets: int, seen: _Seen
+) -> Iterator[tuple[Place, Any]]:
+    """Yield the items of the first half, in a worker."""
+    shorten_collection(len(sys.modules))
+    storage = opened(spec.upstream, secrets)
+    tables = {table.index: table for table in spec.tables}
+    decoder = decoder_for(spec.upstream)
+    for place, item in read_files(files, tables, buckets, partial(file_blocks, storage), decoder):
+        if isinstance(item, FileReport):
+            seen(item)
+        yield place, item
+
+
+def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
+    """Yield the reports of the second half, in a worker."""
+    shorten_collection(len(sys.modules))
+    writer = TargetWriter(spec, secrets.password, partition)
+    try:
+        yield from write_bucket(items, {table.index: table for table in spec.tables}, writer)
+        writer.finish()
+    finally:
+        writer.close()
+
+
+@lru_cache(maxsize=1)
+def shorten_collection(modules: int) -> None:  # noqa: ARG001 - once for each number of them
+    """Exclude what this worker has loaded so far from the search for reference cycles. `modules`: how many are loaded.
+
+    PySpark searches everything after each task of a reused worker, which takes a tenth of the workers' CPU time, and
+    with the compiler of loops a fifth; modules stay anyway. This runs only after new ones were loaded, so later cycles
+    are found as usual.
+    """
+    gc.freeze()

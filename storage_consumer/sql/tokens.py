@@ -1,0 +1,227 @@
+"""Split SQL into tokens: just enough to find names and clauses in a DDL without mistaking strings or comments for code.
+
+This is not a parser. The original text runs on the target whenever it can, so it is enough to see which tables a
+statement names, and to insert or remove a clause at an exact place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from storage_consumer.model import TableName
+
+_PLAIN = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<comment>--(?=[\0-\x20\x7f]|\Z)[^\n]*|\#[^\n]*)
+      | (?P<word>[^\W\d][\w$]*|\d[\w$]*|_\w+)
+      | (?P<symbol>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+"""A token whose end does not have to be searched for."""
+_RAW_STRING = re.compile("''?")
+_ENDS = {
+    "'": ("string", re.compile(r"\\.|''?", re.DOTALL)),
+    '"': ("string", re.compile(r'\\.|""?', re.DOTALL)),
+    "`": ("quoted", re.compile("``?")),
+    "/*": ("comment", re.compile(r"\*/")),
+}
+"""What opens a token → its kind, and what may end it. A single closing character ends it; a longer match is an escape."""
+_HEEDED_COMMENT = re.compile(r"/\*(?:T!(?:\[[^\]]*\])?|!\d*)")
+"""The beginning of a comment whose content TiDB reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a statement that is neither white space nor a comment."""
+
+    kind: str
+    """``string``, ``quoted`` (a name in backquotes), ``word`` or ``symbol``."""
+    text: str
+    """The text as written."""
+    start: int
+    end: int
+    depth: int
+    """Number of open parentheses around it; a parenthesis itself counts as outside."""
+
+    @property
+    def upper(self) -> str:
+        """Upper-case text of a bare word or symbol; empty for strings and quoted names, which are never keywords."""
+        return self.text.upper() if self.kind in ("word", "symbol") else ""
+
+    @property
+    def name(self) -> str:
+        """The identifier that this token would be."""
+        return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
+
+
+def tokens(sql: str) -> tuple[Token, ...]:
+    """Return the tokens of `sql`, without comments (``/*T! ... */`` included).
+
+    Many checks look at a statement before it runs, so the tokens of statements of usual length are cached.
+    """
+    return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
+
+
+def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tuple[str, int, int]]:
+    """Yield kind, start and end (exclusive) of each token, and of white space (``space``) and comments (``comment``) too.
+
+    If a string, quoted name or comment has no end, its opener becomes a symbol, and so does each later opener of its
+    kind. The end is not searched for again, so the time stays linear in the length of the text. `is_raw` returns
+    whether backslashes are literal in the string that begins at a given place.
+    """
+    endless: set[str] = set()
+    at = 0
+    while at < len(sql):
+        opener = sql[at] if sql[at] in _ENDS else sql[at : at + 2]
+        end = -1
+        if opener in _ENDS and opener not in endless:
+            raw = opener == "'" and is_raw is not None and is_raw(at)
+            end = _end(sql, at, opener, _RAW_STRING if raw else _ENDS[opener][1])
+            endless |= set() if end >= 0 or raw else {opener}
+        if end >= 0:
+            yield _ENDS[opener][0], at, end
+            at = end
+        elif match := _PLAIN.match(sql, at):
+            yield match.lastgroup or "symbol", at, match.end()
+            at = match.end()
+
+
+def _end(sql: str, at: int, opener: str, stops: re.Pattern[str]) -> int:
+    """Return where the token that begins at `at` ends (exclusive); -1 if it does not end."""
+    # A longer match (an escape, a doubled quote) is content, so that the search goes on after it.
+    closing_length = 2 if opener == "/*" else 1
+    for stop in stops.finditer(sql, at + len(opener)):
+        if stop.end() - stop.start() == closing_length:
+            return stop.end()
+    return -1
+
+
+def _scanned(sql: str) -> tuple[Token, ...]:
+    """Return what `tokens` does, without the cache."""
+    found: list[Token] = []
+    depth = 0
+    for kind, start, end in pieces(sql):
+        if kind in ("space", "comment"):
+            continue
+        text = sql[start:end]
+        if text == ")" and kind == "symbol":
+            depth = max(0, depth - 1)
+        found.append(Token(kind, text, start, end, depth))
+        if text == "(" and kind == "symbol":
+            depth += 1
+    return tuple(found)
+
+
+_kept = lru_cache(maxsize=64)(_scanned)
+_USUAL_LENGTH = 1 << 13
+"""Characters; caching the tokens of longer statements would take megabytes."""
+
+
+def heeds_comment(sql: str) -> bool:
+    """Return whether TiDB reads a part of a statement that other servers take for a comment."""
+    return _HEEDED_COMMENT.search(sql) is not None
+
+
+def makes_global_index(sql: str) -> bool:
+    """Return whether a statement mentions a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
+    return "global" in sql.casefold() and has_words(tokens(_HEEDED_COMMENT.sub(" ", sql)), "GLOBAL")
+
+
+def names(found: Sequence[Token]) -> Iterator[tuple[str, str, int]]:
+    """Yield (schema, table, index of the first token) for all that could be a table name; schema is empty if none is written."""
+    index = 0
+    while index < len(found):
+        token = found[index]
+        if token.kind not in ("quoted", "word"):
+            index += 1
+        elif index + 2 < len(found) and found[index + 1].text == "." and found[index + 2].kind in ("quoted", "word"):
+            yield token.name, found[index + 2].name, index
+            index += 3
+        else:
+            yield "", token.name, index
+            index += 1
+
+
+def has_words(found: Sequence[Token], *words: str, depth: int | None = None) -> bool:
+    """Return whether the bare words follow one another somewhere, at the given depth of parentheses if there is one."""
+    return find_words(found, *words, depth=depth) >= 0
+
+
+def find_words(found: Sequence[Token], *words: str, depth: int | None = None, start: int = 0) -> int:
+    """Return the index of the first token of the first such sequence of bare words from `start` (inclusive) on, or -1."""
+    first, *others = words
+    for index in range(start, len(found) - len(others)):
+        if (
+            found[index].upper == first
+            and (depth is None or found[index].depth == depth)
+            and all(found[index + offset].upper == word for offset, word in enumerate(others, 1))
+        ):
+            return index
+    return -1
+
+
+def closing(found: Sequence[Token], opening: int) -> int:
+    """Return the index of the parenthesis that closes the one at index `opening`, or -1."""
+    for index in range(opening + 1, len(found)):
+        if found[index].text == ")" and found[index].kind == "symbol" and found[index].depth == found[opening].depth:
+            return index
+    return -1
+
+
+def elements(found: Sequence[Token], opening: int, end: int) -> list[tuple[int, int]]:
+    """Return the index ranges [first, last) of the comma-separated elements between a parenthesis and its closing one."""
+    inside = found[opening].depth + 1
+    parts, first = [], opening + 1
+    for index in range(opening + 1, end + 1):
+        token = found[index]
+        if index == end or (token.text == "," and token.kind == "symbol" and token.depth == inside):
+            parts.append((first, index))
+            first = index + 1
+    return parts
+
+
+def closings(found: Sequence[Token]) -> dict[int, int]:
+    """Return, by the index of each parenthesis that is closed, the index of the one that closes it."""
+    opened: list[int] = []
+    ends: dict[int, int] = {}
+    for index, token in enumerate(found):
+        if token.kind == "symbol" and token.text == "(":
+            opened.append(index)
+        elif token.kind == "symbol" and token.text == ")" and opened:
+            ends[opened.pop()] = index
+    return ends
+
+
+def openings(found: Sequence[Token]) -> list[int]:
+    """Return for each token the index of the innermost parenthesis around it, or -1 for none."""
+    opened, around = [-1], list[int]()
+    for index, token in enumerate(found):
+        if token.kind == "symbol" and token.text == ")" and len(opened) > 1:
+            opened.pop()
+        around.append(opened[-1])
+        if token.kind == "symbol" and token.text == "(":
+            opened.append(index)
+    return around
+
+
+def replace_spans(sql: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    """Return `sql` with each span (start, end, text) replaced by its text; the spans must not overlap."""
+    parts: list[str] = []
+    at = 0
+    for start, end, text in sorted(edits):
+        parts += (sql[at:start], text)
+        at = end
+    return "".join((*parts, sql[at:]))
+
+
+def quote(name: str) -> str:
+    """Return an identifier in backquotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def qualified(name: TableName) -> str:
+    """Return ``schema``.``table`` in backquotes."""
+    return f"{quote(name.schema)}.{quote(name.table)}"

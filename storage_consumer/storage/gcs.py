@@ -1,0 +1,126 @@
+"""Google Cloud Storage, through gcsfs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.object_store import READ_TIMEOUT, Page, Part, ReadInParts, missing_package
+from storage_consumer.storage.ordered_listing import OrderedBucket
+
+_FIELDS = "nextPageToken,prefixes,items(name,size,generation)"
+_REFUSED = 401, 403
+_ABSENT = 404
+_REPLACED = 412
+_BEHIND_THE_END = 416
+_RIGHTS = (
+    "check the credentials, and that they may storage.objects.list and storage.objects.get (roles/storage.objectViewer)"
+)
+
+
+class GcsStorage(ReadInParts, OrderedBucket):
+    """A bucket in Google Cloud Storage."""
+
+    _cloud = "Google Cloud Storage"
+
+    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+        where = {
+            "prefix": self._within(folder) or None,
+            "delimiter": "/" if delimited else None,
+            "startOffset": self._absolute(after) if after else None,
+            "pageToken": token or None,
+            "maxResults": str(limit or self.page_size),
+            "fields": _FIELDS,
+        }
+        answer = self._ask(
+            "",
+            lambda driver: driver._call("GET", "b/{}/o", self._bucket, json_out=True, **where),  # noqa: SLF001 - its public methods list without an offset
+        )
+        return Page(
+            objects=tuple(
+                StoredObject(path=self._relative(entry["name"]), size=int(entry["size"]), tag=str(entry["generation"]))
+                for entry in answer.get("items") or ()
+            ),
+            folders=tuple(self._relative(name).removesuffix("/") for name in answer.get("prefixes") or ()),
+            token=answer.get("nextPageToken", ""),
+        )
+
+    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
+        arguments: dict[str, Any] = {
+            "headers": {"Range": f"bytes={offset}-{offset + length - 1}"},
+            "ifGenerationMatch": tag or None,
+            "alt": "media",
+        }
+        headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))
+        total = headers.get("Content-Range", "").rpartition("/")[2]
+        return Part(
+            content=content,
+            tag=headers.get("X-Goog-Generation", ""),
+            size=int(total) if total.isdecimal() else len(content),
+        )
+
+    async def _download(self, driver: Any, path: str, arguments: dict[str, Any]) -> tuple[Mapping[str, str], bytes]:
+        try:
+            found: tuple[Mapping[str, str], bytes] = await driver._call(  # noqa: SLF001 - its public methods do not return the generation
+                "GET", "b/{}/o/{}", self._bucket, self._absolute(path), **arguments
+            )
+        except Exception as error:  # an empty object has no valid range
+            if getattr(error, "code", 0) != _BEHIND_THE_END:
+                raise
+            return {}, b""
+        return found
+
+    def _open(self) -> Any:
+        try:
+            from gcsfs.core import GCSFileSystem  # noqa: PLC0415 - optional
+        except ImportError:
+            raise missing_package("gcsfs", "gcs") from None
+        # gcsfs logs a traceback for each error before it raises it.
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
+        return GCSFileSystem(**driver_options(self._upstream, self._secrets))
+
+    def _translated(self, error: Exception, path: str) -> Exception:
+        code = str(getattr(error, "code", None) or type(error).__name__)
+        if isinstance(error, FileNotFoundError) or code == str(_ABSENT):
+            if path:
+                return FileNotFoundError(f"{self._where(path)} does not exist")
+            return self._no_bucket(str(_ABSENT), "check the bucket's name and the endpoint in the upstream URI")
+        if isinstance(error, FileExistsError) or code == str(_REPLACED):
+            return self._replaced(path)
+        if str(error).startswith("Forbidden") or code in map(str, _REFUSED):
+            return self._refused(path, "403" if isinstance(error, OSError) else code, _RIGHTS)
+        return self._unasked(error, path, code)
+
+    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
+        """Return the error for a request to which the store itself gave no answer."""
+        name = type(error).__name__
+        if name in {"DefaultCredentialsError", "MalformedError"} or (
+            name == "RefreshError" and not getattr(error, "retryable", False)
+        ):
+            return ConfigError(
+                f"no credentials for {self._where(path)} ({name}): give credentials-file in the upstream URI, or set them "
+                "where Google's tools look (GOOGLE_APPLICATION_CREDENTIALS, gcloud's default login, the instance's account)"
+            )
+        if isinstance(error, ValueError):
+            return ConfigError(
+                f"{self._where(path)} can't be asked for ({code}): check the bucket's name, the endpoint and the credentials"
+            )
+        return self._unavailable(error, code, path)
+
+
+def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:
+    """Return the options for gcsfs. Without TLS no credentials are sent: such an endpoint is an emulator's."""
+    token: Any = json.loads(secrets.gcs_credentials) if secrets.gcs_credentials else "google_default"
+    return {
+        "token": "anon" if upstream.endpoint.startswith("http://") else token,
+        "access": "read_only",
+        "endpoint_url": upstream.endpoint or None,
+        "requests_timeout": 2 * READ_TIMEOUT,
+        "use_listings_cache": False,
+        "skip_instance_cache": True,
+    }

@@ -1,0 +1,250 @@
+"""What all stores on a network have in common: processes, threads, reading in parts, listing in pages.
+
+The adapters of the stores derive from it: `s3`, `gcs`, `azure`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.config.stores import environment_secrets
+from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
+
+CONNECT_TIMEOUT = 10
+READ_TIMEOUT = 60
+"""Seconds, for this and the constant above."""
+_PART = 8 << 20
+"""Bytes per request where an object is read in parts."""
+
+
+class CredentialsExpired(ConfigError):
+    """The store accepted these credentials before and no longer does; newer ones may exist, and `Bucket._ask` looks for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a listing; all paths are relative to the root."""
+
+    objects: tuple[StoredObject, ...]
+    folders: tuple[str, ...] = ()
+    """The directories, without a trailing slash; only if a delimiter was asked for."""
+    token: str = ""
+    """The token that continues the listing; empty at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of an object."""
+
+    content: bytes
+    tag: str
+    """The current tag of the whole object."""
+    size: int
+    """Bytes of the whole object."""
+
+
+class Bucket(ABC):
+    """Everything below one prefix of a bucket.
+
+    It never caches what the bucket holds. Each process that uses it opens its own connections, so it survives a fork. It does
+    not pickle, since it knows the secrets: build it in the worker. Threads may share one.
+    """
+
+    page_size: int
+    """Objects per page of a listing."""
+    pauses: tuple[float, ...] = ()
+    """Seconds to wait before each retry of a call that the store did not answer; a driver may retry on its own."""
+
+    def __init__(self, upstream: Upstream, secrets: Secrets) -> None:
+        """Prepare for the bucket and prefix of `upstream`; without keys in `secrets`, the driver asks the cloud's usual places for them."""
+        self._upstream = upstream
+        self._secrets = secrets
+        self._bucket, _, prefix = upstream.root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._drivers: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self.requests = 0
+        """Number of calls to the server so far, without retries after errors."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} knows secrets and does not pickle: call open_storage in the worker")
+
+    def check(self) -> None:
+        """Raise `ConfigError` when the bucket does not exist or may not be listed."""
+        try:
+            self._page("", limit=1)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"what answers for {self._where('')} holds no bucket of that name, or is no store of this kind: check the endpoint "
+                "and the bucket's name in the upstream URI"
+            ) from None
+
+    @abstractmethod
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """Yield all objects, except those below `closed` and those up to the names in `after`."""
+
+    def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
+        """Return the content of an object; for one over `most` bytes, a beginning longer than `most`."""
+        return read_up_to(self, path, most)
+
+    @abstractmethod
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """Yield pieces of up to `size` bytes, as `Storage.blocks` says; an object that is replaced meanwhile raises an error."""
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Return the store's driver, an asynchronous file system of fsspec. Raises `ConfigError`."""
+
+    @abstractmethod
+    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+        """Return one page of what lies in `folder` (all: empty), in order of names, from `after` on or where `token` continues.
+
+        `delimited`: only the folder's own objects, and its folders. `limit` replaces `page_size`.
+        """
+
+    @abstractmethod
+    def _translated(self, error: Exception, path: str) -> Exception:
+        """Return what `error`, met at `path`, means to the caller, without any secret."""
+
+    def _driver(self) -> Any:
+        """Return this process's driver; one inherited through a fork has no running event loop."""
+        with self._lock:
+            if os.getpid() not in self._drivers:
+                try:
+                    self._drivers[os.getpid()] = self._open()
+                except StorageConsumerError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - each driver has exceptions of its own
+                    raise self._translated(error, "") from None
+            return self._drivers[os.getpid()]
+
+    def _ask(self, path: str, question: Callable[[Any], Any]) -> Any:
+        """Return the answer to one call: `question` takes the driver and returns a coroutine. Errors are translated.
+
+        If the credentials have expired, the driver is rebuilt once: a new one looks for newer credentials.
+        """
+        try:
+            return self._asked(path, question)
+        except CredentialsExpired:
+            with self._lock:
+                self._drivers.pop(os.getpid(), None)
+        try:
+            return self._asked(path, question)
+        except CredentialsExpired as fault:
+            raise ConfigError(str(fault)) from None
+
+    def _asked(self, path: str, question: Callable[[Any], Any]) -> Any:
+        driver = self._driver()
+        with self._lock:
+            self.requests += 1
+        for pause in (*self.pauses, None):
+            try:
+                return _sync(driver.loop, question, driver)
+            except StorageConsumerError:
+                raise
+            except Exception as error:  # noqa: BLE001 - drivers let those of their HTTP library through
+                translated = self._translated(error, path)
+            if pause is None or not isinstance(translated, StorageUnavailable):
+                raise translated from None
+            time.sleep(pause)
+        raise AssertionError("the last try ends the loop")
+
+    def _wait_for(self, function: Any, *arguments: Any) -> Any:
+        """Return the result of an asynchronous function, run on the driver's event loop."""
+        return _sync(self._driver().loop, function, *arguments)
+
+    def _absolute(self, path: str) -> str:
+        return self._prefix + path
+
+    def _within(self, folder: str) -> str:
+        """Return the prefix of all names in a folder."""
+        return f"{self._prefix}{folder}/" if folder else self._prefix
+
+    def _relative(self, name: str) -> str:
+        return name.removeprefix(self._prefix)
+
+    def _where(self, path: str) -> str:
+        return f"{self._upstream.scheme}://{self._bucket}/{self._prefix}{path}"
+
+    def _replaced(self, path: str) -> StorageUnavailable:
+        return StorageUnavailable(f"{self._where(path)} was replaced while it was read")
+
+    def _unlisted(self, path: str) -> FileNotFoundError:
+        return FileNotFoundError(f"{self._where(path)} is not what was listed")
+
+    def _contradiction(self, what: str) -> StorageUnavailable:
+        """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""
+        return StorageUnavailable(
+            f"{self._where('')}: {what}. It is asked again; a gateway or proxy on the way may be the cause"
+        )
+
+    def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
+        text = str(error)
+        # Drivers quote URLs and headers in their errors.
+        for secret in (*self._secrets.texts(), *environment_secrets(os.environ)):
+            text = text.replace(secret, "…")
+        return StorageUnavailable(f"{self._where(path)} did not answer as it should ({code}): {text}")
+
+    def _refused(self, path: str, code: str, remedy: str) -> ConfigError:
+        return ConfigError(f"access to {self._where(path)} is refused ({code}): {remedy}")
+
+    def _no_bucket(self, code: str, remedy: str) -> ConfigError:
+        server = self._upstream.endpoint or self._cloud
+        return ConfigError(f"there is no bucket for {self._where('')} at {server} ({code}): {remedy}")
+
+    @property
+    @abstractmethod
+    def _cloud(self) -> str:
+        """The server's name where no endpoint was given."""
+
+
+class ReadInParts(Bucket):
+    """A bucket whose objects are read with one request for each part."""
+
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """Yield the content of an object in pieces of up to `size` bytes; an object that is replaced meanwhile raises an error.
+
+        A read with a tag belongs to one split, and its task may want only one piece: so it requests single pieces.
+        """
+        length = size if tag else _PART
+        # Requested without the tag: an object replaced since the listing counts as absent, not as changed during the read.
+        part = self._part(path, start, length, "")
+        if tag not in {"", part.tag}:
+            raise self._unlisted(path)
+        sent = start
+        while True:
+            for place in range(0, len(part.content), size):
+                yield part.content[place : place + size]
+            sent += len(part.content)
+            if sent >= part.size:
+                return
+            before, part = part.tag, self._part(path, sent, length, part.tag)
+            if part.tag != before or not part.content:
+                raise self._replaced(path)
+
+    @abstractmethod
+    def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
+        """Return up to `length` bytes of an object, if `tag` is empty or still the object's."""
+
+
+def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    from fsspec.asyn import sync  # noqa: PLC0415 - users of file:// need not wait for it
+
+    return sync(loop, function, *arguments, timeout=2 * READ_TIMEOUT)
+
+
+def missing_package(name: str, extra: str) -> ConfigError:
+    """Return the error for a store whose optional driver is not installed."""
+    return ConfigError(
+        f"the package {name} is missing, which this store needs: pip install 'storage-consumer[{extra}]' (on a cluster, on "
+        "every worker)"
+    )

@@ -1,0 +1,20 @@
+"""The storages, opened from settings and secrets. A store's driver is loaded when its storage is first used."""
+
+from __future__ import annotations
+
+from storage_consumer.config.settings import Secrets, Upstream
+from storage_consumer.storage.azure import AzureStorage
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.gcs import GcsStorage
+from storage_consumer.storage.local import LocalStorage
+from storage_consumer.storage.object_store import Bucket
+from storage_consumer.storage.s3 import S3Storage
+
+_BUCKETS: dict[str, type[Bucket]] = {"s3": S3Storage, "gcs": GcsStorage, "azure": AzureStorage}
+
+
+def open_storage(upstream: Upstream, secrets: Secrets) -> Storage:
+    """Return the storage that `upstream` names. The call is cheap and asks nothing of the storage yet."""
+    if upstream.scheme == "file":
+        return LocalStorage(upstream.root)
+    return _BUCKETS[upstream.scheme](upstream, secrets)

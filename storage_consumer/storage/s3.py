@@ -1,0 +1,192 @@
+"""S3 and stores that speak its protocol, through s3fs."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.model import StoredObject
+from storage_consumer.storage.object_store import CONNECT_TIMEOUT, READ_TIMEOUT, CredentialsExpired, Page
+from storage_consumer.storage.ordered_listing import OrderedBucket
+
+_DOWNLOADS = 5
+"""Number of requests for one object before a broken connection is an error."""
+_PROBE = 1024
+"""Bytes by which to test whether a store honours ranges."""
+_EXACT: set[tuple[str, str]] = set()
+"""Endpoints and buckets that are confirmed to honour ranges."""
+_REFUSED = {"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken"}
+_EXPIRED = {"ExpiredToken", "TokenRefreshRequired"}
+_SKEWED = {"RequestTimeTooSkewed", "RequestExpired"}
+_WRONG = {"NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "301", "AuthorizationHeaderMalformed"}
+_ABSENT = {"NoSuchKey", "404"}
+_BEHIND_THE_END = {"InvalidRange", "416"}
+_NO_KEYS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
+_NO_TLS = "WRONG_VERSION_NUMBER"
+"""OpenSSL's reason when a server answers a TLS greeting with something else."""
+_NO_FILE = (FileNotFoundError, PermissionError, IsADirectoryError)
+_UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
+
+
+class S3Storage(OrderedBucket):
+    """A bucket in S3."""
+
+    _cloud = "AWS"
+
+    def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
+        where = {"Delimiter": "/"} if delimited else {}
+        where |= {"ContinuationToken": token} if token else {"StartAfter": self._absolute(after)} if after else {}
+        size = limit or (1000 if delimited else self.page_size)
+        answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
+        if "IsTruncated" not in answer or (answer["IsTruncated"] and not answer.get("NextContinuationToken")):
+            raise self._contradiction("what was answered to a listing is none, or has no token by which it goes on")
+        return Page(
+            objects=tuple(
+                StoredObject(path=self._relative(entry["Key"]), size=entry["Size"], tag=entry["ETag"].strip('"'))
+                for entry in answer.get("Contents", ())
+            ),
+            folders=tuple(
+                self._relative(entry["Prefix"]).removesuffix("/") for entry in answer.get("CommonPrefixes", ())
+            ),
+            token=answer["NextContinuationToken"] if answer["IsTruncated"] else "",
+        )
+
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """Yield pieces of up to `size` bytes, streamed from one request; see `Storage.blocks`.
+
+        A download that breaks off is started again as long as the object is unchanged; bytes already yielded are not repeated.
+        """
+        if start and not self._heeds_ranges(path):
+            raise self._unlisted(path)
+        sent, seen = start, tag
+        where = {"Range": f"bytes={start}-"} if start else {}
+        for attempt in range(1, _DOWNLOADS + 1):
+            answer = self._s3("get_object", path, Key=self._absolute(path), **where)
+            found = answer["ETag"].strip('"')
+            # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
+            if seen not in {"", found}:
+                raise self._unlisted(path) if attempt == 1 else self._replaced(path)
+            seen = found
+            try:
+                for block in self._body(answer["Body"], size, skip=sent - start):
+                    sent += len(block)
+                    yield block
+            except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
+                if attempt == _DOWNLOADS:
+                    raise self._translated(error, path) from None
+            else:
+                return
+
+    def _heeds_ranges(self, path: str) -> bool:
+        """Return whether the store sends the bytes that were asked for: some gateways send others. A confirmed store is not probed again."""
+        store = self._upstream.endpoint, self._bucket
+        if store not in _EXACT:
+            whole = self.read(path, _PROBE - 1)[:_PROBE]
+            answer = self._s3("get_object", path, Key=self._absolute(path), Range=f"bytes=1-{_PROBE - 1}")
+            if b"".join(self._body(answer["Body"], _PROBE, skip=0)) != whole[1:] or len(whole) < _PROBE:
+                return False
+            _EXACT.add(store)
+        return True
+
+    def _body(self, body: Any, size: int, *, skip: int) -> Iterator[bytes]:
+        """Yield an answer's pieces after its first `skip` bytes; aiobotocore raises an error if the answer is incomplete."""
+        try:
+            while block := self._wait_for(body.read, size):
+                # What an earlier request delivered is dropped, in whatever blocks it comes now.
+                fresh = block[skip:]
+                skip -= len(block) - len(fresh)
+                if fresh:
+                    yield fresh
+        finally:
+            # The body belongs to the driver's event loop, which runs in another thread.
+            self._driver().loop.call_soon_threadsafe(body.close)
+
+    def _s3(self, method: str, path: str, **arguments: Any) -> Any:
+        # The public counterpart of this method waits without a timeout.
+        return self._ask(path, lambda driver: driver._call_s3(method, Bucket=self._bucket, **arguments))  # noqa: SLF001 - see above
+
+    def _open(self) -> Any:
+        from s3fs import S3FileSystem  # noqa: PLC0415 - takes a second, which users of file:// need not wait
+
+        upstream, secrets = self._upstream, self._secrets
+        return S3FileSystem(
+            anon=False,
+            key=secrets.access_key or None,
+            secret=secrets.secret_access_key or None,
+            token=secrets.session_token or None,
+            endpoint_url=upstream.endpoint or None,
+            client_kwargs={"region_name": upstream.region} if upstream.region else {},
+            config_kwargs={
+                "connect_timeout": CONNECT_TIMEOUT,
+                "read_timeout": READ_TIMEOUT,
+                "retries": {"mode": "standard", "max_attempts": 2},
+                "s3": {"addressing_style": "path" if upstream.force_path_style else "virtual"},
+            },
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+
+    def _translated(self, error: Exception, path: str) -> Exception:
+        cause = error.__cause__ or error
+        answer = getattr(cause, "response", None) or {}  # it is None for a connection that broke off
+        code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
+        if code in _ABSENT:
+            return FileNotFoundError(f"{self._where(path)} does not exist")
+        if code in _BEHIND_THE_END:
+            return self._unlisted(path)
+        if code in _EXPIRED:
+            remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
+            return CredentialsExpired(str(self._refused(path, code, remedy)))
+        if code in _REFUSED:
+            return self._refused(path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject")
+        if code in _WRONG:
+            return self._no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
+        return self._unasked(error, path, code)
+
+    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
+        """Return the error for a request to which the store itself gave no answer."""
+        where = self._where(path)
+        if mistrust := self._mistrust(error, code):
+            return mistrust
+        if code in _NO_KEYS:
+            return ConfigError(
+                f"no credentials for {where} ({code}): give access-key and secret-access-key in the upstream URI, or set "
+                "them where AWS's tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, the instance's role)"
+            )
+        if code in _UNASKABLE or isinstance(error, ValueError):
+            return ConfigError(
+                f"{where} can't be asked for ({code}): check the bucket's name, the endpoint, the region"
+            )
+        if code in _SKEWED:
+            return StorageUnavailable(f"{self._unavailable(error, code, path)} (set the clock of this machine)")
+        return self._unavailable(error, code, path)
+
+    def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
+        """Return the error for a certificate that is not trusted, or for an unreadable file of trusted CAs; None for any other cause."""
+        server = self._upstream.endpoint or self._cloud
+        for cause in _causes(error):
+            if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
+                return ConfigError(
+                    f"what answers at {server} speaks no TLS: write its endpoint as http://{server.partition('://')[2]}"
+                )
+            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's own error has none
+                return ConfigError(
+                    f"the certificate of {server} is not trusted: {verdict}. Name the CA that signed it, a file in "
+                    "PEM form, by AWS_CA_BUNDLE in the environment (of a cluster's executors too), and the endpoint as the "
+                    "certificate does"
+                )
+            if code == "HTTPClientError" and isinstance(cause, (*_NO_FILE, ssl.SSLError)):
+                return ConfigError(
+                    f"the CAs to trust {server} by cannot be read: {cause}. See AWS_CA_BUNDLE and REQUESTS_CA_BUNDLE in the "
+                    "environment, and ca_bundle in AWS's configuration: a file in PEM form"
+                )
+        return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors that led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,1 +1,0 @@
-"""(5) Apply and (6) checkpoint: the downstream database."""

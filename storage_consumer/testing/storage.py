@@ -1,0 +1,231 @@
+"""In-memory twins of the clock, the storage, the row writer and the job, for tests of this program and of programs around it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.decode import decoder_for
+from storage_consumer.decode.wire_format import decode_line
+from storage_consumer.errors import RowRefused, StorageUnavailable
+from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import StoredObject, TableName
+from storage_consumer.order.keyless import Events
+from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.storage.base import Storage
+from storage_consumer.storage.paths import left_out
+from storage_consumer.summary import Progress
+
+Row = dict[str, str | None]
+"""A row of `MemoryWriter`: column name → wire text."""
+
+
+class FakeClock:
+    """A clock that stands still until it is moved; waiting advances it immediately."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        """Start at `now` seconds since 1970-01-01 UTC."""
+        self._now = now
+        self._passed = 0.0
+
+    def monotonic(self) -> float:
+        """Return the seconds that have passed."""
+        return self._passed
+
+    def now(self) -> float:
+        """Return the seconds since 1970-01-01 UTC."""
+        return self._now + self._passed
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Let `seconds` pass unless `event` is set; return whether it is set."""
+        if not event.is_set():
+            self.advance(seconds)
+        return event.is_set()
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        self._passed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock forward or back without letting time pass."""
+        self._now += seconds
+
+
+def in_place(work: Callable[[], None]) -> None:
+    """Run `work` immediately in this thread: DDL workers without concurrency."""
+    work()
+
+
+class MemoryStorage:
+    """A `Storage` in memory. Its listings leave out everything that may be left out, and nothing else."""
+
+    def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
+        """Start with these objects: path → content."""
+        self._objects: dict[str, tuple[bytes, str]] = {}
+        self._puts = 0
+        self.requests = 0
+        """Number of listings and reads so far."""
+        self.available = True
+        """Set to False to make every call raise `StorageUnavailable`."""
+        for path, content in (objects or {}).items():
+            self.put(path, content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write an object; even the same content gets a new tag."""
+        self._puts += 1
+        self._objects[path] = (content, str(self._puts))
+
+    def delete(self, path: str) -> None:
+        """Remove an object, which must exist."""
+        del self._objects[path]
+
+    def check(self) -> None:
+        """Answer, unless the storage was made unavailable."""
+        self._answer()
+
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """Yield all objects in path order, except those below `closed` and those up to the names in `after`."""
+        self._answer()
+        for path, (content, tag) in sorted(self._objects.items()):
+            if not left_out(path, after) and not any(path.startswith(f"{directory}/") for directory in closed):
+                yield StoredObject(path=path, size=len(content), tag=tag)
+
+    def read(self, path: str, most: int = 0) -> bytes:  # noqa: ARG002 - it is all there anyway
+        """Return the content of an object."""
+        self._answer()
+        if path not in self._objects:
+            raise FileNotFoundError(f"{path} does not exist")
+        return self._objects[path][0]
+
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """Yield the content of an object in pieces of `size` bytes; see `Storage.blocks`."""
+        content = self.read(path)
+        if tag not in {"", self._objects[path][1]}:
+            raise FileNotFoundError(f"{path} is not what was listed")
+        for place in range(start, len(content), size):
+            yield content[place : place + size]
+
+    def _answer(self) -> None:
+        self.requests += 1
+        if not self.available:
+            raise StorageUnavailable("the storage was made unavailable")
+
+
+class MemoryWriter:
+    """A `pipeline.RowWriter` that keeps rows as wire text, with a server's rules for keys and nothing else of a server.
+
+    A REPLACE removes every row that shares a unique key with the new row; a key that contains a NULL matches no other. The values
+    of all columns are kept as they came: no type changes them, and generated columns do not exist.
+    """
+
+    def __init__(
+        self,
+        unique_keys: Mapping[TableName, Sequence[tuple[str, ...]]] | None = None,
+        *,
+        same: Callable[[str], str] = str,
+    ) -> None:
+        """Start empty. `unique_keys`: column names of each unique key of a table. `same` maps key texts that are equal to one text."""
+        self._unique_keys = dict(unique_keys or {})
+        self._same = same
+        self._rows: dict[TableName, list[Row]] = {}
+        self.checkpoints: dict[str, int] = {}
+        """Table directory → commit ts (inclusive) up to which the events of a keyless table are written."""
+
+    def rows(self, name: TableName) -> Counter[tuple[str | None, ...]]:
+        """Return the rows of a table, each with its number of occurrences."""
+        return Counter(tuple(row.values()) for row in self._rows.get(name, ()))
+
+    def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
+        """Apply the deletes, then the upserts."""
+        return self.write_runs(work, ((False, deletes), (True, upserts)))
+
+    def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
+        """Write one table after another: nothing here refuses a row."""
+        return [self.write_runs(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
+
+    def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
+        """Apply the runs one after another."""
+        written = 0
+        for upsert, lines in ordered:
+            for line in lines:
+                written += self._replace(work, line) if upsert else self._delete(work, line)
+        return written
+
+    def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
+        """Apply events in sequence; events already written change nothing. Raise `RowRefused` for a delete that finds no row."""
+        written = 0
+        stored = self.checkpoints.get(work.table_key, 0)
+        for commit_ts, events in chain.from_iterable(part.after(stored).by_commit_ts() for part in parts):
+            for upsert, line in events:
+                row = self._row(work, line)
+                if upsert:
+                    self._replace(work, line)
+                elif row in self._table(work):
+                    self._table(work).remove(row)
+                else:
+                    raise RowRefused(f"{work.name}: the delete with commit ts {commit_ts} finds no row {row}")
+                written += 1
+            self.checkpoints[work.table_key] = commit_ts
+        return written
+
+    def _table(self, work: TablePlan) -> list[Row]:
+        return self._rows.setdefault(work.name, [])
+
+    def _row(self, work: TablePlan, line: bytes) -> Row:
+        return {column.name: text for column, text in zip(work.written, decode_line(line), strict=True)}
+
+    def _delete(self, work: TablePlan, line: bytes) -> int:
+        """Remove the rows that have a key; return their number."""
+        columns = tuple(part.column.name for part in work.key)
+        key = tuple(None if text is None else self._same(text) for text in decode_line(line))
+        return self._remove(work, {columns: key})
+
+    def _replace(self, work: TablePlan, line: bytes) -> int:
+        """Add a row in place of all rows that share a unique key with it; return 1."""
+        row = self._row(work, line)
+        keys = self._unique_keys.get(work.name, ())
+        self._remove(work, {columns: self._key(row, columns) for columns in keys})
+        self._table(work).append(row)
+        return 1
+
+    def _remove(self, work: TablePlan, keys: Mapping[tuple[str, ...], tuple[str | None, ...]]) -> int:
+        """Remove the rows that have one of these keys; return their number."""
+        table = self._table(work)
+        kept = [row for row in table if not any(None not in k and self._key(row, c) == k for c, k in keys.items())]
+        removed = len(table) - len(kept)
+        table[:] = kept
+        return removed
+
+    def _key(self, row: Row, columns: tuple[str, ...]) -> tuple[str | None, ...]:
+        texts = (row[name] for name in columns)
+        return tuple(None if text is None else self._same(text) for text in texts)
+
+
+class MemoryPipeline:
+    """The twin of `spark.pipeline.SparkPipeline`: both halves of a job in this process."""
+
+    cores = 2
+
+    def __init__(self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter]) -> None:
+        """Read from `storage`; `writer` builds the writer of one job."""
+        self._storage = storage
+        self._decoder = decoder_for(upstream)
+        self._writer = writer
+
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+        """Read all files, then write bucket by bucket; return the reports."""
+        tables = {table.index: table for table in spec.tables}
+        read = read_files(files, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)
+        items = sorted(read, key=lambda item: item[0])
+        writer = self._writer(spec)
+        reports: list[FileReport | WriteReport] = []
+        for bucket in range(spec.partitions):
+            mine = (item for item in items if item[0][0] == bucket)
+            reports += write_bucket(mine, tables, writer)
+        progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
+        return reports

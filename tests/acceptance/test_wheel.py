@@ -1,0 +1,83 @@
+"""The wheel, installed into an environment of its own: what users get who install the package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.harness.comparing import differences
+from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.program import ROOT, program
+from tests.harness.servers import DatabaseServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__json")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """The folder of the programs of an environment that holds the wheel and nothing else."""
+    home = wheel.parent / "environment"
+    venv.create(home)
+    pip("--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel))
+    return home / "bin"
+
+
+def pip(*words: str) -> None:
+    """Run pip to its end."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
+    subprocess.run(command, check=True, timeout=200)
+
+
+def environment() -> dict[str, str]:
+    """The environment in which dependencies are found where this process has them, and this checkout is not."""
+    return {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+
+
+def test_what_it_holds(wheel: Path) -> None:
+    """The package with its types, its licence and Spark's settings, and nothing of the tests."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"storage_consumer"}
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "storage_consumer").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == sources
+    assert "storage_consumer/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    settings = {path.name for path in (ROOT / "storage_consumer" / "spark" / "conf").iterdir()}
+    assert settings == {Path(name).name for name in names if name.startswith("storage_consumer/spark/conf/")}
+
+
+def test_it_is_what_runs(installed: Path, tmp_path: Path) -> None:
+    """The environment's Python imports the installed package."""
+    code = "import storage_consumer; print(storage_consumer.__file__)"
+    command = [str(installed / "python"), "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).is_relative_to(installed.parent)
+
+
+def test_replayed(installed: Path, mariadb: DatabaseServer, tmp_path: Path) -> None:
+    """The installed command makes a target equal to the source, Spark's workers and all."""
+    last = SHOP.cuts[-1]
+    SHOP.materialise(last, tmp_path / "bucket")
+    words = ["--upstream-uri", SHOP.sink_uri(tmp_path / "bucket"), "--config", str(SHOP.write_config(tmp_path))]
+    words += ["--downstream-uri", mariadb.uri, "--tz", "UTC", "--once"]
+    command = [str(installed / "storage-consumer")]
+    with program(words, tmp_path / "log", environment=environment(), command=command) as running:
+        assert running.end() == 0, running.text()
+    assert differences(mariadb, SHOP.golden(last)) == ()

@@ -1,0 +1,233 @@
+"""What only TiDB has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.campaigns.kinds.story import (
+    BEFORE,
+    BODY,
+    CREATE_DATABASE,
+    TWO,
+    USUAL,
+    Ddl,
+    Item,
+    Kind,
+    Rows,
+    altered,
+    created,
+    lines,
+)
+
+_OTHERS = ("mariadb", "mysql")
+_BACK = "halted: .*the rows are in no file and only TiDB can do so .* Load what it names anew"
+_FOREIGN = "halted: .*is not run, since it is none that TiCDC stores"
+_ONLY_TIDB = {**dict.fromkeys(_OTHERS, _BACK), "tidb": "halted: .*can not get 'tikv_gc_safe_point'"}
+"""The servers of these tests have no TiKV that keeps what was dropped."""
+_GONE: dict[str, list[tuple[str, ...]]] = {"other": []}
+"""The table stays dropped; an empty one of another name is there."""
+_AT = ("id! INT", "v INT", "at DATETIME")
+_DATED = created("(`id` INT PRIMARY KEY,`v` INT,`at` DATETIME)", _AT)
+_DATES = Rows("t", lines((1, 10, "2030-01-01 00:00:00"), (2, 20, "2030-01-01 00:00:00")))
+_END = [("1", "10", "2030-01-01 00:00:00"), ("2", "20", "2030-01-01 00:00:00")]
+
+
+def _made(
+    name: str, body: str = BODY, options: str = "", columns: Any = USUAL, *, rows: Rows = TWO, **more: Any
+) -> Kind:
+    more.setdefault("ends", {"t": BEFORE})
+    story: list[Item] = [CREATE_DATABASE, created(body, columns, options=options, setup=False)]
+    story += [rows] if more["ends"]["t"] else []
+    return Kind(name=name, story=story, **more)
+
+
+def _only(name: str, query: str, note: str, kind: int = 5, **more: Any) -> Kind:
+    """An ALTER TABLE that says nothing to other servers."""
+    return altered(name, query, kind, on=dict.fromkeys(_OTHERS, f"skipped: {note}"), **more)
+
+
+def _dated(name: str, query: str, kind: int, base: Ddl = _DATED, **more: Any) -> Kind:
+    return altered(
+        name,
+        query,
+        kind,
+        _AT,
+        (),
+        base=base,
+        before=_DATES,
+        ends=_END,
+        on=dict.fromkeys(_OTHERS, "skipped: attribute of TiDB"),
+        **more,
+    )
+
+
+def _lone(name: str, query: str, **on: str) -> Kind:
+    """A statement about something else than tables, in the database's directory."""
+    story: list[Item] = [CREATE_DATABASE, created(), TWO, Ddl(query, 0, "")]
+    return Kind(name=name, story=story, ends={"t": BEFORE}, on=on, to_tidb=not on.get("tidb"))
+
+
+MADE = [
+    _made(
+        "AUTO_RANDOM",
+        "(`id` BIGINT PRIMARY KEY /*T![clustered_index] CLUSTERED */ /*T![auto_rand] AUTO_RANDOM(5) */,`v` INT,`s` VARCHAR(20))",
+        columns=("id! BIGINT", "v INT", "s VARCHAR(20)"),
+        to_tidb=False,
+    ),
+    _made(
+        "AUTO_ID_CACHE",
+        "(`id` INT PRIMARY KEY AUTO_INCREMENT,`v` INT,`s` VARCHAR(20))",
+        " /*T![auto_id_cache] AUTO_ID_CACHE = 1 */",
+    ),
+    _made(
+        "SHARD_ROW_ID_BITS and PRE_SPLIT_REGIONS",
+        "(`id` INT PRIMARY KEY /*T![clustered_index] NONCLUSTERED */,`v` INT,`s` VARCHAR(20))",
+        " /*T! SHARD_ROW_ID_BITS = 4 */ /*T! PRE_SPLIT_REGIONS = 2 */",
+    ),
+    _made(
+        "CREATE TABLE with TTL",
+        "(`id` INT PRIMARY KEY,`v` INT,`s` VARCHAR(20),`at` DATETIME)",
+        " /*T![ttl] TTL = `at` + INTERVAL 1 YEAR */ /*T![ttl] TTL_ENABLE = 'OFF' */",
+        ("id! INT", "v INT", "s VARCHAR(20)"),
+        ends={"t": []},
+    ),
+    _made(
+        "VECTOR column",
+        "(`id` INT PRIMARY KEY,`v` VECTOR(1))",
+        columns=("id! INT", "v VECTOR"),
+        rows=Rows("t", lines((1, "[1]"), (2, "[0.5]"))),
+        ends={"t": [("1", "[1]"), ("2", "[0.5]")]},
+        on=dict.fromkeys(_OTHERS, "rewritten: vector type"),
+    ),
+    _made(
+        "a SEQUENCE as default",
+        "(`id` INT PRIMARY KEY,`v` INT DEFAULT NEXT VALUE FOR `{db}`.`sq`,`s` VARCHAR(20))",
+        on=dict.fromkeys(("mariadb", "mysql", "tidb"), "rewritten: sequence default"),
+        to_tidb=False,
+    ),
+    _made(
+        "options that TiDB alone heeds",
+        options=" STATS_BUCKETS = 100 STATS_AUTO_RECALC = DEFAULT STATS_PERSISTENT = DEFAULT ENCRYPTION = 'N'",
+        on=dict.fromkeys(_OTHERS, "rewritten: table option"),
+    ),
+]
+CHANGED = [
+    _dated(
+        "ALTER TABLE TTL",
+        "ALTER TABLE `t` /*T![ttl] TTL = `at` + INTERVAL 1 DAY */ /*T![ttl] TTL_ENABLE = 'OFF' */",
+        65,
+    ),
+    _dated("REMOVE TTL", "ALTER TABLE `t` /*T![ttl] REMOVE TTL */", 67),
+    altered(
+        "SET TIFLASH REPLICA",
+        "ALTER TABLE `t` SET TIFLASH REPLICA 1",
+        5,
+        on=dict.fromkeys((*_OTHERS, "tidb"), "skipped: attribute of TiDB"),
+        to_tidb=False,
+    ),
+    _only("CACHE", "ALTER TABLE `t` CACHE", "attribute of TiDB"),
+    _only("NOCACHE", "ALTER TABLE `t` NOCACHE", "attribute of TiDB"),
+    _only("ATTRIBUTES", "ALTER TABLE `t` ATTRIBUTES='merge_option=allow'", "table option"),
+    _only(
+        "SHARD_ROW_ID_BITS of a table",
+        "ALTER TABLE `t` /*T! SHARD_ROW_ID_BITS = 4 */",
+        "attribute of TiDB",
+        base=created("(`id` INT PRIMARY KEY /*T![clustered_index] NONCLUSTERED */,`v` INT,`s` VARCHAR(20))"),
+    ),
+    _only("AUTO_ID_CACHE of a table", "ALTER TABLE `t` /*T![auto_id_cache] AUTO_ID_CACHE = 10 */", "attribute of TiDB"),
+    _only(
+        "AUTO_RANDOM_BASE of a table",
+        "ALTER TABLE `t` /*T![auto_rand_base] AUTO_RANDOM_BASE = 1000 */",
+        "attribute of TiDB",
+        base=created("(`id` BIGINT PRIMARY KEY /*T![auto_rand] AUTO_RANDOM(5) */,`v` INT,`s` VARCHAR(20))"),
+        to_tidb=False,
+    ),
+    altered(
+        "AUTO_INCREMENT by force",
+        "ALTER TABLE `t` /*T![force_inc] FORCE */ AUTO_INCREMENT = 5000",
+        13,
+        base=created("(`id` INT PRIMARY KEY AUTO_INCREMENT,`v` INT,`s` VARCHAR(20))"),
+    ),
+    altered(
+        "ADD VECTOR INDEX",
+        "ALTER TABLE `t` ADD VECTOR INDEX `vi`((VEC_COSINE_DISTANCE(`v`))) USING HNSW",
+        7,
+        ("id! INT", "v VECTOR"),
+        (),
+        base=created("(`id` INT PRIMARY KEY,`v` VECTOR(3))", ("id! INT", "v VECTOR")),
+        before=Rows("t", ()),
+        ends=[],
+        on={**dict.fromkeys(_OTHERS, "skipped: search index"), "tidb": "halted: .*columnar replica must exist"},
+        to_tidb=False,
+    ),
+    altered(
+        "ADD COLUMN IF NOT EXISTS and an index",
+        "ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `v` INT, ADD INDEX IF NOT EXISTS `i`(`v`)",
+        61,
+        on={"mysql": "rewritten: IF EXISTS"},
+        has=["t index i(v)"],
+    ),
+    altered("ENABLE KEYS", "ALTER TABLE `t` ENABLE KEYS", 5),
+    altered("ENGINE", "ALTER TABLE `t` ENGINE = MyISAM", 5, on=dict.fromkeys(_OTHERS, "rewritten: storage engine")),
+]
+LONE = [
+    _lone(
+        "CREATE SEQUENCE",
+        "CREATE SEQUENCE `sq` START WITH 1 MINVALUE 1 MAXVALUE 100 INCREMENT BY 1 CACHE 1000 NOCYCLE",
+        mariadb="skipped: object of TiDB",
+        mysql="skipped: object of TiDB",
+        tidb=_FOREIGN,
+    ),
+    _lone(
+        "CREATE PLACEMENT POLICY",
+        "CREATE PLACEMENT POLICY `{db}` FOLLOWERS = 2",
+        mariadb="skipped: object of TiDB",
+        mysql="skipped: object of TiDB",
+        tidb=_FOREIGN,
+    ),
+    _lone(
+        "CREATE RESOURCE GROUP",
+        "CREATE RESOURCE GROUP `{db}` RU_PER_SEC = 500",
+        mariadb="skipped: object of TiDB",
+        mysql="skipped: object of TiDB",
+        tidb=_FOREIGN,
+    ),
+    _lone(
+        "FLASHBACK CLUSTER",
+        "FLASHBACK CLUSTER TO TIMESTAMP '2026-09-21 00:00:00'",
+        **dict.fromkeys((*_OTHERS, "tidb"), _BACK),
+    ),
+    Kind(
+        name="RECOVER TABLE",
+        story=[
+            CREATE_DATABASE,
+            created(table="other"),
+            created(),
+            TWO,
+            Ddl("DROP TABLE `{db}`.`t`", 4, setup=True),
+            Ddl("RECOVER TABLE `t`", 25, "t", USUAL),
+        ],
+        ends={"t": BEFORE},
+        on=_ONLY_TIDB,
+        halted=_GONE,
+        to_tidb=False,
+    ),
+    Kind(
+        name="FLASHBACK TABLE",
+        story=[
+            CREATE_DATABASE,
+            created(table="other"),
+            created(),
+            TWO,
+            Ddl("DROP TABLE `{db}`.`t`", 4, setup=True),
+            Ddl("FLASHBACK TABLE `t` TO `n`", 25, "n", USUAL),
+        ],
+        ends={"n": BEFORE},
+        on=_ONLY_TIDB,
+        halted=_GONE,
+        to_tidb=False,
+    ),
+    _lone("FLASHBACK DATABASE", "FLASHBACK DATABASE `{db}` TO `{db}_3`", **{**_ONLY_TIDB, "tidb": _FOREIGN}),
+]
+
+KINDS = [*MADE, *CHANGED, *LONE]

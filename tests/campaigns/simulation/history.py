@@ -1,0 +1,284 @@
+"""One history as it goes on: the source, its sink, what the bucket shows of it, and processes that come, pause and go."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+from storage_consumer.decode.canal_json import decoder as canal_json
+from storage_consumer.decode.csv import scan
+from storage_consumer.driver import service as service_module
+from storage_consumer.errors import LeaseLost, NotTheWriter
+from storage_consumer.summary import RoundSummary
+from storage_consumer.testing.storage import FakeClock
+from tests.campaigns.simulation.bucket import Bucket
+from tests.campaigns.simulation.counts import Counts
+from tests.campaigns.simulation.faults import Crash, some_faults
+from tests.campaigns.simulation.judge import Judge, tick_of
+from tests.campaigns.simulation.process import Beat, Process
+from tests.campaigns.simulation.sink import Habits, Sink
+from tests.campaigns.simulation.source import Source, Statement
+from tests.campaigns.simulation.twins import Differs, LaggingStorage, Records
+from tests.harness.small_bucket import ts
+
+
+@dataclass(slots=True)
+class History:
+    """One history. Each number says by itself what happens next."""
+
+    habits: Habits
+    slow_lanes: bool
+    counts: Counts = field(default_factory=lambda: Counts(histories=1))
+    story: list[str] = field(default_factory=list)
+    records: Records = field(default_factory=Records)
+    clock: FakeClock = field(default_factory=FakeClock)
+    source: Source = field(init=False)
+    bucket: Bucket = field(init=False)
+    judge: Judge = field(init=False)
+    process: Process | None = None
+    dice: random.Random = field(default_factory=random.Random)
+    _late: list[tuple[Callable[[], object], Process, tuple[int, int]]] = field(default_factory=list)
+    _depth: int = 0
+
+    def __post_init__(self) -> None:
+        """Source and sink by their habits."""
+        self.source = Source(new=self.habits.new, raw=self.habits.raw, tells_old=self.habits.protocol == "canal-json")
+        self.judge = Judge(self.source, self.records)
+        self.bucket = Bucket(Sink(self.source, self.habits, self._applied), self.judge, self.tell)
+
+    def _applied(self) -> tuple[int, int]:
+        """Up to which tick the target has all rows of all tables, by what is stored; and the highest checkpoint told."""
+        behind = [table.checkpoint for table in self.records.tables.values() if not table.follows]
+        return tick_of(min([self.records.checkpoint, *behind])), self.judge.told
+
+    @property
+    def storage(self) -> LaggingStorage:
+        """What the bucket shows."""
+        return self.bucket.storage
+
+    # what a number says
+
+    def act(self, number: int) -> None:
+        """One more thing happens."""
+        self.dice = random.Random(number)  # noqa: S311 - not for secrets
+        random.seed(number)  # pauses between tries have a random length
+        self._do(self.dice.choices(_ACTS, _WEIGHTS)[0], self.dice)
+
+    def _do(self, act: str, dice: random.Random) -> None:
+        """Have one of the acts be done by whoever can."""
+        log = len(self.source.log)
+        self.counts.failovers += act == "fail_over"
+        self.counts.damaged += act == "damage_metadata"
+        self.counts.collisions += act == "collide" and self.source.colliding is None
+        actor = next(one for one in (self, self.bucket, self.source) if hasattr(one, act))
+        getattr(actor, act)(dice)
+        self._tell_of(log)
+
+    def _tell_of(self, log: int) -> None:
+        """What has happened at the source."""
+        for entry in self.source.log[log:]:
+            if isinstance(entry, Statement):
+                self.counts.statements += 1
+                self.tell(f"{entry.tick}: {entry.text}")
+            else:
+                self.counts.rows += 1
+                self.tell(f"{entry.tick}: {entry.operation} {'.'.join(entry.name)} {', '.join(entry.values)}")
+
+    def tell(self, text: str) -> None:
+        """One more line of the story."""
+        self.story.append(text)
+
+    # processes
+
+    def round(self, dice: random.Random) -> None:
+        """One round of the running process, or of a new one."""
+        self._late_tasks()
+        if dice.random() < 0.7:
+            self.bucket.show(dice)
+        process = self._running(dice)
+        process.faults = some_faults(dice, nested=False)
+        self.run(process, once=self.bucket.is_whole and dice.random() < 0.3)
+
+    def quiet_round(self, dice: random.Random) -> None:
+        """One round in which nothing goes wrong."""
+        process = self._running(dice)
+        process.spare()
+        self.run(process)
+
+    def _running(self, dice: random.Random) -> Process:
+        if self.process is None:
+            self.counts.processes += 1
+            own = random.Random(dice.getrandbits(32))  # noqa: S311 - not for secrets
+            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_lanes)
+        return self.process
+
+    def end_process(self, dice: random.Random) -> None:
+        """The process ends as it should."""
+        if self.process is not None:
+            self._end()
+            self._down(dice)
+
+    def _end(self) -> None:
+        if (process := self.process) is not None:
+            self.process = None
+            process.end()
+
+    def _down(self, dice: random.Random) -> None:
+        """While no process runs, TiCDC may start again and write files anew."""
+        if self.habits.lagging:
+            for act in ("change_rows", "fail_over", "follow", "change_rows", "follow", "show"):
+                self._do(act, dice)
+
+    def run(self, process: Process, *, once: bool = False) -> RoundSummary | None:
+        """One round of a process, whatever comes of it; its summary if it came to its end as the writer."""
+        self.counts.rounds += 1
+        hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
+        self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
+        try:
+            summary = process.round(once=once)
+        except Crash:
+            self.counts.crashes += 1
+            self.tell(f"process {process.number} is killed")
+            self._gone(process)
+            self._down(process.dice)
+            return None
+        except NotTheWriter as fault:
+            if process.epoch == self.records.epoch:
+                raise Differs(f"the writer thinks that it is none: {fault}") from fault
+            self.counts.fenced += 1
+            self.tell(f"process {process.number} ends: it is the writer no more")
+            self._gone(process)
+            process.end()
+            return None
+        if process.epoch != self.records.epoch:
+            process.notices = True  # it did nothing after the other one took over, and will be told before it does
+            return None
+        if summary is None:
+            raise Differs("a round ended before it began")
+        self.tell(f"a round of process {process.number} to {self.bucket.told}")
+        self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
+        may_wait = self.bucket.hid or bool(process.lanes.running)
+        takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
+        self.judge.round_over(summary, may_wait=may_wait, takes_last=takes_last)
+        return summary
+
+    def _gone(self, process: Process) -> None:
+        if self.process is process:
+            self.process = None
+
+    # what happens while a process is at a call
+
+    def befalls(self, kind: str, text: str) -> None:
+        """A fault is due."""
+        self.tell(text)
+        self.counts.lost += kind == "lost"
+        self.counts.away += kind == "away"
+        self.counts.alone += kind == "send"
+
+    def meanwhile(self, kind: str, process: Process) -> None:
+        """Objects come, or another process takes over while this one is paused."""
+        dice = process.dice
+        if kind == "show":
+            self.bucket.show(dice)
+        elif kind == "pause" and not self._depth:
+            self._depth = 1
+            process.notices = dice.random() < 0.5
+            try:
+                self._another(process, dice)
+            finally:
+                self._depth = 0
+
+    def _another(self, paused: Process, dice: random.Random) -> None:
+        """Another process works while this one is paused; it may stay."""
+        self.counts.takeovers += 1
+        self._gone(paused)
+        for _ in range(dice.randint(1, 3)):
+            for act in dice.choices(
+                ("change_rows", "change_rows", "truncate", "follow", "show", "fail_over"), k=dice.randint(0, 4)
+            ):
+                self._do(act, dice)
+            other = self._running(dice)
+            other.faults = some_faults(dice, nested=True)
+            self.run(other)
+        if dice.random() < 0.3:
+            self.end_process(dice)
+        self.tell(f"process {paused.number} wakes up")
+
+    def put_off(self, late: Callable[[], object], process: Process, window: tuple[int, int]) -> None:
+        """A task of a window goes on though its job has ended."""
+        self.counts.late += 1
+        self._late.append((late, process, window))
+
+    def _late_tasks(self) -> None:
+        """Tasks of former jobs go on; what they are late for is refused."""
+        late, self._late = self._late, []
+        for write, process, window in late:
+            process.spare()
+            self.tell(f"a late task of process {process.number} goes on")
+            try:
+                write()
+            except LeaseLost:
+                self.counts.refused += 1
+            else:
+                if window != self.records.window:
+                    raise Differs(f"a task of {window} wrote when {self.records.window} was open")
+
+    # the end
+
+    def finish(self) -> None:
+        """Everything is written and shown; the target ends like the source, and one more start has nothing to do."""
+        dice = self.dice = random.Random(1)  # noqa: S311 - not for secrets
+        self.bucket.sink.finish(dice)
+        self.bucket.show_all()
+        self.bucket.tell_checkpoint(self.source.tick + 1)
+        self._late_tasks()
+        self._last_round(dice)
+        # What came late into a directory that is listed no more is read by a later process, when the checkpoint has risen.
+        self.bucket.tell_checkpoint(self.source.tick + 2)
+        again = self._last_round(dice)
+        if again.written or again.ddls:
+            raise Differs(f"one more start wrote {again.written} rows and ran {again.ddls} DDL")
+        left = self.bucket.all_is_finished(self.records)
+        if again.pending_files != left or (not again.halted and again.checkpoint != ts(self.source.tick + 2)):
+            raise Differs(f"{again.pending_files} files are left at the end, not {left}, at {again.checkpoint}")
+        self.counts.anew = self.bucket.sink.anew
+
+    def _last_round(self, dice: random.Random) -> RoundSummary:
+        for _ in range(3):
+            process = self._running(dice)
+            process.spare()
+            process.notices = True
+            summary = self.run(process, once=True)
+            if summary is not None:
+                self._end()
+                return summary
+        raise Differs("three processes after one another are not the writer")
+
+
+_ACTS, _WEIGHTS = zip(
+    ("create", 5), ("change_rows", 36), ("change_columns", 4), ("truncate", 4), ("drop", 2), ("rename", 4), ("next_day", 2), ("respell", 6),
+    ("collide", 1), ("follow", 22), ("fail_over", 4), ("show", 6), ("round", 15), ("quiet_round", 1), ("end_process", 2),
+    ("damage_metadata", 1), strict=True,
+)  # fmt: skip
+
+
+def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
+    """A history from its numbers. `Differs` where it fails; the story is in the fault's notes."""
+    history = History(habits, slow_lanes)
+    with (
+        patch.object(service_module, "Renewal", Beat),
+        patch.object(service_module, "identity", str),
+        patch.object(scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
+        patch.object(canal_json, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
+    ):
+        try:
+            for number in numbers:
+                history.act(number)
+            history.finish()
+        except BaseException as fault:
+            history.story.append(f"statements that took effect: {history.records.effects}")
+            fault.add_note("\n".join(history.story))
+            raise
+    return history

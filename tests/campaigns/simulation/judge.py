@@ -1,0 +1,252 @@
+"""What must hold after every call of a process, before every statement, and at the end of every round (promises 1 to 4 of docs/architecture.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from storage_consumer.model import TableName
+from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table import EXCLUDED
+from storage_consumer.summary import RoundSummary
+from tests.campaigns.simulation.names import is_colliding
+from tests.campaigns.simulation.shapes import NULL, Image
+from tests.campaigns.simulation.source import Moment, Picture, Source, Table
+from tests.campaigns.simulation.twins import Differs, Records
+from tests.harness.small_bucket import ts
+
+_STORES = frozenset(("save", "journal", "open_window", "refused"))
+_WRITES = frozenset(("write_states", "write_together", "write_runs", "write_events"))
+_FIRST, _SECOND = ts(0), ts(1) - ts(0)
+Keyed = dict[str, Image]
+
+
+def tick_of(commit_ts: int) -> int:
+    """The tick of a commit ts; negative for none."""
+    return (commit_ts - _FIRST) // _SECOND
+
+
+class Owner(Protocol):
+    """The process that made a call."""
+
+    @property
+    def epoch(self) -> int:
+        """Of its lease."""
+        ...
+
+
+class Judge:
+    """Holds the target against the source; every method raises `Differs` where they are not as promised."""
+
+    def __init__(self, source: Source, records: Records) -> None:
+        """Nothing has happened."""
+        self._source = source
+        self._records = records
+        self.told = 0
+        """Highest checkpoint (a tick) that ``metadata`` has shown."""
+        self._feed = 0
+        self._tables: dict[str, int] = {}
+
+    # after every call
+
+    def called(self, where: str, process: Owner) -> None:
+        """A call has taken effect: ``Class.method``."""
+        kind, _, method = where.partition(".")
+        if method in _WRITES:
+            self._only_in_its_window(where, process)
+            self._look()
+        elif method in _STORES and kind == "MemoryState":
+            self._only_the_owner(where, process)
+            self._nothing_fell()
+            self._look()
+        elif method == "execute_ddl":
+            self._look()
+
+    def _only_the_owner(self, where: str, process: Owner) -> None:
+        """G3: nothing is written after another process got the lease."""
+        if process.epoch != self._records.epoch:
+            raise Differs(
+                f"{where} by the owner of epoch {process.epoch}, when that of {self._records.epoch} is the writer"
+            )
+
+    def _only_in_its_window(self, where: str, process: Owner) -> None:
+        """The same for rows. They are fenced by slots (docs/architecture.md), so from when a new owner has opened a window.
+
+        It does so before it reads what is stored, so that what was written until then counts like all that came before.
+        """
+        if process.epoch != self._records.window[0]:
+            raise Differs(f"{where} by the owner of epoch {process.epoch} in the window {self._records.window}")
+
+    def _nothing_fell(self) -> None:
+        """Stored checkpoints never fall."""
+        records = self._records
+        stored = {key: table.checkpoint for key, table in records.tables.items()}
+        if fell := [key for key, before in self._tables.items() if stored.get(key, 0) < before]:
+            raise Differs(f"the stored checkpoint fell: {[(k, self._tables[k], stored.get(k)) for k in fell]}")
+        if records.checkpoint < self._feed:
+            raise Differs(f"the stored checkpoint fell: from {self._feed} to {records.checkpoint}")
+        for key, table in records.tables.items():
+            reached = max(table.checkpoint, records.checkpoint if table.follows else 0)
+            if table.state != EXCLUDED and reached < records.lowest:
+                raise Differs(f"{records.lowest} is told to others, but {key} is at {reached}")
+        if records.lowest > records.checkpoint:
+            raise Differs(f"{records.lowest} is told to others, but idle tables are at {records.checkpoint}")
+        self._tables, self._feed = stored, records.checkpoint
+
+    def _look(self) -> None:
+        for name, uid in self._records.owners.items():
+            self._is_at_its_place(name, self._source.known[uid], exactly=False)
+
+    def _position(self, name: TableName, uid: int) -> tuple[int, int]:
+        """Ticks up to which rows and statements of a table are in the target, by what is stored and what took effect."""
+        records = self._records
+        applied = records.applied.get(uid, 0)
+        stored = records.tables.get(key_of(name))
+        if self._has_passing_name(name, uid, applied):
+            # A name that no files are of has progress of its own, which means nothing for this table.
+            return tick_of(applied), tick_of(applied)
+        rows = max(applied, stored.checkpoint if stored else 0)
+        if stored is None or stored.follows:
+            rows = max(rows, records.checkpoint)
+        return tick_of(rows), tick_of(applied)
+
+    def _has_passing_name(self, name: TableName, uid: int, version: int) -> bool:
+        """Whether a table has a name that only a step of a cycle of renames gives it."""
+        moments = self._source.known[uid].moments
+        return any(
+            m.is_statement and m.tick == tick_of(version) and m.name != (name.schema, name.table) for m in moments
+        )
+
+    def _is_at_its_place(self, name: TableName, table: Table, *, exactly: bool) -> None:
+        """The rows are the source's at the table's stored checkpoint.
+
+        Not `exactly`: a window's last states are written before its progress (final states, docs/architecture.md), so a key of which a row
+        is between the two may have any state in there already, or none where a row with the same unique value has
+        taken its place. A keyless table has no such grace: its progress goes with its rows.
+        """
+        rows, statements = self._position(name, table.uid)
+        picture, later = self._picture(table, rows, statements)
+        there = self._records.structures[name]
+        if tuple(column.name for column in there.columns) != picture.columns:
+            raise Differs(f"{name}: columns {[c.name for c in there.columns]}, at the source {picture.columns}")
+        found = self._rows(name, picture)
+        if found == picture.rows:
+            return
+        if exactly or not picture.shape.keys or not _may_be(found, picture, later):
+            raise Differs(
+                f"{name} at tick {rows}, statements up to {statements}: {found}, at the source {picture.rows}; later there "
+                f"{[m.picture.rows for m in later if m.picture]}"
+            )
+
+    def _rows(self, name: TableName, picture: Picture) -> tuple[Image, ...]:
+        rows = self._records.rows.get(name, ())
+        texts = (tuple(row[column] for column in picture.columns) for row in rows)
+        return tuple(sorted(tuple(NULL if text is None else text for text in row) for row in texts))
+
+    def _picture(self, table: Table, rows: int, statements: int) -> tuple[Picture, list[Moment]]:
+        """The table at a place in its history, and what follows there up to what is stored and the next statement."""
+        found: Picture | None = None
+        later: list[Moment] = []
+        for moment in table.moments:
+            if moment.is_statement and moment.tick > statements:
+                if rows > moment.tick:
+                    raise Differs(f"{table.name} is at {rows}, but the statement at {moment.tick} did not run")
+                break
+            if moment.tick <= rows:
+                found = moment.picture
+            elif moment.tick <= self.told:
+                later.append(moment)
+        if found is None:
+            raise Differs(f"a table is there that the source does not have at {rows} and {statements}: {table.name}")
+        return found, later
+
+    # before every statement
+
+    def touched_by(self, version: int) -> frozenset[int]:
+        """Numbers of the tables that a statement touches."""
+        return self._source.statements[tick_of(version)].uids
+
+    def begins(self, version: int, name: TableName) -> None:
+        """A statement runs only when all rows of its table before it are in, and none after it."""
+        tick, records = tick_of(version), self._records
+        if (uid := records.owners.get(name)) is None:
+            return
+        ran = records.applied.get(uid, 0) >= version
+        picture, _ = self._picture(self._source.known[uid], tick, tick if ran else tick - 1)
+        if (found := self._rows(name, picture)) != picture.rows:
+            raise Differs(f"the statement at {tick} begins when {name} has {found}, at the source {picture.rows}")
+
+    # at the end of a round
+
+    def round_over(self, summary: RoundSummary, *, may_wait: bool, takes_last: bool) -> None:
+        """G1: the target is as the source at the storage checkpoint, and no table is behind the checkpoint that is told.
+
+        `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
+        """
+        if min([table.checkpoint for table in summary.tables] or [summary.checkpoint]) < summary.checkpoint:
+            raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
+        if summary.checkpoint > summary.checkpoint_running:
+            raise Differs(f"{summary.checkpoint} is told, but running tables are at {summary.checkpoint_running}")
+        stopped = [table for table in summary.halted if not is_colliding(table.table)]
+        if stopped:
+            raise Differs(f"halted: {[table.error for table in stopped]}")
+        waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
+        for name, uid in self._records.owners.items():
+            # A table that waits for a file may stand in the middle of a window that a killed process has left open.
+            exactly = not may_wait or str(name) not in waiting
+            self._is_at_its_place(name, self._source.known[uid], exactly=exactly)
+        if waiting and may_wait:
+            return
+        rest = [table.checkpoint for table in summary.tables if not is_colliding(table.table)]
+        behind = any(checkpoint < summary.storage_checkpoint for checkpoint in rest)
+        behind |= not summary.halted and summary.checkpoint != summary.storage_checkpoint
+        if waiting or behind:
+            raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
+        self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
+
+    def _is_whole(self, tick: int, *, takes_last: bool) -> None:
+        """All tables of the source at a tick are there, and no others. A statement at this very tick may wait (promise 1)."""
+        last = self._source.statements.get(tick)
+        some = sum(version == ts(tick) for _, version in self._records.ran)
+        if last is not None and 0 < some < len(last.files) and not takes_last:
+            # A process with --once was stopped between these renames. One that runs on does not take a statement at this very
+            # ts before it has stood still for a while (promise 1), and sees to the rest then.
+            return
+        ran = takes_last or some > 0
+        expected = self._source.at(tick, with_statement=ran)
+        names = {TableName(schema=name[0], table=name[1]): picture for name, picture in expected.items()}
+        if names.keys() != self._records.structures.keys():
+            raise Differs(
+                f"at tick {tick}: tables {sorted(map(str, self._records.structures))}, at the source {sorted(map(str, names))}"
+            )
+        for name, picture in names.items():
+            if (found := self._rows(name, picture)) != picture.rows:
+                raise Differs(f"at tick {tick}: {name} has {found}, at the source {picture.rows}")
+
+
+def _may_be(found: tuple[Image, ...], picture: Picture, later: list[Moment]) -> bool:
+    """Whether each key that is not as in the picture has a state that it comes to later, or is pushed out by one that does."""
+    key = picture.shape.keys[0]
+    base, there = _keyed(picture.rows, key), _keyed(found, key)
+    if len(there) != len(found):
+        return False
+    coming = dict[str, set[Image | None]]()
+    for before, after in _steps(base, later, key):
+        for text in before.keys() | after.keys():
+            if before.get(text) != after.get(text):
+                coming.setdefault(text, {None}).add(after.get(text))
+    other = [text for text in base.keys() | there.keys() if base.get(text) != there.get(text)]
+    return all(there.get(text) in coming.get(text, ()) for text in other)
+
+
+def _steps(base: Keyed, later: list[Moment], key: int) -> Iterator[tuple[Keyed, Keyed]]:
+    before = base
+    for moment in later:
+        if moment.picture is not None:
+            after = _keyed(moment.picture.rows, key)
+            yield before, after
+            before = after
+
+
+def _keyed(rows: tuple[Image, ...], key: int) -> Keyed:
+    return {row[key]: row for row in rows}

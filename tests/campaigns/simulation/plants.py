@@ -1,0 +1,250 @@
+"""Planted bugs: each breaks one function of the program for a while, to show that the simulation can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from storage_consumer import pipeline, tso
+from storage_consumer.config.reserved import Reserved
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver.context import progress_of
+from storage_consumer.driver.round import Round
+from storage_consumer.job import key_forms
+from storage_consumer.job.spec import TablePlan
+from storage_consumer.model import DataFile, is_ahead_of_clock
+from storage_consumer.order import changes, keys
+from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
+from storage_consumer.order.keys import is_upsert, order_of
+from storage_consumer.plan import checkpoints
+from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.finished_files import ANEW, Finished, Verdict, digest_of
+from storage_consumer.plan.steps import RowStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.testing.target import MemoryState
+from storage_consumer.testing.writer import FencedWriter
+from tests.campaigns.simulation.remembered import everywhere
+from tests.campaigns.simulation.twins import OwnedTarget
+
+
+def _mark_before_rows(stack: ExitStack) -> None:
+    """Progress is stored before the rows."""
+    works = Round._works
+
+    def bad(self: Round, steps: Sequence[RowStep]) -> list[tuple[RowStep, TablePlan]]:
+        found = works(self, steps)
+        manager = self.parts.manager
+        moved = [
+            replace(progress_of(manager.tables[step.table_key], manager), checkpoint=step.window.high)
+            for step, _ in found
+        ]
+        self.parts.state.save(tables=moved, streams={}, checkpoint=0, storage_checkpoint=0)
+        return found
+
+    stack.enter_context(patch.object(Round, "_works", bad))
+
+
+def _lt_for_le(stack: ExitStack) -> None:
+    """A row at exactly the mark is taken for one that was not applied."""
+    good = tso.row_floor
+
+    def bad(low: int, version: int, *, is_ddl: bool) -> int:
+        return good(low, version, is_ddl=is_ddl) - 1
+
+    everywhere(stack, good, bad)
+
+
+def _lt_for_le_in_writer(stack: ExitStack) -> None:
+    """The same where the writer of a keyless table asks what an earlier try has written."""
+
+    def bad(commit_ts: int, mark: int) -> bool:
+        return commit_ts < mark
+
+    everywhere(stack, tso.is_applied, bad)
+
+
+def _live_mark(stack: ExitStack) -> None:
+    """Rows are judged by a mark of their table that moves while its files are read, not by the window's bounds."""
+    good = pipeline._read_file
+    marks: dict[int, tuple[TablePlan, int]] = {}
+
+    def bad(work: Any, table: TablePlan, *rest: Any) -> Generator[Any, None, Any]:
+        of, mark = marks.get(table.index, (table, 0))
+        mark = mark if of is table else 0
+        versions = {key: replace(version, low=max(version.low, mark)) for key, version in table.versions.items()}
+        report = yield from good(work, replace(table, versions=versions), *rest)
+        marks[table.index] = table, max(mark, min(report.max_ts, table.window.high))
+        return report
+
+    stack.enter_context(patch.object(pipeline, "_read_file", bad))
+
+
+def _no_epoch(stack: ExitStack) -> None:
+    """A writer writes whoever is the owner and whatever window is open."""
+
+    def bad(self: FencedWriter, work: TablePlan) -> list[Any]:
+        return self._records.rows.setdefault(work.name.folded(), [])
+
+    stack.enter_context(patch.object(FencedWriter, "_rows", bad))
+
+
+def _delete_after_upsert(stack: ExitStack) -> None:
+    """Of one commit ts a key's delete comes after its upsert, so that a row which got another unique value is gone."""
+
+    def bad(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
+        return right(ts, order ^ order_of(0, 0, upsert=True), keys, timed=timed)
+
+    right = changes.latest
+    everywhere(stack, right, bad)
+
+
+def _repeats_summed(stack: ExitStack) -> None:
+    """Repeated deliveries of a keyless transaction are added up."""
+
+    def bad(changes: Iterable[tuple[int, bytes]]) -> list[tuple[bool, bytes]]:
+        return sorted((is_upsert(order), row) for order, row in changes)
+
+    everywhere(stack, keys.delivered_once, bad)
+
+
+def _later_rows_forgotten(stack: ExitStack) -> None:
+    """A file that was read is done with, though some of its rows are beyond the window."""
+
+    def bad(self: TableConsumer, file: DataFile, *, max_ts: int, next_ts: int) -> None:
+        self.version(file.version_key).finish(file)
+
+    stack.enter_context(patch.object(TableConsumer, "finish", bad))
+
+
+def _gaps_unseen(stack: ExitStack) -> None:
+    """Nobody looks for missing numbers."""
+    stack.enter_context(patch.object(TableVersionConsumer, "gap", str))
+
+
+def _windows_stay_open(stack: ExitStack) -> None:
+    """Nothing closes a window but the next one: not a statement, and not a new owner."""
+    good = MemoryState.open_window
+
+    def bad(self: MemoryState, partitions: int, storage_checkpoint: int) -> int:
+        return good(self, partitions, storage_checkpoint) if partitions else self._records.window[1]
+
+    stack.enter_context(patch.object(MemoryState, "open_window", bad))
+
+
+def _statements_unsettled(stack: ExitStack) -> None:
+    """A statement that was interrupted just runs again."""
+
+    def bad(*_: object) -> None:
+        return None
+
+    stack.enter_context(patch.object(DdlRunner, "_settled", bad))
+
+
+def _lanes_unfenced(stack: ExitStack) -> None:
+    """A former owner's connections stay as they are."""
+
+    def bad(self: OwnedTarget) -> bool:
+        return self._lane is None or self._own.lanes.setdefault(self._lane, self) is not None
+
+    def unchecked(*_: object) -> None:
+        return None
+
+    stack.enter_context(patch.object(OwnedTarget, "fence_ddl", bad))
+    stack.enter_context(patch.object(OwnedTarget, "_check_connection", unchecked))
+
+
+def _any_metadata(stack: ExitStack) -> None:
+    """Whatever number ``metadata`` says is believed."""
+
+    def bad(ts: int, now: float) -> bool:
+        return False
+
+    everywhere(stack, is_ahead_of_clock, bad)
+
+
+def _keys_as_written(stack: ExitStack) -> None:
+    """Keys' texts are compared as they are written, whatever the types of the directories that they come from."""
+
+    def bad(*_: object, **__: object) -> key_forms.KeyForms:
+        return key_forms.KeyForms()
+
+    everywhere(stack, key_forms.key_forms, bad)
+
+
+def _names_unreserved(stack: ExitStack) -> None:
+    """A database of the source may be called like the state schema, or like a system's."""
+
+    def bad(*_: object) -> str:
+        return ""
+
+    stack.enter_context(patch.object(Reserved, "why", bad))
+
+
+def _files_known_until_a_restart(stack: ExitStack) -> None:
+    """A later run takes every finished file for what it was, whatever is listed."""
+    good = Finished.judge
+
+    def bad(self: Finished, number: int, digest: int) -> Verdict:
+        return Verdict.SETTLED if number < self.upto else good(self, number, digest)
+
+    stack.enter_context(patch.object(Finished, "judge", bad))
+
+
+def _written_anew_until_a_restart(stack: ExitStack) -> None:
+    """That a finished file was found to be written anew is forgotten by a process that ends before it has read it."""
+
+    def bad(self: Streams) -> dict[str, Finished]:
+        for stream in self._moved.values():
+            for file in stream.pending.values():
+                if stream._digests[file.number] == ANEW:
+                    stream._digests[file.number] = digest_of(file.stored)
+        return stored(self)
+
+    stored = Streams.to_store
+    stack.enter_context(patch.object(Streams, "to_store", bad))
+
+
+def _told_too_far(stack: ExitStack) -> None:
+    """The checkpoint that is told to others is the bucket's, whatever the tables have reached."""
+    good = checkpoints.checkpoints
+
+    def bad(tables: Iterable[TableConsumer], storage_checkpoint: int) -> checkpoints.Checkpoints:
+        return replace(good(tables, storage_checkpoint), lowest=storage_checkpoint)
+
+    everywhere(stack, good, bad)
+
+
+PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
+    "mark-before-rows": _mark_before_rows,
+    "lt-for-le": _lt_for_le,
+    "lt-for-le-in-writer": _lt_for_le_in_writer,
+    "live-mark": _live_mark,
+    "no-epoch": _no_epoch,
+    "delete-after-upsert": _delete_after_upsert,
+    "repeats-summed": _repeats_summed,
+    "later-rows-forgotten": _later_rows_forgotten,
+    "gaps-unseen": _gaps_unseen,
+    "windows-stay-open": _windows_stay_open,
+    "statements-unsettled": _statements_unsettled,
+    "lanes-unfenced": _lanes_unfenced,
+    "any-metadata": _any_metadata,
+    "keys-as-written": _keys_as_written,
+    "names-unreserved": _names_unreserved,
+    "files-known-until-a-restart": _files_known_until_a_restart,
+    "written-anew-until-a-restart": _written_anew_until_a_restart,
+    "told-too-far": _told_too_far,
+}
+"""The bugs by name; the first ones are those that a simulation must find at the least."""
+
+
+@contextmanager
+def planted(names: Iterable[str]) -> Iterator[None]:
+    """With these bugs in the program."""
+    with ExitStack() as stack:
+        for name in names:
+            PLANTS[name](stack)
+        yield

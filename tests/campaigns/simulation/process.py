@@ -1,0 +1,306 @@
+"""A process of the program on the twins, and what befalls it at its calls: the real service, round, lanes and runner."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.config.settings import Protocol as Protocols
+from storage_consumer.ddl.runner import DdlRunner
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_workers import DdlWorkers
+from storage_consumer.driver.service import ConsumerService, Renewal
+from storage_consumer.errors import TargetUnavailable
+from storage_consumer.job.spec import JobSpec, TablePlan
+from storage_consumer.pipeline import RowWriter
+from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.poll.reader import StorageReader
+from storage_consumer.ports import State
+from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.testing.storage import FakeClock
+from storage_consumer.testing.target import FACTS, MemoryState
+from storage_consumer.testing.writer import FencedWriter
+from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
+from tests.campaigns.simulation.judge import Judge
+from tests.campaigns.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
+from tests.unit.driving import Stop
+
+UPSTREAMS: Mapping[Protocols, Upstream] = {
+    "csv": Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True)),
+    "canal-json": Upstream(scheme="file", root="/bucket", protocol="canal-json", enable_tidb_extension=True),
+}
+TTL = 4.0
+"""Seconds of a lease."""
+_AGES = 1e9
+# What takes too long for an operator never does here: what is waited for comes.
+_TUNING = Tuning(partitions=2, lease_ttl=TTL, gap_timeout=_AGES, ddl_at_checkpoint_wait=_AGES)
+CONFIGS = {
+    protocol: Config(upstream=upstream, downstream=Downstream(), tuning=_TUNING)
+    for protocol, upstream in UPSTREAMS.items()
+}
+
+
+class World(Protocol):
+    """What a process needs of its history."""
+
+    records: Records
+    clock: FakeClock
+    judge: Judge
+
+    @property
+    def storage(self) -> LaggingStorage:
+        """The bucket."""
+        ...
+
+    def meanwhile(self, kind: str, process: Process) -> None:
+        """Something happens while the process is at a call."""
+
+    def tell(self, text: str) -> None:
+        """One more line of the story."""
+
+    def befalls(self, kind: str, text: str) -> None:
+        """A fault is due."""
+
+    def put_off(self, late: Callable[[], object], process: Process, window: tuple[int, int]) -> None:
+        """A task of a window goes on though its job has ended."""
+
+
+class Beat(Renewal):
+    """The renewal of a lease without a thread: the calls of its process keep the time."""
+
+    def __init__(self, state: State, ttl: float, clock: Clock) -> None:  # pylint: disable=super-init-not-called
+        """The lease was just acquired for so long."""
+        self.lost = threading.Event()
+        self.fault = None
+        self._state = state
+        self._ttl = ttl
+        self._clock = clock
+        self._last = clock.monotonic()
+
+    def beat(self) -> None:
+        """Renew if it is time to."""
+        now = self._clock.monotonic()
+        if now - self._last >= self._ttl / 3 and not self.lost.is_set():
+            self._last = now
+            if not self._renewed():
+                self.lost.set()
+
+    def stop(self) -> None:
+        """There is no thread."""
+
+
+@dataclass(slots=True)
+class LaneClock:
+    """The clock by which lanes wait: a statement that runs beside its round ends in some wait for it."""
+
+    process: Process
+
+    def monotonic(self) -> float:
+        """Seconds that were let pass."""
+        return self.process.world.clock.monotonic()
+
+    def now(self) -> float:
+        """Seconds since 1970-01-01 UTC."""
+        return self.process.world.clock.now()
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Let `seconds` pass, or a statement end."""
+        if self.process.deferred and self.process.dice.random() < 0.4:
+            self.process.deferred.popleft()()
+        return self.process.world.clock.wait(event, seconds)
+
+
+class LaneTarget(OwnedTarget):
+    """A connection of a lane, which may break while the server executes."""
+
+    def __init__(self, process: Process, lane: int) -> None:
+        """Of a process."""
+        super().__init__(process.world.records, lane, process.world.judge)
+        self._process = process
+
+    def execute_ddl(
+        self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+    ) -> DdlAnswer:
+        """Run one statement, or lose the server in the middle of it."""
+        process = self._process
+        if process.takes("send") and not statement.startswith("CREATE DATABASE"):
+            self.send(statement, schema, version, process.dice.randint(1, 3))
+            process.world.tell("    the server goes on with a statement alone")
+            raise process.dice.choice((Crash(), TargetUnavailable("the connection broke")))
+        return super().execute_ddl(statement, schema, version, ignorable)
+
+
+class Watched:
+    """Tells of each call of a part, before it begins and after it has ended."""
+
+    def __init__(self, watched: object, tick: Callable[[str, str], None]) -> None:
+        """Stand before `watched`; `tick` takes ``before`` or ``after`` and the name of the call."""
+        self._watched = watched
+        self._tick = tick
+
+    def __getattr__(self, name: str) -> Any:
+        """A method that tells, which is made once, or a plain attribute."""
+        found = getattr(self._watched, name)
+        if not callable(found):
+            return found
+        tick, place = self._tick, f"{type(self._watched).__name__}.{name}"
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tick("before", place)
+            result = found(*args, **kwargs)
+            tick("after", place)
+            return result
+
+        self.__dict__[name] = call
+        return call
+
+
+class Task:
+    """A writer whose calls may come much later than its job thinks."""
+
+    def __init__(self, writer: RowWriter, process: Process, window: tuple[int, int]) -> None:
+        """In a process; `window`: its owner's epoch and its id."""
+        self._writer = writer
+        self._process = process
+        self._window = window
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of the writer."""
+        write = getattr(self._writer, name)
+
+        def call(work: TablePlan, *batches: Iterable[Any]) -> Any:
+            if self._process.takes("late"):
+                self._process.world.put_off(lambda: write(work, *batches), self._process, self._window)
+                raise TargetUnavailable("the executor was lost")
+            return write(work, *batches)
+
+        return call
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A process, from its start to whatever ends it."""
+
+    world: World
+    number: int
+    dice: random.Random
+    protocol: Protocols
+    slow_lanes: bool
+    """Statements run beside their round."""
+    faults: list[Fault] = field(default_factory=list)
+    deferred: deque[Callable[[], None]] = field(default_factory=deque)
+    """Statements that run beside the round."""
+    notices: bool = True
+    """Its renewal runs; a process that wakes up may go on for a while before it does."""
+    service: ConsumerService = field(init=False)
+    lanes: DdlWorkers = field(init=False)
+    _state: MemoryState = field(init=False)
+    _pending: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """A new service with parts of its own."""
+        world = self.world
+        self._state = MemoryState(world.records, world.clock)
+        state = self._watched(self._state)
+
+        def lane(number: int) -> Any:
+            database = self._watched(LaneTarget(self, number))
+            return self._watched(DdlRunner(database, state, FACTS.server_type, clock=world.clock))
+
+        self.lanes = DdlWorkers(lane, LaneClock(self), self._spawn)
+        self.service = ConsumerService(
+            CONFIGS[self.protocol], state, lambda manager: self._parts(manager, state), world.clock
+        )
+        self.service._me = f"process {self.number}"
+
+    @property
+    def epoch(self) -> int:
+        """Of its lease."""
+        return self._state.epoch
+
+    def _parts(self, manager: ConsumerManager, state: Any) -> RoundContext:
+        world, storage, config = self.world, self._watched(self.world.storage), CONFIGS[self.protocol]
+        return RoundContext(
+            config=config,
+            reader=StorageReader(
+                storage, config.upstream, world.clock, full_listing_interval=config.tuning.full_listing_interval
+            ),
+            manager=manager,
+            state=state,
+            target=self._watched(OwnedTarget(world.records, None, world.judge)),
+            lanes=self.lanes,
+            pipeline=self._watched(RetryingPipeline(storage, config.upstream, self._writer, self.dice)),
+            server_info=FACTS,
+            progress=Silent(),
+            clock=world.clock,
+            secrets_file="",
+        )
+
+    def _writer(self, spec: JobSpec) -> Any:
+        return Task(self._watched(FencedWriter(self.world.records, spec)), self, (spec.epoch, spec.window_id))
+
+    def _spawn(self, work: Callable[[], None]) -> None:
+        if self.slow_lanes and self.dice.random() < 0.5:
+            self.deferred.append(work)
+        else:
+            work()
+
+    def _watched(self, part: object) -> Any:
+        return Watched(part, self._tick)
+
+    def round(self, *, once: bool = False) -> RoundSummary | None:
+        """One round, tried again where something does not answer."""
+        service, stop = self.service, Stop()
+        return service._persistently(lambda: service._round(stop, once=once), stop)
+
+    def end(self) -> None:
+        """End as one should."""
+        self.spare()
+        while self.deferred:
+            self.deferred.popleft()()
+        self.service.close()
+
+    # what befalls it
+
+    def spare(self) -> None:
+        """Nothing befalls it from now on."""
+        self.faults, self._pending = [], []
+
+    def takes(self, kind: str) -> bool:
+        """Whether a fault of this kind is due now; it is no more afterwards."""
+        if kind in self._pending:
+            self._pending.remove(kind)
+            return True
+        return False
+
+    def _tick(self, when: str, call: str) -> None:
+        """Told of each call, before it and after it."""
+        if when == "after":
+            self.world.judge.called(call, self)
+        renewal = self.service._renewal
+        if self.notices and isinstance(renewal, Beat):
+            renewal.beat()
+        for fault in tuple(self.faults) if self.faults else ():
+            if fits(fault, when, call):
+                fault.left -= 1
+                if fault.left <= 0:
+                    self.faults.remove(fault)
+                    self._befall(fault.kind, when, call)
+
+    def _befall(self, kind: str, when: str, call: str) -> None:
+        self.world.befalls(kind, f"    {when} {call} of process {self.number}: {kind}")
+        if kind == "crash":
+            raise Crash
+        if kind in ("lost", "away"):
+            raise no_answer(call)
+        if kind in ("late", "send"):
+            self._pending.append(kind)
+        else:
+            self.world.meanwhile(kind, self)

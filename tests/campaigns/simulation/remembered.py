@@ -1,0 +1,77 @@
+"""What makes histories quick: answers of pure functions are remembered, since all histories are about the same few statements."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from typing import Any
+from unittest.mock import patch
+
+from storage_consumer.ddl import translate
+from storage_consumer.model import TableDefinition
+from storage_consumer.plan import barriers, unqualified_names
+from storage_consumer.poll import schema_file
+from storage_consumer.sql import table_names, tokens
+
+_MOST = 50_000
+
+
+def everywhere(stack: ExitStack, good: Callable[..., Any], other: Callable[..., Any]) -> None:
+    """Put a function in the place of another one in all modules that have it."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("storage_consumer.") and getattr(module, good.__name__, None) is good:
+            stack.enter_context(patch.object(module, good.__name__, other))
+
+
+def _by_arguments(good: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arguments that can be looked up; a list is handed out anew each time."""
+    kept = lru_cache(maxsize=_MOST)(good)
+
+    def again(*arguments: Any, **named: Any) -> Any:
+        answer = kept(*arguments, **named)
+        return list(answer) if isinstance(answer, list) else answer
+
+    return again
+
+
+def _by_statement(good: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a definition, which its path (with the checksum of its columns), statement and name tell from all others."""
+    kept: dict[tuple[Any, ...], Any] = {}
+
+    def again(definition: TableDefinition, *more: Any, **named: Any) -> Any:
+        key = (definition.path, definition.query, definition.name, more, *named.values())
+        if key not in kept:
+            if len(kept) > _MOST:
+                kept.clear()
+            kept[key] = good(definition, *more, **named)
+        answer = kept[key]
+        return answer.copy() if isinstance(answer, list | set) else answer
+
+    return again
+
+
+_AGAIN: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+    *((good, _by_arguments(good)) for good in (tokens.tokens, schema_file.parse_schema_file, table_names.table_names)),
+    *(
+        (good, _by_statement(good))
+        for good in (
+            barriers.names_others,
+            barriers.touched_names,
+            barriers.mentioned_names,
+            unqualified_names.of_any_database,
+            table_names.looked_up,
+            translate.action_for,
+        )
+    ),
+)
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """With the answers remembered; what the functions say stays the same."""
+    with ExitStack() as stack:
+        for good, again in _AGAIN:
+            everywhere(stack, good, again)
+        yield

@@ -1,0 +1,276 @@
+"""The outside world of a history: a bucket that shows itself in parts, and a target that notes whose rows are where.
+
+They add to the twins what one process alone never sees: listings that lag, tasks that are tried again or come late, statements
+that go on after their sender has died, and connections that a later owner ends.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
+from storage_consumer.job.reports import by_path
+from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.target_table import TargetTable, UniqueKey
+from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.model import StoredObject, TableName
+from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
+from storage_consumer.plan.journal import DdlAnswer
+from storage_consumer.storage.base import Storage
+from storage_consumer.summary import Progress
+from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
+from storage_consumer.testing.target import _NAME, MemoryTarget, TargetRecords, _Refused
+from tests.harness.parts import cut_anywhere
+
+ATTEMPTS = 3
+"""How often a task is tried."""
+
+
+class Differs(AssertionError):
+    """The target is not as the source says; the message holds what is different."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A statement that the server goes on with though nobody waits for it."""
+
+    run: Callable[[], object]
+    text: str
+    lane: int | None
+    looks: int
+    """It ends after so many looks at whether it does."""
+
+
+@dataclass(slots=True)
+class Records(TargetRecords):
+    """What a target keeps, and what a history notes about it."""
+
+    owners: dict[TableName, int] = field(default_factory=dict)
+    """Folded name → number of the source's table that is there."""
+    applied: dict[int, int] = field(default_factory=dict)
+    """Number of the source's table → version of the last statement on it that took effect."""
+    ran: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Text and version of the statements that took effect → how often."""
+    in_flight: InFlight | None = None
+    lanes: dict[int, object] = field(default_factory=dict)
+    """Lane → the connection that holds its lock."""
+
+
+class LaggingStorage(MemoryStorage):
+    """A bucket whose listings may lack objects for a while."""
+
+    def __init__(self) -> None:
+        """Empty, all shown."""
+        super().__init__()
+        self.listed = set[str]()
+        self.hidden = frozenset[str]()
+        """Objects that the next listings lack; never one that was shown before."""
+
+    def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        """As the twin, less what is hidden."""
+        for stored in super().listing(closed, after):
+            if stored.path not in self.hidden or stored.path in self.listed:
+                self.listed.add(stored.path)
+                yield stored
+
+
+class Watch(Protocol):
+    """What a target tells, and asks."""
+
+    def begins(self, version: int, name: TableName) -> None:
+        """A statement on a table is about to run; raises `Differs` where it must not."""
+
+    def touched_by(self, version: int) -> frozenset[int]:
+        """Numbers of the source's tables that a statement touches."""
+        ...
+
+
+class OwnedTarget(MemoryTarget):
+    """A twin for several processes, which knows which of the source's tables each of its own is."""
+
+    def __init__(self, records: Records, lane: int | None, watch: Watch) -> None:
+        """`lane`: of a connection for statements."""
+        super().__init__(records)
+        self._own = records
+        self._lane = lane
+        self._watch = watch
+        self._version = 0
+        self._holds = False
+        self._statements = (
+            (rf"CREATE TABLE {_NAME.format('a')} \((?P<body>.*)\)", self._create_keyed),
+            (rf"DROP TABLE {_NAME.format('a')}", self._dropped),
+            (rf"RENAME TABLE {_NAME.format('a')} TO {_NAME.format('b')}", self._renamed),
+            (rf"ALTER TABLE {_NAME.format('a')} DROP COLUMN `?(?P<column>\w+)`?", self._drop_column),
+            *self._statements,
+        )
+
+    def is_running(self, statement: str) -> bool:
+        """Whether the server goes on with it; that ends some time."""
+        flight = self._own.in_flight
+        return flight is not None and flight.text == statement and self._goes_on(flight)
+
+    def _goes_on(self, flight: InFlight) -> bool:
+        """Whether a statement is still being executed; each look brings its end nearer."""
+        flight.looks -= 1
+        if flight.looks > 0:
+            return True
+        self._own.in_flight = None
+        flight.run()
+        return False
+
+    def fence_ddl(self) -> bool:
+        """End the connection of a former owner in this lane, unless it is executing."""
+        flight = self._own.in_flight
+        if flight is not None and flight.lane == self._lane and self._goes_on(flight):
+            return False
+        if self._lane is not None:
+            self._own.lanes[self._lane] = self
+            self._holds = True
+        return True
+
+    def send(self, statement: str, schema: str, version: int, looks: int) -> None:
+        """Have the server begin with a statement whose answer nobody will hear."""
+        self._check_connection()
+
+        def run() -> None:
+            with suppress(DdlFailed):
+                OwnedTarget(self._own, None, self._watch).execute_ddl(statement, schema, version)
+
+        self._own.in_flight = InFlight(run, statement, self._lane, looks)
+
+    def _check_connection(self) -> None:
+        """A lane's lock goes with its connection; the one that lost it is ended, and each ends with its statement."""
+        if self._holds:
+            self._holds = False
+            if self._own.lanes.get(self._lane or 0) is not self:
+                raise TargetUnavailable("the connection was ended by another owner")
+            del self._own.lanes[self._lane or 0]
+
+    def execute_ddl(
+        self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()
+    ) -> DdlAnswer:
+        """Run one statement; `Differs` if it ran before and changes anything again."""
+        self._check_connection()
+        self._version, records = version, self._own
+        again = records.ran.get((statement, version), 0)
+        before = deepcopy((records.structures, records.rows)) if again else None
+        name, uid = _subject(statement, schema), None
+        if name is not None:
+            self._watch.begins(version, name)
+            uid = records.owners.get(name)
+        answer = super().execute_ddl(statement, schema, version, ignorable)
+        if answer.ignored:
+            return answer
+        if again and before != (records.structures, records.rows):
+            raise Differs(f"took effect twice: {statement}")
+        records.ran[statement, version] = again + 1
+        if uid is None and name is not None:
+            uid = records.owners.get(name)
+        if uid is not None:
+            records.applied[uid] = version
+        return answer
+
+    def _create_keyed(self, name: TableName, found: re.Match[str]) -> None:
+        """As the twin, with UNIQUE."""
+        self._create(name, found)
+        table, keys = self._own.structures[name.folded()], list[UniqueKey]()
+        columns = list(table.columns)
+        for place, words in enumerate(part.split() for part in found["body"].split(",")):
+            if "UNIQUE" in words:
+                keys.append(UniqueKey(name=columns[place].name, columns=(columns[place].name,), prefixes=(None,)))
+                columns[place] = replace(columns[place], nullable="NOT" not in words)
+        self._own.structures[name.folded()] = replace(
+            table, columns=tuple(columns), unique_keys=(*table.unique_keys, *keys)
+        )
+        (self._own.owners[name.folded()],) = self._watch.touched_by(self._version)
+
+    def _dropped(self, name: TableName, found: re.Match[str]) -> None:
+        self._drop(name, found)
+        del self._own.owners[name.folded()]
+
+    def _renamed(self, name: TableName, found: re.Match[str]) -> None:
+        """As a server: the new name must be free, and its database must be there."""
+        records = self._own
+        new = TableName(schema=found["b_schema"] or name.schema, table=found["b"])
+        if name.folded() not in records.structures:
+            raise _Refused(1146, f"no table {name}")
+        if new.folded() in records.structures:
+            raise _Refused(1050, f"{new} exists")
+        table, rows = records.structures.pop(name.folded()), records.rows.pop(name.folded(), [])
+        records.structures[new.folded()] = replace(table, name=new)
+        records.rows[new.folded()] = rows
+        records.owners[new.folded()] = records.owners.pop(name.folded())
+
+    def _drop_column(self, name: TableName, found: re.Match[str]) -> None:
+        table: TargetTable = self._there(name)
+        columns = tuple(column for column in table.columns if column.name != found["column"])
+        if len(columns) == len(table.columns):
+            raise _Refused(1091, f"no column {found['column']}")
+        self._own.structures[name.folded()] = replace(table, columns=columns)
+        for row in self._own.rows.get(name.folded(), []):
+            del row[found["column"]]
+
+
+def _subject(statement: str, schema: str) -> TableName | None:
+    """Folded name of the table that a statement changes."""
+    if found := re.match(rf"\w+ TABLE {_NAME.format('a')}", statement):
+        return TableName(schema=found["a_schema"] or schema, table=found["a"]).folded()
+    return None
+
+
+class RetryingPipeline(MemoryPipeline):
+    """A job whose tasks come in any order, and are tried again."""
+
+    def __init__(
+        self, storage: Storage, upstream: Upstream, writer: Callable[[JobSpec], RowWriter], dice: random.Random
+    ) -> None:
+        """As the twin."""
+        super().__init__(storage, upstream, writer)
+        self._dice = dice
+
+    def run(self, spec: JobSpec, files: Sequence[FileSplit], progress: Progress) -> list[FileReport | WriteReport]:
+        """Read all files, then write bucket after bucket; `Differs` where a file or row is not accounted for."""
+        tables = {table.index: table for table in spec.tables}
+        parts = cut_anywhere(files, self._dice)
+        tasks = [[work] for work in parts] if self._dice.random() < 0.5 else [self._dice.sample(parts, len(parts))]
+        open_blocks = partial(file_blocks, self._storage)
+        items = [
+            item for task in tasks for item in read_files(task, tables, spec.partitions, open_blocks, self._decoder)
+        ]
+        items.sort(key=lambda item: item[0])
+        reports: list[FileReport | WriteReport] = []
+        for bucket in self._dice.sample(range(spec.partitions), spec.partitions):
+            mine = [item for item in items if item[0][0] == bucket]
+            reports += self._task(lambda mine=mine: list(write_bucket(mine, tables, self._writer(spec))))  # type: ignore[misc] # bound now
+        progress.advanced(files=len(files), rows=sum(r.applied for r in reports if isinstance(r, FileReport)))
+        _account(files, list(by_path(reports).values()))
+        return reports
+
+    def _task(self, work: Callable[[], list[FileReport | WriteReport]]) -> list[FileReport | WriteReport]:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                return work()
+            except TransientError:
+                if not left:
+                    raise
+        return []
+
+
+def _account(files: Sequence[FileSplit], reports: Sequence[FileReport]) -> None:
+    """Each file is reported on once, and each of its rows was applied or skipped for one reason (G4), or its table stops."""
+    stopped = {report.table for report in reports if report.error}
+    expected = sorted(file.file.stored.path for file in files if file.table not in stopped)
+    counted = [report for report in reports if report.table not in stopped]
+    if expected != sorted(report.path for report in counted):
+        raise Differs(f"reports on {[report.path for report in counted]}, not on {expected}")
+    for report in counted:
+        if report.rows != report.applied + report.duplicates + report.later:
+            raise Differs(f"not every row is accounted for: {report}")

@@ -1,0 +1,30 @@
+"""Tiers: which tests a newcomer runs, and which only the whole suite does.
+
+The quick tier needs the virtual environment, Java and MariaDB, and takes a few minutes. It leaves out what asks for any other server,
+what starts Spark or the program, and what is marked ``slow``; what is marked ``quick`` is in it all the same, as a sample of the rest.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+QUICK, ALL = "quick", "all"
+_OTHER_SERVERS = frozenset({"mysql", "tidb", "s3", "gcs", "azure"})
+"""Names of fixtures, and of parameters that choose one of them."""
+_SLOW = ("slow", "spark", "acceptance")
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Return whether a test belongs to the quick tier."""
+    if item.get_closest_marker("quick"):
+        return True
+    if any(item.get_closest_marker(name) for name in _SLOW):
+        return False
+    return _OTHER_SERVERS.isdisjoint(_asked_for(item))
+
+
+def _asked_for(item: pytest.Item) -> set[str]:
+    """Return the names of all fixtures that a test uses, and its parameters that are texts."""
+    chosen = getattr(item, "callspec", None)
+    texts = () if chosen is None else (value for value in chosen.params.values() if isinstance(value, str))
+    return {*getattr(item, "fixturenames", ()), *texts}

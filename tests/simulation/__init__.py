@@ -1,1 +1,0 @@
-"""A deterministic simulation of source, TiCDC, bucket, processes and target; `python -m tests.simulate` runs it."""

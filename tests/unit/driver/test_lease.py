@@ -1,0 +1,260 @@
+"""Who may write: the lease over twins and a clock that stands still."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import pytest
+
+from storage_consumer.clock import Clock
+from storage_consumer.driver.lease_holder import _place, identity, process_is_gone, readable
+from storage_consumer.driver.service import Renewal
+from storage_consumer.errors import (
+    ConfigError,
+    LeaseHeld,
+    LeaseLost,
+    NotTheWriter,
+    StateGone,
+    StorageConsumerError,
+    TargetUnavailable,
+)
+from storage_consumer.summary import RoundSummary
+from storage_consumer.testing.target import MemoryState
+from tests.harness.small_bucket import ts
+from tests.unit.driving import World, one_table, running
+
+TTL = 30.0
+OURS, THEIRS = True, False  # what a renewal answers
+
+
+@pytest.fixture
+def world() -> World:
+    """One table with one row up to tick 3."""
+    return one_table()
+
+
+def test_lease_lost_ends(world: World) -> None:
+    """A writer whose lease is another's ends, and leaves the other's lease and state alone."""
+
+    def tick(call: str) -> None:
+        if call == "before MemoryPipeline.run":
+            world.clock.advance(TTL + 1)
+            assert MemoryState(world.records, world.clock).acquire("the other", TTL) == ""
+            MemoryState.open_window(_owner(world), 1, 0)
+
+    world.tick = tick
+    with pytest.raises(LeaseLost):
+        world.once()
+    assert world.records.holder == "the other"
+    assert world.rows("shop.a") == []
+
+
+def _owner(world: World) -> MemoryState:
+    state = MemoryState(world.records, world.clock)
+    state.epoch = world.records.epoch
+    return state
+
+
+def test_renewal_that_finds_the_lease_gone_ends_the_round(world: World) -> None:
+    """Once the renewal was refused no further step begins."""
+    service = world.service()
+
+    def tick(call: str) -> None:
+        if call == "before DdlRunner.run":
+            assert service._renewal is not None
+            service._renewal.lost.set()
+
+    world.tick = tick
+    with pytest.raises(LeaseLost, match="lost to another process"):
+        service.run_once(world.stop)
+    service.close()
+    assert len(world.records.effects) == 1
+
+
+def test_once_waits_for_a_dead_holder_only(world: World) -> None:
+    """One round waits until a holder that died would have lost the lease; one that lives on is named."""
+    other = MemoryState(world.records, world.clock)
+    other.acquire("host|other", TTL)
+    assert world.once().checkpoint == ts(3)
+
+    other.acquire("host|other", 10_000)
+    with pytest.raises(LeaseHeld, match=r"another process writes to this target: host\|other\. Stop it .*--standby$"):
+        world.once()
+
+
+def test_run_stands_by(world: World) -> None:
+    """A continuous run waits for the lease for as long as it takes."""
+    MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if world.records.checkpoint:
+            world.stop.requested.set()
+
+    assert running(world, act).checkpoint == ts(3)
+    assert world.clock.monotonic() > 10_000
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_standing_by_can_be_told(*, once: bool) -> None:
+    """With ``standby`` one round waits for the lease as well; without it a continuous run ends as one round does."""
+    patient, hasty = one_table(standby=True), one_table(standby=False)
+    for world in (patient, hasty):
+        MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if patient.records.checkpoint:
+            patient.stop.requested.set()
+
+    summary = patient.once() if once else running(patient, act)
+    assert summary.checkpoint == ts(3)
+    with pytest.raises(LeaseHeld, match=r"another process writes to this target: host\|other\."):
+        hasty.once() if once else running(hasty, act)
+    assert hasty.clock.monotonic() < 100
+
+
+def test_stop_while_standing_by(world: World) -> None:
+    """Told to stop, a process that stands by ends without a word to the state."""
+    MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+
+    def act(rounds: int) -> None:
+        if rounds == 3:
+            world.stop.requested.set()
+
+    assert running(world, act) == RoundSummary()
+    assert world.records.holder == "host|other"
+
+
+def test_lease_is_given_back(world: World) -> None:
+    """After a clean end the next process need not wait; closing again does nothing."""
+    service = world.service()
+    service.run_once(world.stop)
+    assert world.records.holder
+    service.close()
+    service.close()
+    assert world.records.holder == ""
+
+
+def test_holder_on_this_machine_that_is_gone(world: World) -> None:
+    """A holder that was a process of this machine and runs no more is followed at once."""
+    for since in ("", "|2026-01-31T10:00:00Z"):
+        gone = f"{socket.gethostname()}|{_place()}|{2**22 + 1}|0{since}"
+        MemoryState(world.records, world.clock).acquire(gone, 10_000)
+        assert process_is_gone(gone)
+        world.once()
+        assert world.clock.waits == []
+
+
+@pytest.mark.parametrize("holder", ["", "a", "a|b|c", "elsewhere|x|99999999|1", identity(0)])
+def test_holder_that_may_live(holder: str) -> None:
+    """Nothing is known of holders elsewhere, of other forms of names, and of this very process."""
+    assert not process_is_gone(holder)
+
+
+def test_holders_differ() -> None:
+    """Two services of one process are two holders."""
+    assert identity(0) != identity(0)
+    assert f"|{os.getpid()}|" in identity(0)
+
+
+def test_holders_are_named_readably(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Who waits, or gives up, is told host, process and time of the one it waits for; also of one of an older version."""
+    assert readable("db1|boot-pid:[4026531836]|4711|0a1b|2026-01-31T10:00:00Z") == (
+        "host db1, pid 4711, since 2026-01-31T10:00:00Z"
+    )
+    assert readable("db1|boot-pid:[4026531836]|4711|0a1b") == "host db1, pid 4711"
+    assert (
+        readable(identity(1_769_853_600.5))
+        == f"host {socket.gethostname()}, pid {os.getpid()}, since 2026-01-31T10:00:00Z"
+    )
+    MemoryState(world.records, world.clock).acquire("db1|place|4711|0a1b|2026-01-31T10:00:00Z", 10_000)
+    with pytest.raises(LeaseHeld, match="this target: host db1, pid 4711, since 2026-01-31T10:00:00Z"):
+        world.once()
+    assert 'lease_waiting holder="host db1, pid 4711, since 2026-01-31T10:00:00Z"' in caplog.text
+
+
+def test_never_had_and_lost() -> None:
+    """A lease that could not be got was not lost; for both the program leaves the target to another."""
+    assert not issubclass(LeaseHeld, LeaseLost)
+    assert issubclass(LeaseHeld, NotTheWriter)
+    assert issubclass(LeaseLost, NotTheWriter)
+
+
+class Script:
+    """A state whose renewals go as told; the last one ends the test."""
+
+    epoch = 1
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        """One answer per renewal."""
+        self.answers = list(answers)
+        self.done = threading.Event()
+
+    def renew(self, _: float) -> bool:
+        """The next answer."""
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.done.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Ticking:
+    """A clock on which a wait is over at once, until the script has come to its end."""
+
+    def __init__(self, script: Script) -> None:
+        """For one script."""
+        self._script = script
+
+    def wait(self, event: threading.Event, _: float) -> bool:
+        """Go on while there are answers."""
+        return event.wait() if self._script.done.is_set() else event.is_set()
+
+
+def _renewed(*answers: bool | Exception) -> bool:
+    """Whether the lease counts as lost after these answers."""
+    script = Script(*answers)
+    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits are asked of it
+    renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
+    assert script.done.wait(5)
+    lost = renewal.lost.wait(0.2)
+    renewal.stop()
+    return lost
+
+
+def test_renewal_over_an_outage() -> None:
+    """However long the target is away, a lease that can be renewed afterwards is still ours."""
+    away = [TargetUnavailable("away")] * 200
+    assert not _renewed(OURS, *away, OURS)
+    assert _renewed(OURS, *away, THEIRS)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_renewal_that_breaks() -> None:
+    """A renewal that ends by an error nobody expected does not end unnoticed."""
+    assert _renewed(OURS, ValueError("nobody expected this"))
+
+
+@pytest.mark.parametrize("fault", [ConfigError("the password was changed"), StateGone("dropped")])
+def test_renewal_that_cannot_be(fault: StorageConsumerError) -> None:
+    """What keeps the lease from being renewed for good ends no thread with a traceback: the round raises it."""
+    script = Script(OURS, fault)
+    clock: Clock = Ticking(script)  # type: ignore[assignment] # only waits are asked of it
+    renewal = Renewal(script, TTL, clock)  # type: ignore[arg-type] # only renewals are asked of it
+    assert renewal.lost.wait(5)
+    renewal.stop()
+    assert renewal.fault is fault
+
+
+def test_outage_longer_than_the_lease(world: World) -> None:
+    """A target that is away for longer than the lease's time, but not than the limit, is waited for."""
+
+    def tick(call: str) -> None:
+        if world.clock.monotonic() < 4 * TTL and call.startswith("before MemoryState.load"):
+            raise TargetUnavailable("away")
+
+    world.tick = tick
+    assert world.once().checkpoint == ts(3)
+    assert world.clock.monotonic() >= 4 * TTL

@@ -1,0 +1,115 @@
+"""Tables that an operator holds, or has tried again; and from when a copy has to be."""
+
+from __future__ import annotations
+
+from storage_consumer.model import TableName, tso_of
+from storage_consumer.plan.steps import key_of
+from storage_consumer.ports import Decision
+from tests.harness.small_bucket import column, row, ts
+from tests.unit.deciding import NAME, decide, gap, halts, put, start
+from tests.unit.driving import World, numbers, of, running
+
+KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))
+
+
+def test_hold_keeps_a_table_from_being_written() -> None:
+    """Nothing is written to a held table, by this process or the next, and the checkpoint that is told stays with it."""
+    world = start()
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            decide(world, "hold")
+        if rounds == 2:
+            put(world, 2, 6, "2")
+            world.bucket.metadata(ts(9))
+        if rounds == 3:
+            world.stop.requested.set()
+
+    summary = running(world, act)
+    world.stop.requested.clear()
+    assert "held by op" in of(summary, "shop.a").error
+    assert (summary.checkpoint, world.once().checkpoint) == (ts(3), ts(3))
+    assert numbers(world, "shop.a") == ["1"]
+    decide(world, "resume")
+    assert (world.once().checkpoint, numbers(world, "shop.a")) == (ts(9), ["1", "2"])
+
+
+def test_resume_while_it_runs() -> None:
+    """A table whose cause is gone is tried again without a restart."""
+    world = start()
+    world.bucket.rows("shop.a", 2, "nonsense", row("shop.a", 6, "2", '"two"'))
+    world.bucket.metadata(ts(9))
+
+    def act(rounds: int) -> None:
+        if rounds == 1:
+            assert numbers(world, "shop.a") == ["1"]
+            put(world, 2, 6, "2")
+            decide(world, "resume")
+        if rounds == 3:
+            world.stop.requested.set()
+
+    assert running(world, act).halted == ()
+    assert numbers(world, "shop.a") == ["1", "2"]
+
+
+def test_keyless_table_is_not_doubled() -> None:
+    """Rows of a keyless table that the copy holds are dropped; those behind it are inserted once."""
+    world = World()
+    world.bucket.schema("shop.k", ts(1), "CREATE TABLE `k` (a INT, b VARCHAR(20))", 3, KEYLESS)
+    world.bucket.rows("shop.k", 1, row("shop.k", 2, "1", '"x"'))
+    world.bucket.metadata(ts(3))
+    world.once()
+    world.bucket.rows("shop.k", 2, row("shop.k", 6, "9", '"not there"', operation="D"), row("shop.k", 7, "2", '"y"'))
+    world.bucket.rows("shop.k", 3, row("shop.k", 12, "3", '"z"'))
+    world.bucket.metadata(ts(13))
+    (table,) = world.once().halted
+    assert "finds no row" in table.error
+    decide(world, "hold", table="k")
+    world.once()
+    rows: list[dict[str, str | None]] = [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
+    world.records.rows[TableName(schema="shop", table="k")] = rows
+    decide(world, "reload-done", ts(8), table="k")
+    assert world.once().halted == ()
+    assert [r["a"] for r in world.rows("shop.k")] == ["1", "2", "3"]
+
+
+def test_time_of_a_loss() -> None:
+    """A copy has to be as of the moment at which a loss was told, or later, and no restart moves that moment."""
+    world = start()
+    gap(world)
+    world.bucket.metadata(ts(7))
+    halts(world)
+    told = world.records.copies[key_of(NAME)].copy_from
+    assert 0 < told <= tso_of(world.clock.now())
+    world.clock.advance(5000)
+    halts(world)
+    assert world.records.copies[key_of(NAME)].copy_from == told
+
+
+def test_decision_on_a_late_statement_leaves_a_hold() -> None:
+    """A held table stands still although an operator skips a statement that it had stopped at."""
+    world = start()
+    put(world, 2, 5, "2")
+    world.bucket.metadata(ts(6))
+    world.once()
+    world.bucket.schema("shop.a", ts(4), "TRUNCATE TABLE `a`", 11)
+    put(world, 3, 12, "4")
+    world.bucket.metadata(ts(13))
+
+    def act(rounds: int) -> None:
+        world.clock.advance(5)
+        if rounds == 2:
+            decide(world, "hold")
+        if rounds == 4:
+            (identity,) = [identity for identity in world.records.journal if identity[1] == ts(4)]
+            skip = Decision(verb="skip", statement="", decided_at="2", decided_by="op")
+            world.records.decisions[identity] = skip
+        if rounds == 7:
+            world.stop.requested.set()
+
+    running(world, act)
+    world.stop.requested.clear()
+    assert numbers(world, "shop.a") == ["1", "2"]
+    assert "held by op" in of(world.once(), "shop.a").error
+    decide(world, "resume")
+    assert (world.once().halted, numbers(world, "shop.a")) == ((), ["1", "2", "4"])

@@ -1,0 +1,61 @@
+"""Virtual generated columns are known from the statements that made them."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.inspection.virtual_columns import known_virtual, virtual_columns
+from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("CREATE TABLE t (a INT, `B b` INT GENERATED ALWAYS AS (a + 1) VIRTUAL, c INT AS (a) STORED)", {"b b"}),
+        ("CREATE TABLE t (a INT PRIMARY KEY, g VARCHAR(10) AS (concat(a, ',')), KEY (g))", {"g"}),
+        ("ALTER TABLE t ADD COLUMN g INT AS (a) VIRTUAL FIRST, ADD COLUMN p INT DEFAULT 6", {"g"}),
+        ("ALTER TABLE t CHANGE old_name g DECIMAL(10,2) GENERATED ALWAYS AS (a)", {"g"}),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS g INT AS (a), ADD h INT AS (b) STORED", {"g"}),
+        ("CREATE VIEW v AS (SELECT 1)", set()),
+        ("CREATE TABLE t (a VARCHAR(20) DEFAULT 'b AS (c)', b INT)", set()),
+        ("", set()),
+    ],
+)
+def test_names_are_read_from_statements(query: str, names: set[str]) -> None:
+    """Only columns with an expression that is not stored count, however the statement is written."""
+    assert virtual_columns(query) == names
+
+
+def _version(number: int, query: str, *columns: str) -> TableDefinition:
+    return TableDefinition(
+        name=TableName(schema="d", table="t"),
+        version=TableVersion(number),
+        query=query,
+        ddl_type=0,
+        columns=tuple(TableColumn(name=name, type="INT") for name in columns),
+        path="x",
+        checksum=0,
+    )
+
+
+def test_the_history_is_followed() -> None:
+    """Columns come and go; what a later statement drops is no longer virtual, and newer versions don't count."""
+    history = [
+        _version(1, "CREATE TABLE t (a INT, g INT AS (a))", "a", "g"),
+        _version(2, "ALTER TABLE t DROP COLUMN g", "a"),
+        _version(3, "ALTER TABLE t ADD COLUMN h INT AS (a)", "a", "h"),
+    ]
+    assert [known_virtual(version, history) for version in history] == [frozenset({"g"}), frozenset(), frozenset({"h"})]
+
+
+def test_without_the_first_statement_nothing_is_certain() -> None:
+    """A table that existed before the changefeed, a copy of another one, or a renamed column: not known."""
+    recorded = _version(1, "", "a", "g")
+    assert known_virtual(recorded, [recorded]) is None
+    copied = _version(1, "CREATE TABLE t LIKE s", "a", "g")
+    assert known_virtual(copied, [copied]) is None
+    made, renamed = (
+        _version(1, "CREATE TABLE t (a INT, g INT AS (a))", "a", "g"),
+        _version(2, "ALTER TABLE t RENAME COLUMN g TO h", "a", "h"),
+    )
+    assert known_virtual(renamed, [made, renamed]) is None

@@ -1,0 +1,58 @@
+"""A target's table that somebody changed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage_consumer.config.settings import CsvOptions, Upstream
+from storage_consumer.errors import NotReplicable
+from storage_consumer.job.match import table_work
+from tests.unit.job.test_match import col, source, step, table, there, unique
+
+UPSTREAM = Upstream(scheme="file", root="/b", protocol="csv", csv=CsvOptions(include_commit_ts=True), time_zone="UTC")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data_type", "fits"),
+    [
+        ("VARCHAR", "int", False),
+        ("INT", "varchar", False),
+        ("DATETIME", "varchar", False),
+        ("BLOB", "text", False),
+        ("TIME", "datetime", False),
+        ("INT", "bigint", True),
+        ("DECIMAL", "decimal", True),
+        ("JSON", "longtext", True),
+        ("VARBINARY", "blob", True),
+        ("DATETIME", "datetime", True),
+        ("VECTOR", "longtext", True),
+    ],
+)
+def test_types_of_another_sort(kind: str, data_type: str, *, fits: bool) -> None:
+    """A column that somebody gave another sort of type in the target stops its table: 007 would become 7 there."""
+    target = table(there("id", data_type="int"), there("v", data_type=data_type), keys=(unique("id"),))
+    row_step = step(source(col("id", pk=True), col("v", kind)))
+    if fits:
+        assert table_work(0, row_step, target, UPSTREAM).written
+    else:
+        with pytest.raises(
+            NotReplicable, match=rf"columns of another type: v is {data_type} there, {kind} at the source"
+        ):
+            table_work(0, row_step, target, UPSTREAM)
+
+
+def test_view() -> None:
+    """Nothing is written through a view, with a key or without: its rows are in other tables."""
+    target = replace(table(there("id", data_type="int"), keys=()), is_view=True)
+    for is_pk in (True, False):
+        with pytest.raises(NotReplicable, match=r"s\.t: .* is a view in the target"):
+            table_work(0, step(source(col("id", pk=is_pk))), target, UPSTREAM)
+
+
+def test_keys_that_somebody_added() -> None:
+    """What was added to a table's keys by hand stops it, and is told with the way out."""
+    target = replace(table(there("id", data_type="int"), keys=(unique("id"),)), key_drift="unique key over `v`")
+    with pytest.raises(NotReplicable, match=r"s\.t: somebody changed .*unique key over `v`.*Take the change back"):
+        table_work(0, step(source(col("id", pk=True))), target, UPSTREAM)

@@ -1,0 +1,122 @@
+"""Changes in columns: packing, joining, and the last change of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_consumer.kernels.row_lines import Lines
+from storage_consumer.order.changes import Changes, Keys, compact_keys, in_sequence, latest, together, unpacked
+from storage_consumer.order.keys import Key, order_of
+from tests.unit.halves import events
+
+
+def changes(*rows: tuple[int, int, Key, bytes]) -> Changes:
+    """Each row: commit ts, order, key, line."""
+    ts, order, keys, lines = zip(*rows, strict=True)
+    return Changes(
+        ts=np.array(ts, np.uint64),
+        order=np.array(order, np.int64),
+        keys=compact_keys(list(keys)),
+        lines=Lines.of(lines),
+    )
+
+
+def rows(found: Changes) -> list[tuple[int, int, Key, bytes]]:
+    """The same, back again."""
+    keys: list[Key] = found.keys if isinstance(found.keys, list) else found.keys.tolist()
+    return [(*event[:2], key, event[2]) for event, key in zip(events(found), keys, strict=True)]
+
+
+INTEGERS = [(5, 1, 7, b"a"), (2**63 + 5, 1 << 60, -7, b""), (6, 3, 2**63 - 1, b"c\t\\n")]
+TEXTS: list[tuple[int, int, Key, bytes]] = [(5, 1, "x", b""), (6, 2, ("a", "\ud800"), b"b"), (7, 3, 2**64 - 1, b"c")]
+
+
+@pytest.mark.parametrize("of", [INTEGERS, TEXTS, INTEGERS[:1], TEXTS[:1]], ids=str)
+def test_packed(of: list[tuple[int, int, Key, bytes]]) -> None:
+    """What is packed comes out as it went in, empty lines and keys of any kind too."""
+    assert rows(unpacked(changes(*of).packed())) == of
+
+
+def test_together() -> None:
+    """RoundContext with integers and with texts for keys are one behind the other."""
+    assert rows(together([changes(*INTEGERS), changes(*TEXTS)])) == [*INTEGERS, *TEXTS]
+    assert isinstance(together([changes(*INTEGERS)] * 2).keys, np.ndarray)
+
+
+def test_chosen() -> None:
+    """Changes are taken by their places, in the sequence of these."""
+    for of in (INTEGERS, TEXTS):
+        assert rows(changes(*of).chosen(np.array([2, 0]))) == [of[2], of[0]]
+
+
+@pytest.mark.parametrize("key", [1, "k", ("k", "l")], ids=["integer", "text", "two columns"])
+def test_latest_is_independent_of_arrival(key: Key) -> None:
+    """The last change of a key wins in whatever order changes arrive: by commit ts, then upserts over deletes, then place (C18, C24)."""
+    given = [
+        (5, order_of(9, 9, upsert=True), key, b"first"),
+        (7, order_of(3, 1, upsert=True), key, b"last"),
+        (7, order_of(8, 9, upsert=False), key, b"delete"),
+    ]
+    for arrived in permutations(given):
+        found = changes(*arrived)
+        places = latest(found.ts, found.order, found.keys, timed=True)
+        assert list(found.chosen(places).lines) == [b"last"]
+
+
+def test_latest_by_place() -> None:
+    """Where commit ts are not told, the file and the row decide, whatever the change does."""
+    given = changes((7, order_of(3, 1, upsert=True), 1, b"row"), (7, order_of(3, 2, upsert=False), 1, b"delete"))
+    assert list(given.chosen(latest(given.ts, given.order, given.keys, timed=False)).lines) == [b"delete"]
+
+
+def test_latest_of_many() -> None:
+    """Each key has one last change; integers come in their sequence."""
+    keys: Keys = np.array([3, -1, 3, 2, -1], np.int64)
+    ts, order = np.array([1, 9, 2, 1, 8], np.uint64), np.arange(5, dtype=np.int64)
+    assert latest(ts, order, keys, timed=True).tolist() == [1, 3, 2]
+    assert sorted(latest(ts, order, [str(key) for key in keys], timed=True).tolist()) == [1, 2, 3]
+    assert latest(ts[:0], order[:0], keys[:0], timed=True).tolist() == []
+
+
+def test_compact_keys() -> None:
+    """Only keys that are all integers of 64 bits become an array; true and false are none."""
+    assert isinstance(compact_keys([1, -(2**63)]), np.ndarray)
+    assert compact_keys([1, 2**63]) == [1, 2**63]
+    assert compact_keys([1, "1"]) == [1, "1"]
+
+
+@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6).map(sorted), max_size=6))
+def test_in_sequence(pieces: list[list[int]]) -> None:
+    """Pieces that overlap come out as one sequence, no commit ts is in two parts, and none is opened before its time."""
+    pieces.sort(key=lambda piece: piece[0])
+    made = [
+        Changes(
+            ts=np.array(piece, np.uint64),
+            order=np.arange(100 - number, 100 - number + len(piece)),
+            keys=[],
+            lines=Lines.of([b"%d" % (100 * number + place) for place in range(len(piece))]),
+        )
+        for number, piece in enumerate(pieces)
+    ]
+    taken: list[int] = []
+
+    def given_out() -> Iterator[tuple[int, bytes]]:
+        for piece in made:
+            taken.append(int(piece.ts[0]))
+            yield taken[-1], piece.packed()
+
+    seen: set[int] = set()
+    found: list[tuple[int, int, bytes]] = []
+    for part in in_sequence(given_out()):
+        of_part = list(events(part))
+        assert not seen & {ts for ts, _, _ in of_part}
+        seen |= {ts for ts, _, _ in of_part}
+        assert len(taken) == len(made) or all(ts < taken[-1] for ts, _, _ in of_part)
+        found += of_part
+    assert found == sorted((event for piece in made for event in events(piece)), key=lambda event: event[:2])

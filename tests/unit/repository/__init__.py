@@ -1,0 +1,1 @@
+"""Tests of the repository itself and of what its tests stand on."""
