@@ -31,7 +31,7 @@ _LATIN, _BEHIND_LATIN = 0xC2, 0xC4
 
 @inlined
 def _unit(content: Bytes, at: int) -> int:
-    r"""Return the UTF-16 unit of the escape \uXXXX at `at`; -1 if there is none."""
+    r"""Return the UTF-16 unit of the ``\u`` escape at `at`; -1 if there is none."""
     if content[at] != ESCAPE or content[at + 1] != _SMALL_U:
         return -1
     unit = 0
