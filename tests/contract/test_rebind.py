@@ -311,7 +311,7 @@ def test_a_file_below_that_was_written_anew(
     assert main.main(words) == 0
     text = capsys.readouterr().out
     assert "1 data files, which `run` reads again" in text
-    assert "rows may be lost with what 1 of them held" in text
+    assert "1 of them may have lost rows" in text
     after = known(state, name)
     assert (after[1], after[2]) == (before.digest(1), 0)
 
