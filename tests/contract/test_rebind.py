@@ -132,7 +132,7 @@ def another_statement(new: SmallBucket) -> str:
     """A schema file says something else."""
     (path,) = (new.root / "shop" / "a").rglob("schema_*.json")
     path.write_text(path.read_text(encoding="utf-8").replace("VARCHAR(20)", "VARCHAR(40)"), encoding="utf-8")
-    return "another statement or structure"
+    return "statement or structure differs"
 
 
 def another_size(new: SmallBucket) -> str:
@@ -158,7 +158,7 @@ def older(new: SmallBucket) -> str:
 def absurd(new: SmallBucket) -> str:
     """Its metadata can't be."""
     new.metadata((1 << 64) - 1)
-    return "beyond the clock"
+    return "ahead of the clock"
 
 
 def no_metadata(new: SmallBucket) -> str:
