@@ -56,7 +56,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     if action == LIST:
         if more := [f"--{name}" for name in ("version", "checksum", "sql") if name in own]:
             raise ConfigError(
-                f"{' and '.join(more)}: give one of the verbs `ddl done`, `ddl skip` and `ddl replace` too"
+                f"{' and '.join(more)}: give one of the verbs `ddl done`, `ddl skip` or `ddl replace` too"
             )
         return
     for name in ("table", "version"):

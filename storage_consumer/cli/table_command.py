@@ -21,7 +21,7 @@ _ONLY_HERE = ("action", "table", "at", "to", "json")
 _AHEAD_MS = 10 * 60 * 1000
 """Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
-    "hold": "it stays halted, also across restarts, until `table resume` or `table reload-done`",
+    "hold": "it is held, also across restarts, until `table resume` or `table reload-done`",
     "resume": "it is tried again from where it stopped",
     "accept-keys": "its unique keys in the target are taken as they are, and it is tried again",
     "moved": "its rows are expected there; give the route that leads to it",

@@ -203,4 +203,4 @@ def _check_expression(pattern: str) -> None:
 def _check_placeholders(text: str) -> None:
     for placeholder in _PLACEHOLDER.findall(text):
         if placeholder not in ("{schema}", "{table}"):
-            raise ValueError(f"{text!r}: {placeholder} stands for nothing; {{schema}} and {{table}} do")
+            raise ValueError(f"{text!r}: {placeholder} is not a placeholder; use {{schema}} or {{table}}")

@@ -104,7 +104,7 @@ def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
         patterns.append(_compiled(text, pattern, case=case))
         names.append(name)
     if place != len(text):
-        raise _error(text, f"{text[place:]!r} is too much")
+        raise _error(text, f"unexpected {text[place:]!r}")
     yield _Rule(taken_in, tuple(patterns), names[0])
 
 

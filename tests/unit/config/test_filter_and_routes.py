@@ -98,7 +98,7 @@ def test_a_rule_may_begin_with_a_bracket() -> None:
             {"route": ["{matcher=['a.*'], target-shema='x'}"]},
             "there is no key `target-shema`; did you mean `target-schema`",
         ),
-        ({"route": ["{matcher=['a.*'], target-schema='{database}'}"]}, "{database} stands for nothing"),
+        ({"route": ["{matcher=['a.*'], target-schema='{database}'}"]}, "{database} is not a placeholder"),
         ({"route": ["a.* -> b"]}, "is not an inline table of TOML"),
         (
             {"route": ["{matcher=['a.*'], target-schema='storage_consumer'}"]},
