@@ -182,8 +182,8 @@ class Consumer:
                 if each.state == "inferred":
                     _log.info("inferred", option=each.name, value=each.value, source=each.origin)
             for each in bucket.assumed:
-                text = f"--{each.name} is taken to be {each.value!r}, TiCDC's default: {each.origin}"
-                _log.warning("notice", text=f"{text}. If the changefeed says another, give it")
+                text = f"--{each.name} is assumed to be {each.value!r}, TiCDC's default: {each.origin}"
+                _log.warning("notice", text=f"{text}. If the changefeed has another value, give it")
         upstream = self._loaded.config.upstream
         risk = unverified(self._loaded.config.downstream)
         for text in (self._loaded.warning, caveat(upstream), zone_caveat(upstream.time_zone), risk):

@@ -57,55 +57,57 @@ class Event:
 
 EVENTS: dict[str, Event] = {
     "started": Event(
-        meaning="The settings are good; work begins.",
+        meaning="The settings are valid and work begins.",
         fields=("version", "upstream", "downstream", "protocol", "time_zone", "once", "state_schema"),
     ),
     "notice": Event(
-        meaning="A setting was accepted without effect, or assumed; read it once.",
+        meaning="A setting was assumed, or was accepted but has no effect. Read it once.",
         fields=("text",),
         levels=("info", "warning"),
     ),
     "inferred": Event(
-        meaning="Nobody told this setting; the file named shows it.", fields=("option", "value", "source")
+        meaning="This setting was not given; the file named in `source` shows it.", fields=("option", "value", "source")
     ),
     "go_on": Event(
-        meaning="Tables stopped. Once what stopped them is settled, this command goes on where each of them stands.",
+        meaning="Tables stopped. Fix what stopped them, then run this command: each table continues where it stopped.",
         fields=("command",),
         levels=("warning",),
     ),
     "stopped": Event(meaning="The program ends.", fields=("exit_code", "reason"), levels=("info", "warning")),
     "stop_requested": Event(
-        meaning="First signal: the transaction is finished, then the program ends.", fields=("reason",)
+        meaning="First signal: the program finishes its transaction, then ends.", fields=("reason",)
     ),
     "stop_abandoned": Event(
-        meaning="Second signal: the transaction is given up; the next start repeats it.",
+        meaning="Second signal: the program abandons its transaction; the next start repeats it.",
         fields=("reason",),
         levels=("warning",),
     ),
     "abandon_callback_failed": Event(
-        meaning="Something could not be called off; harmless.", fields=("error",), levels=("warning",)
+        meaning="Something could not be cancelled; this is harmless.", fields=("error",), levels=("warning",)
     ),
     "failed": Event(
         meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
     ),
-    "spark_started": Event(meaning="A Spark session is there.", fields=("version", "master", "seconds", "reused")),
+    "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
-        meaning="Executors of a cluster have what they need; cores of all that have come so far, hosts that were asked.",
+        meaning="The executors of a cluster have what they need: `cores` of all that have joined so far, `hosts` "
+        "that were checked.",
         fields=("hosts", "cores", "seconds"),
     ),
     "cache_refused": Event(
-        meaning="Others could change this folder, so that compiled code is not kept there; the error says how to put it right.",
+        meaning="Other users could change this folder, so compiled code is not kept there. The error says how to fix "
+        "that.",
         fields=("folder", "error"),
         levels=("warning",),
     ),
     "spark_said": Event(
-        meaning="A line that Spark's JVM or a worker wrote to standard error; a warning where it tells of an error.",
+        meaning="A line that Spark's JVM or a worker wrote to standard error; a warning if it reports an error.",
         fields=("text",),
         levels=("debug", "warning"),
     ),
     "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
     "lease_waiting": Event(
-        meaning="Another process is the writer, which the holder names; this one stands by.",
+        meaning="Another process, named as `holder`, is the writer; this one is on standby.",
         fields=("holder",),
         levels=("warning",),
     ),
@@ -130,27 +132,30 @@ EVENTS: dict[str, Event] = {
     "ddl_started": Event(meaning="A statement is about to run.", fields=("table", "version", "query")),
     "ddl_finished": Event(meaning="A statement ran.", fields=("table", "version", "query", "seconds", "note")),
     "ddl_waits": Event(
-        meaning="Others hold a lock that a statement needs; its tables wait, the others go on.",
+        meaning="Other sessions hold a lock that a statement needs. Its tables wait; the others go on.",
         fields=("table", "version", "error"),
         levels=("warning",),
     ),
     "ddl_blocked": Event(
-        meaning="Others hold locks that a statement needs; it is tried again. End these connections if they will not end.",
+        meaning="Other sessions hold locks that a statement needs. It is tried again; kill these connections if they "
+        "do not end.",
         fields=("table", "version", "error", "blockers"),
         levels=("warning",),
     ),
     "ddl_lost": Event(
-        meaning="The connection broke under a statement, or the target took no writes; what became of it is found out first.",
+        meaning="The connection broke during a statement, or the target refused writes. The program first finds out "
+        "whether the statement ran.",
         fields=("table", "version", "error"),
         levels=("warning",),
     ),
     "ddl_running": Event(
-        meaning="The target still runs a statement whose connection is gone; it is waited for, for --ddl-patience.",
+        meaning="The target still runs a statement whose connection is gone. The program waits for it, up to "
+        "--ddl-patience.",
         fields=("table", "version", "query", "seconds", "blockers"),
         levels=("warning",),
     ),
     "ddl_settled": Event(
-        meaning="A statement that was interrupted had already run.", fields=("table", "version", "query")
+        meaning="A statement that was interrupted turned out to have run.", fields=("table", "version", "query")
     ),
     "table_halted": Event(
         meaning="This table stops, the others go on; the error says what to do.",
@@ -158,32 +163,33 @@ EVENTS: dict[str, Event] = {
         levels=("error",),
     ),
     "decision_obeyed": Event(
-        meaning="What an operator decided about a table took effect; a copy is as of that checkpoint.",
+        meaning="An operator's decision about a table took effect; after a reload, `checkpoint` is the TSO of the "
+        "copy.",
         fields=("table", "verb", "decided_by", "checkpoint"),
     ),
     "decision_refused": Event(
-        meaning="What an operator decided about a table changes nothing, for this reason.",
+        meaning="An operator's decision about a table has no effect; the error says why.",
         fields=("table", "verb", "decided_by", "error"),
         levels=("error",),
     ),
     "tables_halted": Event(
-        meaning="Tables stand still: the first of them by name. Said again every ten minutes while it lasts.",
+        meaning="Tables are halted; the first of them are named. Repeated every ten minutes while it lasts.",
         fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds"),
         levels=("error",),
     ),
     "table_waiting": Event(
-        meaning="This table waits for something that should come.",
+        meaning="This table waits for something that should arrive.",
         fields=("table", "checkpoint", "error"),
         levels=("warning",),
     ),
     "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
     "retry": Event(
-        meaning="Storage or target did not answer; the same is tried again.",
+        meaning="Storage or target did not answer; the program tries again.",
         fields=("what", "wait", "error"),
         levels=("warning",),
     ),
     "round_finished": Event(
-        meaning="One look at the bucket and all that could be applied; the line to watch.",
+        meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch.",
         fields=(
             *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
             *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),

@@ -32,28 +32,28 @@ Spark. It only reads the bucket; its state lives in the target. It may be killed
 
 _INSPECT = f"""\
 Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
-It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: told, inferred (and
-from which file), not decidable, or contradicting what was given; and then a `{PROGRAM} run` command to go on with.
+It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: given, inferred (and
+from which file), not decidable, or contradicting what was given. It ends with a `{PROGRAM} run` command to continue with.
 
 exit codes:
 {listed("inspect")}"""
 
 _EXAMPLES = f"""\
 first commands:
-  What is this bucket, and what has to be said about it?
+  What is this bucket, and which settings does it need?
     {PROGRAM} inspect --upstream-uri file:///data/bucket
 
   A bucket in a directory (TiCDC's --sink-uri and changefeed.toml fit unchanged); one round, then end:
     {PROGRAM} run --upstream-uri 'file:///data/bucket?protocol=csv' \\
         --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/ --once
 
-  A bucket in S3, followed until a signal comes:
+  A bucket in S3, followed until a signal arrives:
     export STORAGE_CONSUMER_DOWNSTREAM_PASSWORD=…
     {PROGRAM} run --upstream-uri 's3://bucket/prefix?protocol=canal-json&enable-tidb-extension=true&region=eu-west-1' \\
         --downstream-uri mysql://app@db.example.com:3306/ --tz Asia/Shanghai
 
 the password of the target:
-  --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others of the machine), or
+  --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others on the machine), or
   STORAGE_CONSUMER_DOWNSTREAM_PASSWORD. AWS keys come from the URI (access-key=, secret-access-key=, session-token=) or
   from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
 
@@ -64,21 +64,21 @@ exit codes:
   5  {_CODES[5].meaning}
 
 signals:
-  SIGTERM or SIGINT: finish the running step, or call it off after a few seconds, and end with 0; a second one: abandon it
-  and end with 1. Both are safe.
+  SIGTERM or SIGINT: finish the running step, or cancel it after a few seconds, and exit with 0; a second one: abandon it
+  and exit with 1. Both are safe.
 
 where a setting comes from, first wins:
   {PRECEDENCE}.
-  In the TOML file, all keys of TiCDC are taken as they are; our own stand in a table [{OWN_TABLE}]. Environment variables
+  In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
 _DDL = f"""\
-Shows the statements that stand between tables and their next rows (planned, started or failed) with their errors, and takes what you
-decide about one of them. It writes one row into the state schema, which the consumer obeys: a running one at its next round,
-so that the table goes on without a restart, another one when it starts. Asked again, it changes nothing.
+Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
+of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
+without a restart; a stopped one obeys when it starts. Repeating a decision changes nothing.
 
-  list     what waits (also without a verb)
-  done     it took effect by hand: note it as done, run nothing
+  list     show what waits (the default)
+  done     you ran it manually: record it as done, run nothing
   skip     do not run it, go on
   replace  run the text of --sql in its place; what TiCDC wrote stays recorded
 
@@ -92,16 +92,16 @@ exit codes:
 {listed("ddl")}"""
 
 _TABLES = f"""\
-Shows the tables that stand still with their errors, and takes what you decide about one. It writes one row into the state schema,
-which the consumer obeys: a running one at its next round, without a restart, another one when it starts.
+Shows the tables that are halted or waiting, with their errors, and records what you decide about one. It writes one row into
+the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.
 
-  list         what stands still (also without a verb)
-  hold         let the table stand still, also over restarts: before its rows in the target are replaced by a copy
-  resume       try the table again from where it stands; ends a hold
-  reload-done  you made a copy of the table as of the TSO --at, and the target has it: all rows and statements up to there count as
+  list         show what is halted or waiting (the default)
+  hold         stop the table, also across restarts, before you reload it in the target
+  resume       try the table again from where it stopped; ends a hold
+  reload-done  you reloaded the table in the target from a copy as of the TSO --at: all rows and statements up to there count as
                done, and files that hold nothing later are not waited for
-  accept-keys  somebody changed its unique keys in the target, and the source has them too: take them as they are, try it again
-  moved        you renamed it in the target to --to, for other routes than before
+  accept-keys  somebody changed its unique keys in the target, and the source has them too: accept them, and try it again
+  moved        you renamed it in the target to --to, because the routes have changed
 
 examples:
     {PROGRAM} table --downstream-uri mysql://root@127.0.0.1:3306/
@@ -112,8 +112,8 @@ exit codes:
 {listed("table")}"""
 
 _HISTORY = f"""\
-Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and what the
-journal says of it. Without --table: one line per table. It needs no bucket and only reads.
+Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and its
+entry in the journal. Without --table: one line per table. It needs no bucket and only reads.
 
 examples:
     {PROGRAM} history --downstream-uri mysql://root@127.0.0.1:3306/
@@ -124,9 +124,9 @@ exit codes:
 {listed("history")}"""
 
 _REBIND = f"""\
-Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what is known of them
-with what is there (what schema files say, sizes of finished data files, metadata), and changes nothing where they differ.
-No consumer may run meanwhile. Asked again, it changes nothing; with --restored it takes files as they are now in the same place.
+Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what the
+state knows with what is there (contents of schema files, sizes of finished data files, metadata), and changes nothing if they
+differ. No consumer may run meanwhile. Repeating it changes nothing; --restored accepts the files in the same place as they are now.
 
 examples:
     {PROGRAM} rebind --upstream-uri s3://new-bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/
@@ -247,7 +247,7 @@ def _parser() -> argparse.ArgumentParser:
     run = _verb(
         verbs,
         "run --upstream-uri URI --downstream-uri URI [option …]",
-        "apply what is in the bucket, and go on until a signal comes (or, with --once, one round)",
+        "apply what is in the bucket until a signal arrives (or, with --once, for one round)",
         _DESCRIPTION,
     )
     run.epilog = _EXAMPLES
@@ -271,27 +271,28 @@ _TABLE = "The table, as database.table, or a database alone."
 JSON_FLAG = "--json"
 JSON_HELP = "One JSON document instead of text."
 REBIND_FLAGS = {
-    "--restored": "Also where the state is bound to this place already: its files were restored or copied over with the same content, "
-    "and have other times or tags.",
-    "--allow-missing": "Bind although schema files that were read are not there, since they were deleted on purpose.",
-    "--allow-rewritten": "Bind although finished data files have another size, since TiCDC wrote them anew; `run` reads them again, and "
+    "--restored": "Bind even if the state is bound to this place already: its files were restored or copied over "
+    "with the same content, and have other times or tags.",
+    "--allow-missing": "Bind even if schema files that were read are missing because they were deleted on purpose.",
+    "--allow-rewritten": "Bind even if finished data files have another size because TiCDC rewrote them; `run` reads "
+    "them again, and "
     "halts a table that may have lost rows.",
 }
 OWN_FLAGS = {
     "ddl": {
         "--table": ("S.T", _TABLE),
         "--version": ("TSO", "The statement's version, as messages and the list show it."),
-        "--checksum": ("N", "Tells statements of one table and version apart, as the list shows it."),
-        "--sql": ("TEXT", "What `replace` runs; names without a database are of the table's own."),
+        "--checksum": ("N", "Distinguishes statements of one table and version; the list shows it."),
+        "--sql": ("TEXT", "What `replace` runs; names without a database refer to the table's own."),
     },
     "table": {
         "--table": ("S.T", _TABLE),
-        "--at": ("TSO", "What the copy is as of: it holds all rows up to this commit ts, and none beyond it."),
+        "--at": ("TSO", "TSO of the copy: it holds all rows up to this commit ts, and none after it."),
         "--to": ("S.T", "The table's name in the target, as database.table."),
     },
     "history": {
         "--table": ("S.T", _TABLE),
-        "--at": ("TSO", "The whole structure that is in force at this version or commit ts, instead of all versions."),
+        "--at": ("TSO", "Show the whole structure in force at this version or commit ts, instead of all versions."),
     },
 }
 
@@ -323,7 +324,7 @@ def _add_table(verbs: argparse._SubParsersAction[_Parser]) -> None:
     table = _verb(
         verbs,
         "table [list|hold|resume|reload-done|accept-keys|moved] [--table S.T] --downstream-uri URI [option …]",
-        "list the tables that stand still, and decide about one: hold, resume, reload-done after a copy, …",
+        "list the tables that are halted or waiting, and decide about one: hold, resume, reload-done after a reload, …",
         _TABLES,
     )
     table.add_argument("action", nargs="?", choices=TABLE_VERBS, default="list", help="What to do; list if left out.")
@@ -334,7 +335,7 @@ def _add_history(verbs: argparse._SubParsersAction[_Parser]) -> None:
     history = _verb(
         verbs,
         "history [--table S.T] --downstream-uri URI [option …]",
-        "show the versions of a table: when, which statement, what changed, and how it went",
+        "show the versions of a table: time, statement, what changed, and how it ended",
         _HISTORY,
     )
     _add_own(history, "history")
@@ -344,7 +345,7 @@ def _add_rebind(verbs: argparse._SubParsersAction[_Parser]) -> None:
     rebind = _verb(
         verbs,
         "rebind --upstream-uri URI --downstream-uri URI [--restored] [--allow-missing] [--allow-rewritten] [option …]",
-        "go on with a bucket that was copied or moved to another place",
+        "continue with a bucket that was copied or moved to another place",
         _REBIND,
     )
     _add(rebind, next(option for option in OPTIONS if option.name == "upstream-uri"))
@@ -365,7 +366,7 @@ class _Once(argparse.Action):
     ) -> None:
         """Store the value; fail if there is one already."""
         if getattr(namespace, self.dest, None) is not None:
-            parser.error(f"{option_string} may be given once")
+            parser.error(f"{option_string} may be given only once")
         setattr(namespace, self.dest, values)
 
 
@@ -383,7 +384,7 @@ def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
     inspect = _verb(
         verbs,
         "inspect --upstream-uri URI [--config FILE] [--json] [option …]",
-        "say what the bucket is, which settings it shows and which are missing; the first thing to run",
+        "show what the bucket is, which settings it shows and which are missing; run this first",
         _INSPECT,
     )
     inspect.add_argument("--version", action="version", version=version_text())

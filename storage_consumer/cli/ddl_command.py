@@ -45,7 +45,9 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=who())  # type: ignore[arg-type]  # checked
         outcome = desk.decide(row, decision)
     if outcome == "settled":
-        raise ConfigError(f"the DDL of {row.name} with version {row.version} was settled just now; nothing was changed")
+        raise ConfigError(
+            f"the DDL of {row.name} with version {row.version} was resolved in the meantime; nothing was changed"
+        )
     return _told(row, decision, outcome, as_json=as_json)
 
 
@@ -54,7 +56,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     if action == LIST:
         if more := [f"--{name}" for name in ("version", "checksum", "sql") if name in own]:
             raise ConfigError(
-                f"{' and '.join(more)}: goes with `ddl done`, `ddl skip` or `ddl replace`, which have to be said"
+                f"{' and '.join(more)}: give one of the verbs `ddl done`, `ddl skip` or `ddl replace` too"
             )
         return
     for name in ("table", "version"):
@@ -64,7 +66,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
         if not is_unsigned(own.get(name, "0")):
             raise ConfigError(f"--{name} {own[name]!r}: a number is expected, as `storage-consumer ddl` shows it")
     if (action == "replace") != bool(own.get("sql", "").strip()):
-        raise ConfigError("--sql, the text to run, goes with `ddl replace`, and that needs it")
+        raise ConfigError("`ddl replace` needs --sql, the text to run; no other verb takes it")
 
 
 def who() -> str:
@@ -90,14 +92,14 @@ def _chosen(desk: StateInspector, own: Mapping[str, str]) -> JournalRow:
     rows = [row for row in of_version if "checksum" not in own or row.identity[2] == int(own["checksum"])]
     where = f"the DDL of {own['table']} with version {version}"
     if len(rows) > 1:
-        raise ConfigError(f"there are several statements like {where}; say which, with --checksum:\n{_lines(rows)}")
+        raise ConfigError(f"there are several statements like {where}; choose one with --checksum:\n{_lines(rows)}")
     if rows and not rows[0].settled:
         return rows[0]
     if rows and rows[0].decision is not None and rows[0].decision.verb == own.get("action"):
         raise Obeyed(f"{where} is {rows[0].state}, as was decided: {rows[0].note}")
     waiting = desk.unsettled()
     names = [str(row.name) for row in waiting]
-    why = f"is {rows[0].state} already" if rows else "is not one that waits" + did_you_mean(own["table"], names)
+    why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own["table"], names)
     listed = f"what waits:\n{_lines(waiting)}" if waiting else "nothing waits for a decision"
     raise ConfigError(f"{where} {why}; {listed}")
 
@@ -140,16 +142,14 @@ def _told(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -
         return json_text({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
     lines = [f"{row.name}, version {row.version} ({tso_time(row.version)}): {_short(row.query)}"]
     if outcome == "same":
-        lines.append(f"decided before: {decision.verb}, and not obeyed yet; nothing was changed")
+        lines.append(f"already decided: {decision.verb}, but not obeyed yet; nothing was changed")
     else:
         lines.append(f"decided: {decision.verb}; {_PROMISES[decision.verb]}")
         if row.decision is not None:
-            lines.append(f"this takes the place of what {row.decision.decided_by} decided: {row.decision.verb}")
+            lines.append(f"this replaces the decision of {row.decision.decided_by}: {row.decision.verb}")
     if row.state == "started":
-        lines.append(
-            "it was sent to the target and may be running at the moment: if it ends well, nothing is left to decide"
-        )
-    lines.append("a running consumer obeys at its next round, another one when it starts")
+        lines.append("it was sent to the target and may still be running: if it succeeds, nothing is left to decide")
+    lines.append("a running consumer obeys in its next round, a stopped one when it starts")
     return "\n".join(lines) + "\n"
 
 

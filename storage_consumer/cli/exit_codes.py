@@ -39,7 +39,7 @@ class Ending:
 
 _ARGUMENTS = "Correct the arguments as the message says."
 _NO_ANSWER = "The message says what did not answer. Run the command again once it does."
-_DECIDED = "A running consumer obeys at its next round, another one when it starts."
+_DECIDED = "A running consumer obeys in its next round, a stopped one when it starts."
 
 ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
     {
@@ -48,7 +48,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.DONE: Ending("done", ""),
                 ExitCode.FAILED: Ending(
                     "failed while running",
-                    "The event `failed` names the error. Settle it and start the program again: it goes on where the target is.",
+                    "The event `failed` names the error. Fix the cause and start the program again: it continues "
+                    "where it stopped.",
                 ),
                 ExitCode.MISCONFIGURED: Ending(
                     "wrong settings; nothing was touched", "The message names the setting. Correct it and start again."
@@ -62,7 +63,7 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "The error of each table says what to do; `storage-consumer table` lists them. Then start again.",
                 ),
                 ExitCode.NO_METADATA: Ending(
-                    "with --once: the bucket has no metadata (another folder than the changefeed's, or too early); "
+                    "with --once: the bucket has no metadata (not the changefeed's folder, or too early); "
                     "nothing was touched",
                     "`storage-consumer inspect` names a folder nearby that has one. If the changefeed has only begun, start again later.",
                 ),
@@ -70,7 +71,7 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
         ),
         "inspect": MappingProxyType(
             {
-                ExitCode.DONE: Ending("nothing is missing", "Go on with the `run` command that it prints."),
+                ExitCode.DONE: Ending("nothing is missing", "Continue with the `run` command that it prints."),
                 ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
                 ExitCode.MISCONFIGURED: Ending(
                     "a setting is missing or contradicts the bucket, or the arguments are wrong",
@@ -83,7 +84,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
                 ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
                 ExitCode.MISCONFIGURED: Ending(
-                    "no such statement, or it is settled (the message lists what waits); or the arguments are wrong",
+                    "no such statement, or it is already resolved (the message lists what waits); or the arguments "
+                    "are wrong",
                     "Name one of the statements that wait.",
                 ),
             }
@@ -93,7 +95,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
                 ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
                 ExitCode.MISCONFIGURED: Ending(
-                    "no such table, or this can't be decided as things are (the message says why); or the arguments are wrong",
+                    "no such table, or its state does not allow the decision (the message says why); or the "
+                    "arguments are wrong",
                     "Do what the message says first.",
                 ),
             }
@@ -113,7 +116,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.FAILED: Ending("the bucket or the target did not answer", _NO_ANSWER),
                 ExitCode.MISCONFIGURED: Ending(
                     "the files differ (the message lists them), or the arguments are wrong",
-                    "Copy what is missing or differs, or say `--allow-missing` or `--allow-rewritten` if it is so on purpose.",
+                    "Copy what is missing or differs, or add `--allow-missing` or `--allow-rewritten` if that is "
+                    "intended.",
                 ),
                 ExitCode.NOT_THE_WRITER: Ending("a consumer is running", "Stop it first."),
             }

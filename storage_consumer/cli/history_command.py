@@ -52,7 +52,7 @@ def _keys(desk: SchemaHistoryReader, table: str) -> list[str]:
     found = [each.key for each in tables if is_meant(each.name, table)]
     if not found:
         known = [str(each.name) for each in tables]
-        near = did_you_mean(table, known) or (f"; there are {', '.join(known[:10])}" if known else "")
+        near = did_you_mean(table, known) or (f"; known tables: {', '.join(known[:10])}" if known else "")
         raise ConfigError(f"no version of a table {table} is kept in the state schema{near}")
     return found
 
@@ -161,7 +161,7 @@ def _text(document: Mapping[str, object]) -> str:
         lines.append(f"{_INDENT}- the columns are the same")
     lines += [f"{_INDENT}{document[name]}" for name in ("note", "damage") if document[name]]
     if document["answer"] not in ("", "OK", document["note"]):
-        lines.append(f"{_INDENT}the target said: {document['answer']}")
+        lines.append(f"{_INDENT}the target answered: {document['answer']}")
     return "\n".join(lines) + "\n"
 
 

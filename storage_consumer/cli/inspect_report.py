@@ -79,7 +79,7 @@ def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
         low, high = bucket.commit_ts
         yield _line(
             "rows",
-            f"commit ts {low} to {high} ({_time(low)} to {_time(high)}) in the {bucket.sampled} files looked into",
+            f"commit ts {low} to {high} ({_time(low)} to {_time(high)}) in the {bucket.sampled} sampled files",
         )
     if bucket.versions:
         low, high = bucket.versions
@@ -130,17 +130,19 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
     for each in bucket.assumed:
         yield f"assumed: --{each.name} {_shown(each)} ({each.origin}); give it if the changefeed says another"
     if bucket.missing:
-        yield "  The changefeed's TOML file, given by --config, says all of these but --tz and what stands in its sink URI."
-    if not bucket.checkpoint:
-        yield "missing: the metadata file, which TiCDC writes into its folder with the first checkpoint; nothing is applied before"
-    if not bucket.missing and not bucket.contradictions:
         yield (
-            "nothing is missing; this goes on from here:"
-            if bucket.checkpoint
-            else "this goes on from here once it is there:"
+            "  The changefeed's TOML file, given with --config, has all of these except --tz and what its sink URI "
+            "sets."
         )
+    if not bucket.checkpoint:
+        yield (
+            "missing: the metadata file, which TiCDC writes into its folder with the first checkpoint; nothing is "
+            "applied before that"
+        )
+    if not bucket.missing and not bucket.contradictions:
+        yield ("nothing is missing; continue with:" if bucket.checkpoint else "once it is there, continue with:")
     elif not bucket.contradictions:
-        yield "with these filled in, this goes on from here:"
+        yield "fill these in and continue with:"
     if not bucket.contradictions:
         yield f"  {command(bucket, configs)}"
 

@@ -69,7 +69,8 @@ def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_
     """Raise `ConfigError` if the files are not those that were read."""
     if found.different:
         raise ConfigError(
-            f"files in {place} are not those that were read in {feed.upstream}; nothing was changed:{shortened(found.different)}"
+            f"files in {place} differ from those that were read in {feed.upstream}; nothing was "
+            f"changed:{shortened(found.different)}"
         )
     if not found.proves:
         raise ConfigError(
@@ -83,8 +84,9 @@ def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_
         )
     if found.sizes.count and not may_differ:
         raise ConfigError(
-            f"data files in {place} have another size than when they were read in {feed.upstream}; nothing was changed. If the copy "
-            "is not whole, complete it. If TiCDC wrote them anew since, as it may after a restart, add --allow-rewritten: then `run` "
+            f"data files in {place} have another size than when they were read in {feed.upstream}; nothing was "
+            "changed. If the copy is incomplete, complete it. If TiCDC has rewritten them since, as it may after a "
+            "restart, add --allow-rewritten: then `run` "
             f"reads them again, and halts a table that may have lost rows:{_sizes(found)}"
         )
 
@@ -147,10 +149,15 @@ def _compared(found: Comparison) -> Iterator[str]:
     if sizes.count:
         yield f"of another size, as allowed: {sizes.count} data files, which `run` reads again:{_sizes(found)}"
     if sizes.unseen:
-        yield f"rows may be lost with what {sizes.unseen} of them held: `run` halts their tables and says how they go on"
+        yield f"{sizes.unseen} of them may have lost rows: `run` halts their tables and lists the next steps"
 
 
 def _last_words(feed: FeedRow, place: str) -> Iterator[str]:
-    yield "the next start may read files once more where TiCDC may still write; rows that were applied are not applied again"
+    yield (
+        "the next start may read files again where TiCDC may still write; rows that were applied are not applied again"
+    )
     if feed.upstream != place:
-        yield "see to it that TiCDC writes there and no more to the former place: rows that come there are not read"
+        yield (
+            "make sure that TiCDC writes there and no longer to the former place: new rows in the former place are "
+            "not read"
+        )

@@ -21,11 +21,11 @@ _ONLY_HERE = ("action", "table", "at", "to", "json")
 _AHEAD_MS = 10 * 60 * 1000
 """Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
-    "hold": "it stands still, also over restarts, until `table resume` or `table reload-done`",
-    "resume": "it is tried again from where it stands",
+    "hold": "it is held, also across restarts, until `table resume` or `table reload-done`",
+    "resume": "it is tried again from where it stopped",
     "accept-keys": "its unique keys in the target are taken as they are, and it is tried again",
-    "moved": "its rows are looked for there; give the route that leads to it",
-    "reload-done": "it goes on behind the copy: rows and statements up to there are not applied any more, nor waited for",
+    "moved": "its rows are expected there; give the route that leads to it",
+    "reload-done": "it continues after the copy: rows and statements up to there are neither applied nor waited for",
 }
 
 
@@ -55,7 +55,7 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         )
         if physical_ms(decision.at) > desk.now_ms() + _AHEAD_MS:
             raise ConfigError(
-                f"--at {decision.at} is {tso_time(decision.at)}, which is still to come: a copy is as of a TSO that was"
+                f"--at {decision.at} is {tso_time(decision.at)}, which is in the future; give the TSO of the copy"
             )
         if why := refusal(desk.judged(row.stored), decision):
             raise ConfigError(why)
@@ -66,14 +66,16 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
 def _check(action: str, own: Mapping[str, str]) -> None:
     """Refuse options that do not go together."""
     if action != LIST and "table" not in own:
-        raise ConfigError(f"table {action} needs --table; `storage-consumer table` lists those that stand still")
+        raise ConfigError(
+            f"table {action} needs --table; `storage-consumer table` lists those that are halted or waiting"
+        )
     if (action == "reload-done") != ("at" in own):
-        raise ConfigError("--at, the TSO that the copy is as of, goes with `table reload-done`, and that needs it")
+        raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
     if (action == "moved") != ("to" in own):
-        raise ConfigError("--to, the table's name in the target, goes with `table moved`, and that needs it")
+        raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
     if not own.get("at", "0").isdecimal() or int(own.get("at", "0")) >= 1 << 64:
         raise ConfigError(
-            f"--at {own['at']!r}: a TSO is expected, as `SELECT @@tidb_current_ts` or a dump's metadata tell it"
+            f"--at {own['at']!r}: a TSO is expected, as `SELECT @@tidb_current_ts` or a dump's metadata show it"
         )
 
 
@@ -92,7 +94,7 @@ def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
         if is_meant(row.stored.name, name):
             return row
     known = [str(row.stored.name) for row in rows]
-    near = did_you_mean(name, known) or (f"; there are {', '.join(known[:10])}" if known else "")
+    near = did_you_mean(name, known) or (f"; known tables: {', '.join(known[:10])}" if known else "")
     raise ConfigError(f"the state knows no table {name}{near}")
 
 
@@ -113,7 +115,7 @@ def _line(row: TableRow) -> str:
     lines += [f"    {stored.error}"] if stored.error else []
     if stored.copies.copy_from:
         lines.append(
-            f"    a copy has to be as of {stored.copies.copy_from} ({tso_time(stored.copies.copy_from)}) or later"
+            f"    the copy has to be as of {stored.copies.copy_from} ({tso_time(stored.copies.copy_from)}) or later"
         )
     if decision is not None:
         at = f" --at {decision.at}" if decision.at else ""
@@ -125,7 +127,7 @@ def _line(row: TableRow) -> str:
 def _listed(rows: Sequence[TableRow], *, as_json: bool) -> str:
     if as_json:
         return json_text({"tables": [_document(row) for row in rows]})
-    return f"{_lines(rows)}\n" if rows else "no table stands still\n"
+    return f"{_lines(rows)}\n" if rows else "no table is halted or waiting\n"
 
 
 def _told(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
@@ -136,10 +138,10 @@ def _told(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool
         )
     at = f" as of {decision.at} ({tso_time(decision.at)})" if decision.at else ""
     if outcome == "same":
-        lines = [f"{row.stored.name}: decided before: {decision.verb}{at}, and not obeyed yet; nothing was changed"]
+        lines = [f"{row.stored.name}: already decided: {decision.verb}{at}, but not obeyed yet; nothing was changed"]
     else:
         lines = [f"{row.stored.name}: decided: {decision.verb}{at}; {_PROMISES[decision.verb]}"]
-    lines.append("a running consumer obeys at its next round, another one when it starts")
+    lines.append("a running consumer obeys in its next round, a stopped one when it starts")
     return "\n".join(lines) + "\n"
 
 

@@ -143,7 +143,7 @@ def read_document(config: object) -> Document:
     except OSError as error:
         raise ConfigError(f"--config {config}: the file cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"--config {config}: this is no TOML: {error}") from error
+        raise ConfigError(f"--config {config}: this is not TOML: {error}") from error
 
 
 def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -198,7 +198,7 @@ def _elsewhere(key: str, known: Mapping[str, object], where: str) -> str:
         return did_you_mean(key, known)
     below = [home for home in homes if where and home.startswith(f"{where}.")]
     home = (below or [OWN_TABLE] * (OWN_TABLE in homes) or homes)[0]
-    return f"; it belongs into [{home}]" if home else "; it belongs to the top of the file"
+    return f"; it belongs in [{home}]" if home else "; it belongs at the top of the file"
 
 
 def _dotted(known: Mapping[str, object], prefix: str = "") -> Iterator[str]:
@@ -231,7 +231,7 @@ def refuse_routed_selectors(document: Document) -> None:
     if routed_by_ticdc(document) and "sink.column-selectors.matcher" in content:
         raise ConfigError(
             f"{document.source}: [[sink.column-selectors]] beside `target-schema` or `target-table` in [[sink.dispatchers]] is not "
-            "supported: the bucket has the new names only, the selectors' matchers mean the old ones"
+            "supported: the bucket has only the new names, and the selectors' matchers mean the old ones"
         )
 
 

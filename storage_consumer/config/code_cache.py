@@ -8,7 +8,7 @@ from pathlib import Path
 from storage_consumer.config.ownership import writers_of
 
 VARIABLE = "NUMBA_CACHE_DIR"
-_REMEDY = f"take the right to write from all others (chmod go-w), or name another folder by {VARIABLE}"
+_REMEDY = f"remove the write permission of other users (chmod go-w), or set {VARIABLE} to another folder"
 
 
 def place_of_code(told: str, *below: str) -> Path | None:
@@ -38,5 +38,5 @@ def mistrust(folder: Path) -> str:
     try:
         why = writers_of(folder)
     except OSError as fault:
-        why = f"{folder} cannot be looked through: {fault.strerror}"
+        why = f"{folder} cannot be searched: {fault.strerror}"
     return f"{why}: {_REMEDY}" if why else ""

@@ -104,7 +104,7 @@ def routes(value: object) -> tuple[Route, ...]:
         schema, name = ("".join(given[key]) for key in ("target-schema", "target-table"))
         if not schema and not name:
             raise ValueError(
-                f"the route of {', '.join(given['matcher'])} says neither `target-schema` nor `target-table`"
+                f"the route of {', '.join(given['matcher'])} has neither `target-schema` nor `target-table`"
             )
         for text in (schema, name):
             _check_placeholders(text)
@@ -131,7 +131,10 @@ def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
     for schema in table_rules(selecting.rules).named_schemas():
         moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
         if not moved and (why := reserved.why(schema)):
-            return f"the filter takes in {schema}, which {why}. Lead its tables to another database by --route, or leave them out"
+            return (
+                f"the filter includes {schema}, which {why}. Route its tables to another database with --route, "
+                "or exclude them"
+            )
     return ""
 
 
@@ -152,7 +155,7 @@ def _tables(value: object) -> list[Mapping[str, object]]:
             try:
                 parsed = tomllib.loads(f"x = {item}")["x"]
             except tomllib.TOMLDecodeError as error:
-                raise ValueError(f"{item!r} is no inline table of TOML: {error}") from None
+                raise ValueError(f"{item!r} is not an inline table of TOML: {error}") from None
         for table in parsed if isinstance(parsed, list) else [parsed]:
             if not isinstance(table, Mapping):
                 raise ValueError(f'an inline table like {{matcher = ["shop.*"], …}} is expected, not {table!r}')  # noqa: TRY004 - one exception for every value that does not fit
@@ -170,11 +173,11 @@ def _texts(table: Mapping[str, object], *keys: str) -> dict[str, tuple[str, ...]
         value = table.get(key, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"`{key}` takes texts, not {value!r}")
+            raise ValueError(f"`{key}` takes strings, not {value!r}")
         found[key] = tuple(texts)
     matcher = found[keys[0]]
     if not matcher:
-        raise ValueError("`matcher` is missing: the rules that say which tables are meant")
+        raise ValueError("`matcher` is missing: the rules that select the tables")
     table_rules(matcher)
     return found
 
@@ -182,7 +185,8 @@ def _texts(table: Mapping[str, object], *keys: str) -> dict[str, tuple[str, ...]
 def _check_event(event: str) -> None:
     if event.lower() in _OF_ROWS:
         raise ValueError(
-            f"the event {event!r} is of rows, which TiCDC alone leaves out, when it writes: it belongs into the changefeed's "
+            f"the event {event!r} concerns rows, which only TiCDC can leave out, when it writes: it belongs in the "
+            "changefeed's "
             "[[filter.event-filters]]"
         )
     if event.lower() not in _KNOWN_EVENTS:
@@ -199,4 +203,4 @@ def _check_expression(pattern: str) -> None:
 def _check_placeholders(text: str) -> None:
     for placeholder in _PLACEHOLDER.findall(text):
         if placeholder not in ("{schema}", "{table}"):
-            raise ValueError(f"{text!r}: {placeholder} stands for nothing; {{schema}} and {{table}} do")
+            raise ValueError(f"{text!r}: {placeholder} is not a placeholder; use {{schema}} or {{table}}")

@@ -17,8 +17,9 @@ SELECTING = (
         shown_default="every table",
         toml=f"{OWN_TABLE}.filter.rules",
         repeatable=True,
-        help="Which tables are taken: a rule of TiCDC's table filter, such as 'shop.*' or '!shop.items'. May be given several times; the last "
-        "one that fits a table decides. (The environment variable takes one a line, or a TOML array.)",
+        help="Which tables to replicate: a rule of TiCDC's table filter, such as 'shop.*' or '!shop.items'. May be "
+        "given several times; the last one that matches a table decides. (The environment variable takes one per "
+        "line, or a TOML array.)",
     ),
     Option(
         name="event-filter",
@@ -29,7 +30,8 @@ SELECTING = (
         shown_default="none",
         toml=f"{OWN_TABLE}.filter.event-filters",
         repeatable=True,
-        help="Which statements are not run, as an inline table of TOML with `matcher` and `ignore-event` or `ignore-sql`: "
+        help="Which statements not to run, as an inline table of TOML with `matcher` and `ignore-event` or "
+        "`ignore-sql`: "
         '\'{matcher = ["shop.*"], ignore-event = ["drop table"]}\'. May be given several times.',
     ),
     Option(
@@ -41,8 +43,9 @@ SELECTING = (
         shown_default="none",
         toml=f"{OWN_TABLE}.routes",
         repeatable=True,
-        help="Under which names tables stand in the target, as an inline table of TOML with `matcher` and `target-schema` or `target-table`: "
+        help="What tables are called in the target, as an inline table of TOML with `matcher` and `target-schema` or "
+        "`target-table`: "
         '\'{matcher = ["shop.*"], target-schema = "copy", target-table = "{table}_old"}\'. May be given several times; the first '
-        "one that fits a table is its own.",
+        "one that matches a table applies.",
     ),
 )

@@ -32,10 +32,10 @@ def _csv_switch(name: str, help_text: str) -> Option:
 
 
 _CSV_OPTIONS = (
-    _text("terminator", "sink.terminator", _CSV.terminator, r"What ends a row, like '\r\n' or '\n'."),
-    _text("delimiter", "sink.csv.delimiter", _CSV.delimiter, r"What stands between two CSV fields, like , or '\t'."),
-    _text("quote", "sink.csv.quote", _CSV.quote, "The character around CSV texts; '' for none."),
-    _text("null", "sink.csv.null", _CSV.null, "What stands for NULL in CSV, as it is written there."),
+    _text("terminator", "sink.terminator", _CSV.terminator, r"What ends a row, such as '\r\n' or '\n'."),
+    _text("delimiter", "sink.csv.delimiter", _CSV.delimiter, r"Separator of CSV fields, such as , or '\t'."),
+    _text("quote", "sink.csv.quote", _CSV.quote, "Quote character of CSV strings; '' for none."),
+    _text("null", "sink.csv.null", _CSV.null, "How NULL is written in CSV."),
     _csv_switch(
         "include-commit-ts",
         "Whether CSV rows carry their commit ts. They should; this is the changefeed's `[sink.csv] include-commit-ts`.",
@@ -43,15 +43,15 @@ _CSV_OPTIONS = (
     Option(
         name="binary-encoding-method",
         group=_GROUP,
-        help="How CSV holds the bytes of binary columns.",
+        help="How the bytes of binary columns are encoded in CSV.",
         parse=parsers.choice("base64", "hex"),
         default=_CSV.binary_encoding,
         shown_default=INFERRED,
         toml="sink.csv.binary-encoding-method",
         metavar="base64|hex",
     ),
-    _csv_switch("output-old-value", "Whether CSV holds an update as a row before and a row after it."),
-    _csv_switch("output-handle-key", "Whether a field with the row's key stands before the values of a CSV row."),
+    _csv_switch("output-old-value", "Whether CSV has two rows for an update: the old values and the new ones."),
+    _csv_switch("output-handle-key", "Whether a field with the row's key precedes the values of a CSV row."),
     _csv_switch("output-field-header", "Whether each CSV file begins with a line of field names."),
 )
 
@@ -96,7 +96,8 @@ FORMAT: tuple[Option, ...] = (
     switch(
         "allow-missing-commit-ts",
         _GROUP,
-        "Take files whose rows do not say when they committed, with a weaker promise: between rounds the target may run ahead "
+        "Accept files whose rows do not say when they committed, with a weaker promise: between rounds the target "
+        "may run ahead "
         "of its checkpoint, and tables without a key halt.",
     ),
     Option(
@@ -108,13 +109,13 @@ FORMAT: tuple[Option, ...] = (
         toml="sink.date-separator",
         uri=("upstream", "date-separator"),
         metavar="none|year|month|day",
-        help="The date directories of the bucket.",
+        help="Which date directories the bucket has.",
     ),
     replace(
         switch(
             "enable-partition-separator",
             _GROUP,
-            "Whether each partition of a partitioned table has a directory.",
+            "Whether each partition of a partitioned table has its own directory.",
             default=True,
             toml="sink.enable-partition-separator",
             uri=("upstream", "enable-partition-separator"),
@@ -131,7 +132,7 @@ FORMAT: tuple[Option, ...] = (
         toml="sink.file-index-digit",
         uri=("upstream", "file-index-digit"),
         metavar="DIGITS",
-        help="Accepted for the reference consumer's sake; file numbers of any width are read.",
+        help="Accepted for compatibility with the reference consumer; file numbers of any width are read.",
     ),
     Option(
         name="tz",
@@ -141,6 +142,6 @@ FORMAT: tuple[Option, ...] = (
         uri=("downstream", "time-zone"),
         metavar="ZONE",
         help="Time zone of the TiCDC servers, in which TIMESTAMP values are written: UTC, Asia/Shanghai, +08:00, or System "
-        "for this host's zone. Nothing in the bucket tells it, and a wrong one shifts every TIMESTAMP.",
+        "for this host's zone. Nothing in the bucket shows it, and a wrong one shifts every TIMESTAMP.",
     ),
 )

@@ -161,8 +161,8 @@ def _other_zones(given: Given) -> Iterator[str]:
     others = others_of(given.value)
     if others:
         yield (
-            f"{given.origin}: {given.value} is taken for the zone of that name, as TiCDC's own --tz does; if the servers' zone is one that "
-            f"calls its time so for a part of the year, say it: {', '.join(others)}"
+            f"{given.origin}: {given.value} is taken as the zone of that name, as TiCDC's own --tz does; if the "
+            f"servers' zone uses this name only for part of the year, give that zone: {', '.join(others)}"
         )
 
 
@@ -183,9 +183,9 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
     if mode in ("disabled", "preferred") and asked:
         raise uri.error(f"`ssl-mode` {mode} contradicts +ssl, `ssl-ca` or `ssl-cert`, which ask for TLS")
     if mode == "required" and given["ssl_ca"]:
-        raise uri.error("`ssl-mode` required verifies nothing, so that `ssl-ca` is of no use; verify-ca uses it")
+        raise uri.error("`ssl-mode` required verifies nothing, so `ssl-ca` has no effect; verify-ca uses it")
     if given["allow_unverified_server"] and (mode.startswith("verify-") or (asked and not mode)):
-        raise uri.error("`allow-unverified-server` is of no use where TLS verifies the server: leave one of them out")
+        raise uri.error("`allow-unverified-server` has no effect if TLS verifies the server: remove one of them")
     return Downstream(
         host=uri.host,
         port=uri.port or default_port(uri),
@@ -236,7 +236,7 @@ def _notices(sources: Sources) -> list[str]:
     notices: list[str] = []
     uri = sources.downstream
     if uri is not None and not uri.port and "unix-socket" not in uri.parameters:
-        notices.append(f"--downstream-uri names no port: {default_port(uri)} is taken")
+        notices.append(f"--downstream-uri has no port: {default_port(uri)} is used")
     for found in filter(None, (sources.upstream, sources.downstream)):
         idle = sorted(name for name in found.parameters if name in UNNEEDED[found.side])
         if idle:

@@ -65,14 +65,14 @@ _TARGET = (
         group="the target",
         parse=parsers.path,
         metavar="FILE",
-        help="File that holds the target's password (one newline at its end is left out).",
+        help="File that holds the target's password (one newline at its end is ignored).",
     ),
     Option(
         name="downstream-password",
         group="the target",
         flag=False,
         toml="",
-        help="The target's password. No flag, since a command line can be read by others.",
+        help="The target's password. There is no flag, because other users can read a command line.",
     ),
     Option(
         name="state-schema",
@@ -85,9 +85,10 @@ _TARGET = (
     ),
     _certificate(
         "ssl-ca",
-        "CA certificate that the target's certificate must be signed by (else those that this machine trusts); switches TLS on.",
+        "CA certificate that must have signed the target's certificate (default: those that this machine trusts); "
+        "enables TLS.",
     ),
-    _certificate("ssl-cert", "Client certificate for the target; switches TLS on."),
+    _certificate("ssl-cert", "Client certificate for the target; enables TLS."),
     _certificate("ssl-key", "Private key of the client certificate."),
     Option(
         name="ssl-mode",
@@ -96,13 +97,15 @@ _TARGET = (
         uri=("downstream", "ssl-mode"),
         shown_default="verify-identity with TLS, else preferred",
         metavar="|".join(SSL_MODES),
-        help="How far TLS goes, in the words of MySQL's programs: disabled, preferred (where the server offers it; verifies nothing), "
+        help="How strictly TLS is used, in the terms of MySQL's programs: disabled, preferred (where the server "
+        "offers it; verifies nothing), "
         "required (verifies nothing), verify-ca, or verify-identity (CA and host name).",
     ),
     switch(
         "allow-unverified-server",
         "the target",
-        "Whether a server that nobody verified may get the password itself; else it gets no more than the answer to a challenge.",
+        "Whether to send the password itself to a server that nothing verifies; otherwise it gets only the response "
+        "to a challenge.",
     ),
     Option(
         name="connect-timeout",
@@ -112,27 +115,29 @@ _TARGET = (
         shown_default=f"{Downstream().connect_timeout}s",
         uri=("downstream", "timeout"),
         metavar="DURATION",
-        help="How long one attempt to connect to the target may take, from its name to a session that is ready.",
+        help="How long one attempt to connect to the target may take, from resolving its name to a session that is "
+        "ready.",
     ),
     switch(
         "local-infile",
         "the target",
-        "Whether rows may be sent by LOAD DATA LOCAL, from memory, where the server allows it; else by statements.",
+        "Whether to send rows with LOAD DATA LOCAL, from memory, if the server allows it; otherwise with statements.",
         default=_TUNING.local_infile,
     ),
 )
 
 _PACE = (
-    _pace("flush-interval", _TUNING.flush_interval, "Time between two looks at the bucket.", low=0.1),
+    _pace("flush-interval", _TUNING.flush_interval, "Time between two polls of the bucket.", low=0.1),
     _pace(
         "ddl-at-checkpoint-wait",
         _TUNING.ddl_at_checkpoint_wait,
-        "How long the bucket's checkpoint must stand still before a DDL at exactly that ts is run.",
+        "How long the bucket's checkpoint must stay unchanged before a DDL at exactly that ts is run.",
     ),
     Option(
         name="ddl-lock-wait",
         group="pace and patience",
-        help="How long one attempt of a DDL waits for locks that others hold on its tables; it is told who they are, and the DDL is tried again.",
+        help="How long one attempt of a DDL waits for locks that others hold on its tables; then the log names them, "
+        "and the DDL is tried again.",
         parse=parsers.whole_seconds,
         default=Downstream().ddl_lock_wait,
         shown_default=f"{Downstream().ddl_lock_wait}s",
@@ -141,17 +146,17 @@ _PACE = (
     _pace(
         "ddl-patience",
         _TUNING.ddl_patience,
-        "How long a DDL that lost its connection is waited for while the target still runs it.",
+        "How long to wait for a DDL that lost its connection while the target still runs it.",
     ),
     _pace(
         "gap-timeout",
         _TUNING.gap_timeout,
-        "How long a missing file is waited for before its table halts; the other tables go on.",
+        "How long to wait for a missing file before its table halts; the other tables go on.",
     ),
     _pace(
         "full-listing-interval",
         _TUNING.full_listing_interval,
-        "Time between two listings of the whole bucket; in between, finished directories are left out.",
+        "Time between two listings of the whole bucket; in between, finished directories are skipped.",
         low=1.0,
     ),
     _pace(
@@ -163,8 +168,8 @@ _PACE = (
     Option(
         name="standby",
         group="pace and patience",
-        help="Whether to wait for as long as another process is the writer, and then take its place. With false the program ends "
-        "with code 3 after lease-ttl.",
+        help="Whether to wait as long as another process is the writer, and then take over. If false, the program "
+        "exits with code 3 after lease-ttl.",
         parse=parsers.boolean,
         default=_TUNING.standby,
         shown_default="true, with --once false",
@@ -174,7 +179,7 @@ _PACE = (
     _pace(
         "retry-limit",
         _TUNING.retry_limit,
-        "How long a bucket or target that does not answer is tried again before the program ends with code 1.",
+        "How long to retry a bucket or target that does not answer before the program exits with code 1.",
     ),
 )
 
@@ -194,7 +199,7 @@ _SPARK = (
         parse=parsers.integer(low=0, high=100_000),
         default=_TUNING.partitions,
         metavar="N",
-        help="Write partitions of a round's Spark job; 0: from bytes and cores.",
+        help="Write partitions of a round's Spark job; 0: derived from bytes and cores.",
     ),
     Option(
         name="worker-count",
@@ -203,7 +208,8 @@ _SPARK = (
         default=_TUNING.worker_count,
         uri=("downstream", "worker-count"),
         metavar="N",
-        help="Most connections by which rows are written at once, however many cores all executors have; as in TiCDC's MySQL sink.",
+        help="Maximum number of connections that write rows concurrently, however many cores all executors have; as "
+        "in TiCDC's MySQL sink.",
     ),
 )
 
@@ -219,7 +225,7 @@ _PROGRAM = (
         parse=parsers.choice("debug", "info", "warn", "warning", "error", "fatal"),
         default="info",
         metavar="debug|info|warn|error",
-        help="Least level of what is logged; debug adds tracebacks.",
+        help="Lowest level that is logged; debug adds tracebacks.",
     ),
     Option(
         name="log-file",
@@ -227,7 +233,7 @@ _PROGRAM = (
         parse=parsers.path,
         shown_default="standard error",
         metavar="FILE",
-        help="File to log to; it may be rotated from outside.",
+        help="File to log to; other programs may rotate it.",
     ),
     Option(
         name="log-format",
@@ -245,7 +251,7 @@ _PROGRAM = (
     switch(
         "enable-profiling",
         "the program",
-        "Accepted for the reference consumer's sake; it opens no profiling port.",
+        "Accepted for compatibility with the reference consumer; it opens no profiling port.",
     ),
 )
 

@@ -105,7 +105,7 @@ def seconds_of(value: object) -> float:
     """Return the seconds of a duration like ``2s``, ``1h30m`` or ``100ms``; a bare number (not a text) counts seconds."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value < 0 or not math.isfinite(value):
-            raise ValueError(f"a duration is not negative and not endless: {value!r}")
+            raise ValueError(f"a duration must be finite and not negative: {value!r}")
         return float(value)
     given = value.strip() if isinstance(value, str) else ""
     if given == "0":
@@ -184,7 +184,7 @@ def time_zone(value: object) -> str:
         return given
     expected = f"a time zone like UTC, Asia/Shanghai, +08:00 or System is expected, not {given!r}"
     if meant := meant_by(given):
-        raise ValueError(f"{expected}, an abbreviation that does not tell the zone; it may mean {', '.join(meant)}")
+        raise ValueError(f"{expected}, an abbreviation that does not identify the zone; it may mean {', '.join(meant)}")
     raise ValueError(f"{expected}{did_you_mean(given, zoneinfo.available_timezones())}")
 
 
@@ -193,7 +193,7 @@ def _offset(match: re.Match[str], given: str) -> str:
     total = int(hours) * 60 + int(minutes)
     low = -_MAX_OFFSET_MINUTES + 1 if sign == "-" else 0
     if int(minutes) >= 60 or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES:  # noqa: PLR2004 - minutes in an hour
-        raise ValueError(f"a time zone offset lies between -13:59 and +14:00, not {given!r}")
+        raise ValueError(f"a time zone offset must be between -13:59 and +14:00, not {given!r}")
     return f"{sign}{int(hours):02d}:{minutes}"
 
 

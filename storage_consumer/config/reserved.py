@@ -48,7 +48,7 @@ class Reserved:
         """Return whose name this database has, and the remedy that only its owner has; empty if tables may use the name."""
         if spelling(schema) == spelling(self.state_schema):
             return (
-                f"has the name of the state schema {self.state_schema}, in which this program keeps its progress (before the first "
-                "start another --state-schema is a way too)"
+                f"has the name of the state schema {self.state_schema}, in which this program keeps its progress "
+                "(before the first start you can also choose another --state-schema)"
             )
         return "has the name of a system schema, in which the server keeps its own tables" if is_system(schema) else ""

@@ -119,7 +119,7 @@ def password_in(path: str, origin: str) -> str:
     try:
         content = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"{origin}: the password file {path} cannot be read: {reason}") from None
     return content.removesuffix("\n").removesuffix("\r")
 

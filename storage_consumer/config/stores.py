@@ -97,9 +97,9 @@ def _complaint_azure(parameters: Mapping[str, str]) -> str:
         return "`account-name` is the storage account's name alone: letters and digits"
     for key in ("account-key", "encryption-key"):
         if not _is_key(key, parameters.get(key, "")):
-            return f"`{key}` is not what Azure gives out: a `+` in it must not have become a space, nor a `=` have got lost"
+            return f"`{key}` is not a key as Azure issues it: check that no `+` became a space and no `=` was lost"
     if ";" in parameters.get("sas-token", ""):
-        return "`sas-token` holds a `;`, which no such token has"
+        return "`sas-token` contains a `;`, which no such token has"
     return ""
 
 
@@ -179,12 +179,12 @@ def _read_credentials(file: str) -> str:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"`credentials-file`: {file} cannot be read: {reason}") from None
     try:
         content = json.loads(text)
     except ValueError:
         content = None
     if not isinstance(content, dict) or "type" not in content:
-        raise ValueError(f"`credentials-file`: {file} is no Google credentials file: a JSON object with a `type`")
+        raise ValueError(f"`credentials-file`: {file} is not a Google credentials file: a JSON object with a `type`")
     return text

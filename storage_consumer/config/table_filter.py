@@ -104,7 +104,7 @@ def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
         patterns.append(_compiled(text, pattern, case=case))
         names.append(name)
     if place != len(text):
-        raise _error(text, f"{text[place:]!r} is too much")
+        raise _error(text, f"unexpected {text[place:]!r}")
     yield _Rule(taken_in, tuple(patterns), names[0])
 
 
@@ -113,11 +113,11 @@ def _pattern(text: str, place: int) -> tuple[str, str, int]:
     sign = text[place : place + 1]
     if sign == "/":
         if (found := _EXPRESSION.match(text, place)) is None:
-            raise _error(text, "the regular expression has no end")
+            raise _error(text, "the regular expression is not closed")
         return found[1], "", found.end()
     if sign in _DELIMITED:
         if (found := _DELIMITED[sign].match(text, place)) is None:
-            raise _error(text, "the quoted name has no end")
+            raise _error(text, "the quoted name is not closed")
         name = found[1].replace(sign * 2, sign)
         return rf"\A{re.escape(name)}\Z", name, found.end()
     pattern, signs = [], []

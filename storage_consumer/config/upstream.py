@@ -74,7 +74,10 @@ def require_commit_ts(upstream: Upstream) -> None:
     what, remedy = {
         "csv": (
             "CSV rows",
-            "`[sink.csv] include-commit-ts = true`, and that file is given here by --config (or say --include-commit-ts)",
+            (
+                "`[sink.csv] include-commit-ts = true`, and that file is given here by --config (or give "
+                "--include-commit-ts)"
+            ),
         ),
         "canal-json": (
             "canal-json messages",
@@ -82,8 +85,8 @@ def require_commit_ts(upstream: Upstream) -> None:
         ),
     }[upstream.protocol]
     raise ConfigError(
-        f"{what} without commit ts can be neither ordered nor told from duplicates: the changefeed needs {remedy}. "
-        "--allow-missing-commit-ts takes such files as they are, with a weaker promise"
+        f"{what} without commit ts can be neither ordered nor deduplicated: the changefeed needs {remedy}. "
+        "--allow-missing-commit-ts accepts such files as they are, with a weaker promise"
     )
 
 
@@ -123,10 +126,11 @@ def refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
     """
     if raw_updates and upstream.protocol == "csv" and not upstream.csv.output_old_value:
         raise ConfigError(
-            f"{raw_updates} = true with CSV and without `output-old-value`: an update that changes a key says only the new "
-            "one, so nobody can tell which row it took the place of. The changefeed needs `[sink.csv] output-old-value = true`, "
-            "or `[sink.cloud-storage-config] output-raw-change-event = false`, and a fresh bucket, since the files that it "
-            "wrote until then lack the old keys"
+            f"{raw_updates} = true with CSV and without `output-old-value`: an update that changes a key carries "
+            "only the new one, so nobody can tell which row it replaced. The changefeed needs `[sink.csv] "
+            "output-old-value = true`, "
+            "or `[sink.cloud-storage-config] output-raw-change-event = false`, and a new bucket, because the files "
+            "written until then lack the old keys"
         )
 
 

@@ -155,7 +155,7 @@ def parse_upstream(text: str) -> Uri:
         raise _error(
             "upstream",
             masked,
-            f"{scheme}:// is no storage; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
+            f"{scheme}:// is not a storage; give file:///dir, s3://bucket/prefix, gcs://… or azure://…"
             f"{did_you_mean(scheme, sorted(stores.SCHEMES))}",
         )
     uri = Uri(
@@ -176,7 +176,8 @@ def parse_upstream(text: str) -> Uri:
 def _check_directory(uri: Uri) -> None:
     if uri.host not in {"", "localhost"}:
         raise uri.error(
-            f"`{uri.host.rpartition('@')[2]}` stands where a host would; a directory is written with three slashes: file:///dir"
+            f"`{uri.host.rpartition('@')[2]}` is in the place of a host; a directory is written with three slashes: "
+            "file:///dir"
         )
     if not uri.path:
         raise uri.error("no directory is named; give file:///dir")
@@ -188,7 +189,8 @@ def _check_bucket(uri: Uri) -> None:
         raise uri.error(f"no bucket is named; give {uri.scheme}://bucket/prefix")
     if "@" in uri.host or ":" in uri.host:
         raise uri.error(
-            f"only the bucket's name stands between {uri.scheme}:// and the next slash; keys go into parameters like access-key= and account-key="
+            f"only the bucket's name belongs between {uri.scheme}:// and the next slash; keys go into parameters "
+            "like access-key= and account-key="
         )
     _check_store(uri)
 
@@ -215,7 +217,8 @@ def parse_downstream(text: str) -> Uri:
         raise _error(
             "downstream",
             masked,
-            f"{split.scheme}:// is no target; give mysql://, tidb:// or mariadb://, with +ssl for TLS{did_you_mean(scheme, _TARGET_SCHEMES)}",
+            f"{split.scheme}:// is not a target; give mysql://, tidb:// or mariadb://, with +ssl for "
+            f"TLS{did_you_mean(scheme, _TARGET_SCHEMES)}",
         )
     userinfo, _, _ = split.netloc.rpartition("@")
     user, colon, password = userinfo.partition(":")
@@ -238,11 +241,12 @@ def parse_downstream(text: str) -> Uri:
 def _check_server(uri: Uri) -> None:
     if uri.path not in {"", "/"}:
         raise uri.error(
-            "no database is named here, since tables keep the databases they have at the source; end the URI with `/` (a `/` inside the password is written %2F)"
+            "no database belongs here, because tables keep the databases they have at the source; end the URI with "
+            "`/` (a `/` inside the password is written %2F)"
         )
     socket = uri.parameters.get("unix-socket", "")
     if socket and not socket.startswith("/"):
-        raise uri.error("`unix-socket` is an absolute path")
+        raise uri.error("`unix-socket` must be an absolute path")
     if not uri.host and not socket:
         raise uri.error("no host is named; give mysql://user@host:3306/ or unix-socket=/path")
     if uri.parameters.get("dry-run", "false").lower() not in {"false", "0", "f", ""}:
@@ -261,7 +265,8 @@ def _port(split: SplitResult, masked: str) -> int:
         raise _error(
             "downstream",
             masked,
-            "the port is no number from 1 to 65535; in a password, write / as %2F, @ as %40, : as %3A, ? as %3F, # as %23",
+            "the port is not a number from 1 to 65535; in a password, write / as %2F, @ as %40, : as %3A, ? as %3F, "
+            "# as %23",
         ) from None
 
 
@@ -283,7 +288,7 @@ def _behind_secret(name: str) -> str:
     """Return what is wrong after a secret. The text itself is not shown, since it may be part of the secret."""
     what = "token" if name == "sas-token" else "value"
     return (
-        f"what stands behind `{name}` and begins with a `&` is no known parameter; if it belongs to the {what}, "
+        f"what follows `{name}` and begins with a `&` is not a known parameter; if it belongs to the {what}, "
         f"percent-encode the {what}: a `&` inside is written %26"
     )
 

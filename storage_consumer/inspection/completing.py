@@ -17,15 +17,16 @@ def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
     against = [each for each in bucket.contradictions if each.keyword not in _OF_PATHS]
     if against:
         raise ConfigError(
-            f"{bucket.place} is not as the settings say: "
+            f"{bucket.place} contradicts the settings: "
             + "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
         )
     missing = [each for each in bucket.missing if each.keyword in needed]
     if missing:
         names = ", ".join(f"--{BY_KEYWORD[each.keyword].name} ({each.origin})" for each in missing)
         raise ConfigError(
-            f"{bucket.place} does not tell how it was written, and nobody else does: give the changefeed's TOML file by --config, "
-            f"and its sink URI as --upstream-uri; or give {names}. `storage-consumer inspect` shows what the bucket tells"
+            f"{bucket.place} does not show how it was written, and no setting says it: give the changefeed's TOML "
+            f"file with --config, and its sink URI as --upstream-uri; or give {names}. `storage-consumer inspect` "
+            "lists what the bucket shows"
         )
     return loaded.completed(bucket.upstream, bucket.inferred)
 

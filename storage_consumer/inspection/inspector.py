@@ -20,10 +20,10 @@ from storage_consumer.storage.small_file import METADATA_BYTES
 
 _SHOWN = 10
 NO_DATA = "no data file yet"
-NO_NULL = "no row looked at holds a NULL, and a number that stands for NULL would be read as a number"
+NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would be read as a number"
 NO_BINARY = "rows without binary values; a table halts at the first one"
 _NO_CHECKPOINT = "nothing can be applied before there is one"
-_SEVERAL = "files leave several values"
+_SEVERAL = "the files allow several values"
 
 
 def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: float) -> Bucket:
@@ -205,7 +205,7 @@ class _Look:
         if not tables:
             return []
         more = f" and {len(tables) - 3} more" if len(tables) > 3 else ""  # noqa: PLR2004 - a few names are enough
-        origin = f"no file tells it, and tables with TIMESTAMP columns halt without it: {', '.join(tables[:3])}{more}"
+        origin = f"no file shows it, and tables with TIMESTAMP columns halt without it: {', '.join(tables[:3])}{more}"
         return [self._setting("tz", "unknown", None, origin)]
 
     def bucket(self, checkpoint: int, settings: tuple[Setting, ...]) -> Bucket:
@@ -280,7 +280,7 @@ class _Look:
 
     def _warnings(self, checkpoint: int) -> list[str]:
         found = [] if checkpoint else [f"{self._content()}, and no metadata with a checkpoint: {_NO_CHECKPOINT}"]
-        found += [f"{path} reads under no settings at all: is it damaged?" for path in self.set_aside]
+        found += [f"{path} cannot be read with any settings: is it damaged?" for path in self.set_aside]
         gaps = [folder for folder in self.seen.folders.values() if folder.missing]
         if gaps:
             found.append(f"{gaps[0].path}: {gaps[0].missing} file numbers are missing; {len(gaps)} such directories")

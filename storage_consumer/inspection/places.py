@@ -31,7 +31,10 @@ def missing_metadata(upstream: Upstream, places: tuple[str, ...]) -> str:
     said = f"{upstream.identity} has no metadata file, which TiCDC writes into the folder of its sink URI with its first checkpoint"
     if places:
         return f"{said}. The changefeed's folder is likely {' or '.join(places)}: give that as --upstream-uri"
-    return f"{said}: nothing is read or made before there is one. Is the upstream URI the changefeed's sink URI, and does it run?"
+    return (
+        f"{said}: nothing is read or created before there is one. Is the upstream URI the changefeed's sink URI, "
+        "and does it run?"
+    )
 
 
 def tells_checkpoint(storage: Storage) -> bool:

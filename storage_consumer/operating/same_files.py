@@ -75,7 +75,7 @@ def _difference(storage: Storage, file: KeptFile) -> str:
     except MalformedSchemaFile as fault:
         return str(fault)
     same = record_of(file.table_dir, definition)["digest"] == file.digest
-    return "" if same else f"{file.path}: it says another statement or structure than the one that was read"
+    return "" if same else f"{file.path}: its statement or structure differs from what was read"
 
 
 def shortened(paths: Iterable[str], count: int = 0) -> str:

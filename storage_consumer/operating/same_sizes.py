@@ -64,7 +64,7 @@ class Sizes:
         self.count += 1
         self.unseen += unseen
         if len(self.shown) < SHOWN:
-            lost = "; rows may be lost with what it held, so its table would halt" if unseen else ""
+            lost = "; rows in it may be lost, so its table would halt" if unseen else ""
             self.shown.append(f"{stored.path}: it has {stored.size} bytes, and had another size when it was read{lost}")
 
 

@@ -70,8 +70,8 @@ class Look:
         """Yield the warnings for an operator."""
         for path in shortened(self.came_late):
             yield (
-                f"{path} turned up where TiCDC was done writing; rows in it at or below the checkpoint are taken for "
-                "repeats. If TiCDC did not just restart, compare the table with its source"
+                f"{path} appeared where TiCDC had finished writing; rows in it at or below the checkpoint are "
+                "treated as duplicates. If TiCDC did not just restart, compare the table with its source"
             )
         for path in shortened(self.schemas_gone):
             yield f"schema file {path} is gone from the storage; what was read from it stays in force"

@@ -42,8 +42,8 @@ class Metadata:
         ts = parse_metadata(content)
         if ts is None:
             return self._refused(
-                f"metadata holds no checkpoint-ts but {content[:_SHOWN]!r}; the last good value {self.checkpoint} stays. If "
-                "this goes on, look at the changefeed"
+                f"metadata holds no checkpoint-ts but {content[:_SHOWN]!r}; the last good value {self.checkpoint} "
+                "stays in force. If this lasts, check the changefeed"
             )
         self.is_ahead = is_ahead_of_clock(ts, now)
         if self.is_ahead:
@@ -58,8 +58,8 @@ class Metadata:
         known, self._last, before, self.told = self._last, ts, self.told, ts
         if before and physical_ms(before) - physical_ms(ts) > RESTART_MS:
             raise StorageUnavailable(
-                f"metadata went back from {before} ({tso_time(before)}) to {ts} ({tso_time(ts)}); the whole bucket is looked at "
-                "anew, to see whether it is another changefeed's"
+                f"metadata went back from {before} ({tso_time(before)}) to {ts} ({tso_time(ts)}); the whole bucket "
+                "is listed again, to see whether it is another changefeed's"
             )
         if ts < self.checkpoint and ts != known:
             return _said(
@@ -76,15 +76,16 @@ class Metadata:
     def _absent(self) -> tuple[str, ...]:
         if self.checkpoint:
             raise StorageUnavailable(
-                f"metadata is gone, which TiCDC never deletes; it said {self.checkpoint} ({tso_time(self.checkpoint)}). Nothing "
-                "more is read before it is there again. Is the file system mounted, is the prefix still the same? If it was "
+                f"metadata is gone, though TiCDC never deletes it; its last value was {self.checkpoint} "
+                f"({tso_time(self.checkpoint)}). Nothing more is read until it is back. Is the file system mounted, "
+                "is the prefix still the same? If it was "
                 "emptied for another changefeed, that one needs a state of its own (--state-schema)"
             )
         known, self._last = self._last, None
         if known is None:
             return ()
         return _said(
-            "there is no metadata file yet: nothing is applied before TiCDC writes its first checkpoint. If the "
+            "there is no metadata file yet: nothing is applied until TiCDC writes its first checkpoint. If the "
             "changefeed has been running for a while, the upstream URI names another folder than its sink URI"
         )
 
@@ -97,9 +98,10 @@ def ahead_of_clock(ts: int, now: float) -> str:
     """Return why a TSO can't be valid, and what to look at."""
     hours = CLOCK_MARGIN_MS // 3_600_000
     return (
-        f"its time, {tso_time(ts)}, lies more than {hours} hours beyond the clock of this machine, which says {clock_time(now)}. "
+        f"its time, {tso_time(ts)}, lies more than {hours} hours ahead of the clock of this machine, which shows "
+        f"{clock_time(now)}. "
         "If that clock is wrong, as after a start without a time server, set it: nothing is lost meanwhile, and nothing new is "
-        "applied. If it is right, the number is damaged, or the source's clock is wrong: look at the changefeed"
+        "applied. If it is right, the number is damaged, or the source's clock is wrong: check the changefeed"
     )
 
 

@@ -27,8 +27,8 @@ _LISTINGS = 3
 
 
 _IDS_AS_PATH = (
-    "the changefeed has use-table-id-as-path: TiCDC then writes no statement about databases, so that one that is dropped at "
-    "the source stays in the target until someone drops it there"
+    "the changefeed has use-table-id-as-path: TiCDC then writes no statement about databases, so a database that is "
+    "dropped at the source stays in the target until someone drops it there"
 )
 
 
@@ -237,15 +237,15 @@ class StorageReader:
             yield stored
         if full and empty and len(self._inventory):
             raise StorageUnavailable(
-                f"{self._upstream.identity} shows no object at all, where there were {len(self._inventory)} schema and "
+                f"{self._upstream.identity} has no objects any more; there were {len(self._inventory)} schema and "
                 "data files. Is the file system mounted, is the prefix still the same?"
             )
 
     def _advice(self, look: Findings) -> Iterator[str]:
         if look.contradictions:
             yield (
-                f"the paths do not go with the settings {', '.join(self._told())}: {'; '.join(look.contradictions)}. Set them "
-                "as the changefeed has them"
+                f"the paths contradict the settings {', '.join(self._told())}: {'; '.join(look.contradictions)}. "
+                "Give the values that the changefeed has"
             )
 
     def _told(self) -> Iterator[str]:

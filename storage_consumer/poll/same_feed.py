@@ -65,13 +65,15 @@ def doubts(before: Before, looks: Sequence[Findings], told: int, place: str) -> 
     # A continuation may begin a little before the checkpoint, by what a restart of TiCDC loses.
     if physical_ms(before.checkpoint) - physical_ms(begin) <= RESTART_MS:
         said = (
-            f"{gone}. They are taken for what followed on {read}. If the prefix was emptied and given to another "
+            f"{gone}. They are taken as the continuation of what was read {read}. If the prefix was emptied and "
+            "given to another "
             "changefeed, rows between the two are missing: then start that one with an empty target and a state of its own"
         )
         return (said,)
     raise ConfigError(
         f"{gone}, which begin at {begin} ({tso_time(begin)}). This is another changefeed than the one that was read {read}: "
-        "its rows up to there would be taken for repeats, so nothing was applied. Give it a state of its own (--state-schema) and "
+        "its rows up to there would be treated as duplicates, so nothing was applied. Give it a state of its own "
+        "(--state-schema) and "
         "a target without the former one's tables, or an empty target without the state schema. If the former changefeed's files "
         "lie elsewhere by now, bind the state to that place: storage-consumer rebind --upstream-uri URI"
     )
@@ -84,10 +86,12 @@ def refuse_ahead_of_clock(checkpoint: int, state_schema: str, now: float) -> Non
     """
     if is_ahead_of_clock(checkpoint, now):
         raise ConfigError(
-            f"the state schema {state_schema} says that everything up to {checkpoint} ({tso_time(checkpoint)}) was applied, and the "
-            f"clock of this machine says {clock_time(now)}. If the clock is wrong, set it and start again. If it is right, a damaged "
-            "metadata was believed, and rows that came after it were taken for repeats: they are missing in the target. Then begin "
-            "anew with a fresh copy: empty the target's tables, and give this bucket a state of its own (--state-schema)"
+            f"the state schema {state_schema} says that everything up to {checkpoint} ({tso_time(checkpoint)}) was "
+            f"applied, but the clock of this machine shows {clock_time(now)}. If the clock is wrong, set it and "
+            "start again. If it is right, a damaged "
+            "metadata was believed, and rows that came after it were treated as duplicates: they are missing in the "
+            "target. Then reload all tables: empty those of the target, and give this bucket a state of its own "
+            "(--state-schema)"
         )
 
 

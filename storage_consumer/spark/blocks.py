@@ -26,7 +26,10 @@ from storage_consumer.spark.sorting import in_order, read_piece
 
 FOLDER = "blocks-"
 """Prefix of the names of folders that hold a job's blocks."""
-REMOVED = "something removes Spark's files while they are in use: name a folder that is left alone by SPARK_LOCAL_DIRS or spark.local.dir"
+REMOVED = (
+    "something removes Spark's files while they are in use: set SPARK_LOCAL_DIRS or spark.local.dir to a "
+    "folder that nothing else cleans up"
+)
 """Why a file of Spark's may be gone, and the remedy."""
 
 
@@ -60,7 +63,7 @@ def _made(parent: str) -> str:
     try:
         return tempfile.mkdtemp(prefix=FOLDER, dir=parent)
     except OSError as fault:
-        message = f"no folder for the blocks of a job could be made in Spark's temporary folder: {fault}"
+        message = f"no folder for the blocks of a job could be created in Spark's temporary folder: {fault}"
         if isinstance(fault, FileNotFoundError):
             message += f" ({REMOVED})"
         raise StorageConsumerError(message) from fault

@@ -23,7 +23,10 @@ _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
     (
         re.compile(r"No space left on device|Disk quota exceeded"),
         StorageConsumerError,
-        "the disk with Spark's files is full: make room there, or name a folder on a larger one by SPARK_LOCAL_DIRS or spark.local.dir",
+        (
+            "the disk with Spark's files is full: make room there, or set SPARK_LOCAL_DIRS or spark.local.dir to a "
+            "folder on a larger one"
+        ),
     ),
     (
         re.compile(rf"No such file or directory: '[^']*/{FOLDER}"),
@@ -33,7 +36,10 @@ _CAUSES: tuple[tuple[re.Pattern[str], type[StorageConsumerError], str], ...] = (
     (
         re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure|FetchFailed"),
         SparkUnavailable,
-        "a worker or executor was killed, most often for want of memory: give it more, more --partitions, or fewer cores in --spark-master",
+        (
+            "a worker or executor was killed, most often for lack of memory: give it more, more --partitions, or fewer "
+            "cores in --spark-master"
+        ),
     ),
 )
 """What Spark reports if something around it is wrong, the error that this is to us, and the remedy."""

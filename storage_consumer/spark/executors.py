@@ -36,7 +36,7 @@ _OTHER_PYTHON = re.compile(
 )
 _REMEDY = (
     "Executors need the driver's minor version of Python and the packages that storage-consumer needs: install them on each machine, or ship an "
-    "environment (spark.archives), and name its Python by PYSPARK_PYTHON; docs/cluster.md tells how"
+    "environment (spark.archives), and set PYSPARK_PYTHON to its Python; docs/cluster.md says how"
 )
 
 

@@ -47,15 +47,16 @@ from storage_consumer.telemetry import Log
 _log = Log("spark")
 _TICK = 0.5
 _OPEN = (
-    "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set spark.authenticate, as "
-    "docs/cluster.md tells"
+    "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set "
+    "spark.authenticate, as docs/cluster.md describes"
 )
 _ENDED = (
-    "Spark's JVM is gone, or it stopped the session: mostly it was killed for want of memory, of the machine or of its own "
-    "(spark.driver.memory); another one is started"
+    "Spark's JVM is gone, or it stopped the session: usually it was killed for lack of memory, of the machine or of "
+    "its own (spark.driver.memory); the program starts another one"
 )
 _OTHERS_ENDED = (
-    "the Spark session that this program was given was stopped, or its JVM is gone (killed, most often for want of memory): start "
+    "the Spark session that this program was given was stopped, or its JVM is gone (killed, most often for lack of "
+    "memory): start "
     "the program again, with a new session"
 )
 _Seen = Callable[[FileReport], None]

@@ -88,7 +88,7 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
         if not running and gateway_gone():
             _forget_jvm()
         if not _has_java(os.environ):
-            raise ConfigError("Spark needs Java 17 or newer: install it, or name its folder by JAVA_HOME") from fault
+            raise ConfigError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to its folder") from fault
         why = fault.java_exception.toString() if isinstance(fault, Py4JJavaError) else str(fault)
         raise SparkUnavailable(f"Spark could not be started: {' '.join(why.split())}") from fault
 

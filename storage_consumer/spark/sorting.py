@@ -55,7 +55,7 @@ def read_piece(file: int, start: int, size: int) -> bytes:
     """Return `size` bytes of an open file, from `start` on. Raise `OSError` if they are not there."""
     piece = os.pread(file, size, start)
     if len(piece) != size:
-        raise OSError(errno.EIO, f"of {size} bytes that were written at {start} of a file there are {len(piece)} left")
+        raise OSError(errno.EIO, f"only {len(piece)} of the {size} bytes written at offset {start} of a file are left")
     return piece
 
 

@@ -112,7 +112,7 @@ class AzureStorage(ReadInParts):
                 return
             token = page.token
             if token in seen:
-                raise self._contradiction("the pages of a listing lead back to one before")
+                raise self._contradiction("the pages of a listing lead back to an earlier one")
             seen.add(token)
 
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
@@ -199,7 +199,7 @@ class AzureStorage(ReadInParts):
                 "AZURE_CLIENT_SECRET, az login, the machine's identity)"
             )
         if isinstance(error, ValueError):
-            return ConfigError(f"{self._where(path)} can't be asked for ({code}): check account, endpoint and keys")
+            return ConfigError(f"{self._where(path)} can't be requested ({code}): check account, endpoint and keys")
         return self._unavailable(error, code, path)
 
 

@@ -20,6 +20,6 @@ def whole(blocks: Iterable[bytes], stored: StoredObject, start: int = 0) -> Iter
         yield block
     if place < stored.size:
         raise StorageUnavailable(
-            f"{stored.path} ended after {place} bytes, and the listing says {stored.size}: it was cut short on its way, or is just being "
-            "replaced"
+            f"{stored.path} ended after {place} bytes, but the listing says {stored.size}: the transfer was cut "
+            "short, or the file is just being replaced"
         )

@@ -108,7 +108,8 @@ class GcsStorage(ReadInParts, OrderedBucket):
             )
         if isinstance(error, ValueError):
             return ConfigError(
-                f"{self._where(path)} can't be asked for ({code}): check the bucket's name, the endpoint and the credentials"
+                f"{self._where(path)} can't be requested ({code}): check the bucket's name, the endpoint and the "
+                "credentials"
             )
         return self._unavailable(error, code, path)
 

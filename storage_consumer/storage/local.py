@@ -145,25 +145,26 @@ class LocalStorage:
         """
         path = prefix + entry.name
         if not _is_text(entry.name):
-            return [self._warn(path, "its name is no UTF-8 text")]
+            return [self._warn(path, "its name is not UTF-8 text")]
         if entry.is_symlink() and entry.is_dir():
             raise ConfigError(
-                f"{path} below {self._root} is a link to a folder. Tables may lie behind it, and links to folders aren't followed: "
-                "mount the folder there in place of the link (mount --bind), or remove the link if no files of the changefeed are there"
+                f"{path} below {self._root} is a link to a folder. It may lead to tables, and links to folders "
+                "aren't followed: mount the folder in place of the link (mount --bind), or remove the link if no "
+                "files of the changefeed are there"
             )
         if entry.is_symlink() and not self._is_within(path):
             return [self._warn(path, "it is a link out of the storage")]
         if entry.is_symlink() and not _is_there(entry):
             return [self._warn(path, "it is a link that leads nowhere")]
         if not (entry.is_file() or entry.is_dir()) and _is_there(entry):
-            return [self._warn(path, "it is no file, but a pipe, a socket or a device")]
+            return [self._warn(path, "it is not a file, but a pipe, a socket or a device")]
         return []
 
     def _warn(self, path: str, reason: str) -> StoredObject:
         shown = path.encode("utf-8", "backslashreplace").decode()
         if shown not in self._warned:
             self._warned.add(shown)
-            _log.warning("storage_warning", path=shown, text=f"{shown} is not looked at: {reason}")
+            _log.warning("storage_warning", path=shown, text=f"{shown} is not read: {reason}")
         stands_for_file = shown == path and _is_of_ticdc(path)
         return StoredObject(path=path if stands_for_file else f"{shown} ({reason})", size=1, tag="")
 

@@ -84,7 +84,8 @@ class Bucket(ABC):
             self._page("", limit=1)
         except FileNotFoundError:
             raise ConfigError(
-                f"what answers for {self._where('')} holds no bucket of that name, or is no store of this kind: check the endpoint "
+                f"what answers for {self._where('')} has no bucket of that name, or is not a store of this kind: "
+                "check the endpoint "
                 "and the bucket's name in the upstream URI"
             ) from None
 
@@ -184,7 +185,7 @@ class Bucket(ABC):
     def _contradiction(self, what: str) -> StorageUnavailable:
         """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""
         return StorageUnavailable(
-            f"{self._where('')}: {what}. It is asked again; a gateway or proxy on the way may be the cause"
+            f"{self._where('')}: {what}. The request is repeated; a gateway or proxy on the way may be the cause"
         )
 
     def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:

@@ -187,9 +187,9 @@ class OrderedBucket(Bucket):
         if not token and names[1:2] == [last]:
             del names[0]
         if any(name <= before for before, name in pairwise(names)):
-            raise self._contradiction("the names of a listing are not in order, or come again on its next page")
+            raise self._contradiction("the names of a listing are out of order, or are repeated on its next page")
         if page.token and page.token in {token, *empty}:
-            raise self._contradiction("the pages of a listing lead back to one before")
+            raise self._contradiction("the pages of a listing lead back to an earlier one")
         return frozenset() if page.objects else empty | {token}
 
     def _onward(self, stretch: _Stretch, last: str, path: str, known: _Known) -> _Stretch:

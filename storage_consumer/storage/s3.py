@@ -41,7 +41,7 @@ class S3Storage(OrderedBucket):
         size = limit or (1000 if delimited else self.page_size)
         answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
         if "IsTruncated" not in answer or (answer["IsTruncated"] and not answer.get("NextContinuationToken")):
-            raise self._contradiction("what was answered to a listing is none, or has no token by which it goes on")
+            raise self._contradiction("the answer to a listing is not a listing, or lacks the token that continues it")
         return Page(
             objects=tuple(
                 StoredObject(path=self._relative(entry["Key"]), size=entry["Size"], tag=entry["ETag"].strip('"'))
@@ -157,7 +157,7 @@ class S3Storage(OrderedBucket):
             )
         if code in _UNASKABLE or isinstance(error, ValueError):
             return ConfigError(
-                f"{where} can't be asked for ({code}): check the bucket's name, the endpoint, the region"
+                f"{where} can't be requested ({code}): check the bucket's name, the endpoint, the region"
             )
         if code in _SKEWED:
             return StorageUnavailable(f"{self._unavailable(error, code, path)} (set the clock of this machine)")
@@ -169,17 +169,18 @@ class S3Storage(OrderedBucket):
         for cause in _causes(error):
             if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
                 return ConfigError(
-                    f"what answers at {server} speaks no TLS: write its endpoint as http://{server.partition('://')[2]}"
+                    f"{server} does not speak TLS: write its endpoint as http://{server.partition('://')[2]}"
                 )
             if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's own error has none
                 return ConfigError(
-                    f"the certificate of {server} is not trusted: {verdict}. Name the CA that signed it, a file in "
-                    "PEM form, by AWS_CA_BUNDLE in the environment (of a cluster's executors too), and the endpoint as the "
-                    "certificate does"
+                    f"the certificate of {server} is not trusted: {verdict}. Set AWS_CA_BUNDLE in the environment "
+                    "(of a cluster's executors too) to a PEM file with the CA that signed it, and write the "
+                    "endpoint's host as the certificate does"
                 )
             if code == "HTTPClientError" and isinstance(cause, (*_NO_FILE, ssl.SSLError)):
                 return ConfigError(
-                    f"the CAs to trust {server} by cannot be read: {cause}. See AWS_CA_BUNDLE and REQUESTS_CA_BUNDLE in the "
+                    f"the CAs that should vouch for {server} cannot be read: {cause}. See AWS_CA_BUNDLE and "
+                    "REQUESTS_CA_BUNDLE in the "
                     "environment, and ca_bundle in AWS's configuration: a file in PEM form"
                 )
         return None

@@ -44,7 +44,8 @@ def read_schema_file(storage: Readable, path: str) -> bytes:
     content = storage.read(path, SCHEMA_FILE_BYTES)
     if len(content) > SCHEMA_FILE_BYTES:
         raise MalformedSchemaFile(
-            f"schema file {path}: it has more than {SCHEMA_FILE_BYTES} bytes, and TiCDC writes none that is so large. Restore it "
+            f"schema file {path}: it has more than {SCHEMA_FILE_BYTES} bytes, and TiCDC writes none that large. "
+            "Restore it "
             "from a copy of the bucket, then start again"
         )
     return content

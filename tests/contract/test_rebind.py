@@ -132,7 +132,7 @@ def another_statement(new: SmallBucket) -> str:
     """A schema file says something else."""
     (path,) = (new.root / "shop" / "a").rglob("schema_*.json")
     path.write_text(path.read_text(encoding="utf-8").replace("VARCHAR(20)", "VARCHAR(40)"), encoding="utf-8")
-    return "another statement or structure"
+    return "statement or structure differs"
 
 
 def another_size(new: SmallBucket) -> str:
@@ -158,7 +158,7 @@ def older(new: SmallBucket) -> str:
 def absurd(new: SmallBucket) -> str:
     """Its metadata can't be."""
     new.metadata((1 << 64) - 1)
-    return "beyond the clock"
+    return "ahead of the clock"
 
 
 def no_metadata(new: SmallBucket) -> str:
@@ -311,7 +311,7 @@ def test_a_file_below_that_was_written_anew(
     assert main.main(words) == 0
     text = capsys.readouterr().out
     assert "1 data files, which `run` reads again" in text
-    assert "rows may be lost with what 1 of them held" in text
+    assert "1 of them may have lost rows" in text
     after = known(state, name)
     assert (after[1], after[2]) == (before.digest(1), 0)
 

@@ -262,7 +262,7 @@ def test_authority_that_is_no_file(
 
 
 @pytest.mark.parametrize(
-    ("scheme", "told"), [("http", "holds no bucket.*check the endpoint"), ("https", "speaks no TLS.*http://127")]
+    ("scheme", "told"), [("http", "has no bucket.*check the endpoint"), ("https", "does not speak TLS.*http://127")]
 )
 def test_endpoint_that_is_no_store(scheme: str, told: str) -> None:
     """Where something else answers, or without TLS, the start ends with what to look at instead of trying again."""

@@ -117,5 +117,5 @@ def test_help_of_run_names_every_option(capsys: pytest.CaptureFixture[str]) -> N
 )
 def test_flag_of_a_command_said_twice(words: list[str]) -> None:
     """One of them would be left out without a word, of two tables to hold, say."""
-    with pytest.raises(ConfigError, match="may be given once"):
+    with pytest.raises(ConfigError, match="may be given only once"):
         parse([*words, "--downstream-uri", "mysql://h/"])

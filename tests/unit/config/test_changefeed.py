@@ -151,7 +151,7 @@ def test_what_has_no_effect_is_told_in_notices() -> None:
         ("[snk]\nprotocol = 'csv'", "has no key `snk`; did you mean `sink`?"),
         ("[[sink.dispatchers]]\nmatchr = ['*.*']", "[sink.dispatchers] has no key `matchr`; did you mean `matcher`?"),
         ("[[filter.event-filters]]\nignore-event-x = []", "did you mean `ignore-event`?"),
-        ("flush-interval = '2s'", "has no key `flush-interval`; it belongs into [consumer]"),
+        ("flush-interval = '2s'", "has no key `flush-interval`; it belongs in [consumer]"),
         (
             "[consumer]\nflush-intervall = '2s'",
             "[consumer] has no key `flush-intervall`; did you mean `flush-interval`?",
@@ -159,10 +159,10 @@ def test_what_has_no_effect_is_told_in_notices() -> None:
         ("[consumer]\ndownstream-password = 'x'", "[consumer] has no key `downstream-password`"),
         (
             "[sink]\nflush-interval = '2s'",
-            "[sink] has no key `flush-interval`; it belongs into [sink.cloud-storage-config]",
+            "[sink] has no key `flush-interval`; it belongs in [sink.cloud-storage-config]",
         ),
-        ("[sink]\nmemory-quota = 1", "it belongs to the top of the file"),
-        ("delimiter = ','", "has no key `delimiter`; it belongs into [sink.csv]"),
+        ("[sink]\nmemory-quota = 1", "it belongs at the top of the file"),
+        ("delimiter = ','", "has no key `delimiter`; it belongs in [sink.csv]"),
         ("sink = 'csv'", "`sink` is a table, written as [sink]"),
         ("[sink.protocol]\ncsv = true", "`sink.protocol` is a single value, not a table"),
     ],
@@ -302,10 +302,10 @@ def test_a_file_that_is_no_toml_is_named_with_the_line(tmp_path: Path) -> None:
     """The message names the file and the line."""
     file = tmp_path / "changefeed.toml"
     file.write_text("[sink\nprotocol = 1\n")
-    with pytest.raises(ConfigError, match=r"changefeed\.toml: this is no TOML: .*line 1"):
+    with pytest.raises(ConfigError, match=r"changefeed\.toml: this is not TOML: .*line 1"):
         read_document(file)
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="this is no TOML"):
+    with pytest.raises(ConfigError, match="this is not TOML"):
         read_document(file)
     with pytest.raises(ConfigError, match=r"other\.toml: the file cannot be read: No such file"):
         read_document(tmp_path / "other.toml")

@@ -92,14 +92,14 @@ def test_a_rule_may_begin_with_a_bracket() -> None:
         ({"filter": ["shop"]}, "--filter: the rule 'shop' cannot be read: a dot is missing"),
         ({"filter": [7]}, "--filter: a rule like"),
         ({"route": ["{matcher=['a']}"]}, "--route: the rule 'a' cannot be read"),
-        ({"route": ["{matcher=['a.*']}"]}, "--route: the route of a.* says neither `target-schema` nor `target-table`"),
+        ({"route": ["{matcher=['a.*']}"]}, "--route: the route of a.* has neither `target-schema` nor `target-table`"),
         ({"route": ["{target-schema='x'}"]}, "--route: `matcher` is missing"),
         (
             {"route": ["{matcher=['a.*'], target-shema='x'}"]},
             "there is no key `target-shema`; did you mean `target-schema`",
         ),
-        ({"route": ["{matcher=['a.*'], target-schema='{database}'}"]}, "{database} stands for nothing"),
-        ({"route": ["a.* -> b"]}, "is no inline table of TOML"),
+        ({"route": ["{matcher=['a.*'], target-schema='{database}'}"]}, "{database} is not a placeholder"),
+        ({"route": ["a.* -> b"]}, "is not an inline table of TOML"),
         (
             {"route": ["{matcher=['a.*'], target-schema='storage_consumer'}"]},
             "--route: the route of a.* leads into storage_consumer, which has the name of the state schema",
@@ -114,14 +114,14 @@ def test_a_rule_may_begin_with_a_bracket() -> None:
         ({"route": ["{matcher=['a.*'], target-schema='S1'}"], "state_schema": "s1"}, "the name of the state schema s1"),
         (
             {"filter": ["*.*", "Storage_Consumer.*"]},
-            "--filter: the filter takes in Storage_Consumer, which has the name",
+            "--filter: the filter includes Storage_Consumer, which has the name",
         ),
-        ({"filter": ["TiDB_CDC.t"]}, "takes in TiDB_CDC, which has the name of a system schema"),
+        ({"filter": ["TiDB_CDC.t"]}, "includes TiDB_CDC, which has the name of a system schema"),
         ({"filter": ["s1.*"], "state_schema": "S1"}, "the name of the state schema S1"),
         ({"event_filter": ["{matcher=['a.*'], ignore-event=['drop tabel']}"]}, "did you mean `drop table`"),
-        ({"event_filter": ["{matcher=['a.*'], ignore-event=['all dml']}"]}, "belongs into the changefeed's"),
+        ({"event_filter": ["{matcher=['a.*'], ignore-event=['all dml']}"]}, "belongs in the changefeed's"),
         ({"event_filter": ["{matcher=['a.*'], ignore-sql=['(']}"]}, "the regular expression '(' cannot be read"),
-        ({"event_filter": [{"matcher": 1}]}, "`matcher` takes texts"),
+        ({"event_filter": [{"matcher": 1}]}, "`matcher` takes strings"),
         ({"event_filter": ["7"]}, "an inline table like"),
     ],
 )
@@ -180,5 +180,5 @@ def test_selectors_beside_ticdcs_routing() -> None:
         "dispatchers": [{"matcher": ["shop.*"], "target-table": "x"}],
         "column-selectors": [{"matcher": ["shop.*"], "columns": ["*"]}],
     }
-    with pytest.raises(ConfigError, match="the bucket has the new names only"):
+    with pytest.raises(ConfigError, match="the bucket has only the new names"):
         selecting({"config": {"sink": sink}})

@@ -130,7 +130,7 @@ def test_a_port_that_is_taken_by_default_is_told(uri: str, port: int, noted: boo
     """MySQL's and TiDB's usual ports differ, so a notice says which one was taken."""
     loaded = _load({"downstream_uri": uri})
     assert loaded.config.downstream.port == port
-    assert any("names no port" in notice for notice in loaded.notices) == noted
+    assert any("has no port" in notice for notice in loaded.notices) == noted
 
 
 def test_the_password_has_an_order_too(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from storage_consumer.config.load import load
 )
 def test_abbreviations_are_no_zones(word: str, meant: tuple[str, ...]) -> None:
     """An abbreviation is refused with all zones that it may mean and what their clocks show, and never with one that only looks alike."""
-    with pytest.raises(ValueError, match="an abbreviation that does not tell the zone") as caught:
+    with pytest.raises(ValueError, match="an abbreviation that does not identify the zone") as caught:
         parsers.time_zone(word)
     assert all(one in str(caught.value) for one in meant)
     assert "did you mean" not in str(caught.value)
@@ -71,6 +71,6 @@ def test_zones_whose_name_is_an_abbreviation(zone: str, others: str) -> None:
     """They mean what they mean to TiCDC, the zone of that name; where others call their time so, that is told."""
     loaded = load({"upstream_uri": "file:///bucket?protocol=csv", "downstream_uri": "mysql://h:1/", "tz": zone}, {})
     assert loaded.config.upstream.time_zone == zone
-    told = [text for text in loaded.notices if "taken for the zone of that name" in text]
+    told = [text for text in loaded.notices if "taken as the zone of that name" in text]
     assert bool(told) == bool(others)
     assert others in "".join(told)

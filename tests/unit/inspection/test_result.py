@@ -184,7 +184,7 @@ def test_untold_settings_are_completed_or_named() -> None:
     assert full.untold == ()
     assert full.config.upstream.has_commit_ts
     with pytest.raises(
-        ConfigError, match=r"does not tell how it was written.*--protocol \(no data file yet\).*--delimiter"
+        ConfigError, match=r"does not show how it was written.*--protocol \(no data file yet\).*--delimiter"
     ):
         completed(loaded, look(bucket_of(schema_file())))
     with pytest.raises(ConfigError, match=r"--delimiter was given as ';'"):

@@ -153,8 +153,8 @@ def test_cache_of_others(tmp_path: Path) -> None:
     kept = sorted(cache.rglob("*"))
     cache.chmod(0o777)
     said = _SAYS + _READS
-    why = f"others may write to {cache} (mode 0777): take the right to write from all others (chmod go-w), "
-    told = f"{why}or name another folder by NUMBA_CACHE_DIR"
+    why = f"others may write to {cache} (mode 0777): remove the write permission of other users (chmod go-w), "
+    told = f"{why}or set NUMBA_CACHE_DIR to another folder"
     assert [_run(said, cache, _home()) for _ in range(2)] == [f"{told}\nTrue 17 0"] * 2
     assert sorted(cache.rglob("*")) == kept
     cache.chmod(0o755)

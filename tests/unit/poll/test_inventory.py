@@ -290,7 +290,7 @@ def test_file_written_anew_in_a_closed_directory() -> None:
     bucket.data(f"{V1}/2024-01-01", 1)
     found = bucket.look(full=True)
     assert (found.changed, found.overwritten) == (1, ())
-    assert "2024-01-01/CDC00000000000000000001.csv turned up" in found.warnings[0]
+    assert "2024-01-01/CDC00000000000000000001.csv appeared" in found.warnings[0]
 
 
 @pytest.mark.parametrize("width", [6, 19])
@@ -316,7 +316,7 @@ def test_file_that_turns_up_late() -> None:
     assert bucket.look().data_files == ()
     found = bucket.look(full=True)
     assert names(found) == [f"{V1}/2024-01-01/CDC00000000000000000002.csv"]
-    assert "2024-01-01/CDC00000000000000000002.csv turned up" in found.warnings[0]
+    assert "2024-01-01/CDC00000000000000000002.csv appeared" in found.warnings[0]
 
 
 def test_odd_numbers_take_no_memory() -> None:

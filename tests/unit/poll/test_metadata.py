@@ -80,7 +80,7 @@ def test_metadata_beyond_the_clock(ahead: int) -> None:
     assert (poll.checkpoint, poll.checkpoint_is_new, poll.unreadable_metadata) == (V, False, 1)
     assert [file.stored.path for file in poll.schema_files] == [SCHEMA]
     (warning,) = poll.warnings
-    assert "beyond the clock of this machine, which says 2027-01-15 08:00:00 UTC" in warning
+    assert "ahead of the clock of this machine, which shows 2027-01-15 08:00:00 UTC" in warning
     assert poll.ignored == {ODD_METADATA: 1}
     poll = polls.poll()
     assert (poll.warnings, poll.ignored) == ((), {ODD_METADATA: 2})
@@ -104,7 +104,7 @@ def test_a_clock_that_begins_in_1970() -> None:
     first = polls.poll()
     assert (first.checkpoint, len(first.schema_files), len(first.data_files)) == (0, 1, 1)
     (warning,) = first.warnings
-    assert "which says 1970-01-01 00:00:05 UTC. If that clock is wrong" in warning
+    assert "which shows 1970-01-01 00:00:05 UTC. If that clock is wrong" in warning
     clock.advance(1_800_000_000.0)
     second = polls.poll()
     assert (second.checkpoint, second.warnings) == (V, ())
@@ -142,7 +142,7 @@ def test_metadata_goes_far_back() -> None:
     polls.poll()
     storage.put("metadata", metadata(V - (RESTART_MS + 1 << 18)))
     storage.put(SCHEMA, b"{}")
-    with pytest.raises(StorageUnavailable, match="the whole bucket is looked at anew"):
+    with pytest.raises(StorageUnavailable, match="the whole bucket is listed again"):
         polls.poll()
     again = reader(storage)
     again.resume(V, {})

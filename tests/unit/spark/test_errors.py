@@ -78,7 +78,7 @@ def test_lost_process(account: str) -> None:
         (PYTHON.format("OSError: [Errno 122] Disk quota exceeded: '/spark/pyspark-2/blocks-3/4'"), "make room"),
         (
             PYTHON.format("FileNotFoundError: [Errno 2] No such file or directory: '/spark/pyspark-2/blocks-3/4'"),
-            "left alone",
+            "nothing else cleans up",
         ),
     ],
 )

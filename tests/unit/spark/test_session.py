@@ -45,5 +45,5 @@ def test_no_java(tmp_path: Path) -> None:
             [sys.executable, "-c", code], env={**environ, **missing}, capture_output=True, text=True, check=True
         )
         assert done.stdout.startswith(
-            "ConfigError Spark needs Java 17 or newer: install it, or name its folder by JAVA_HOME"
+            "ConfigError Spark needs Java 17 or newer: install it, or set JAVA_HOME to its folder"
         )

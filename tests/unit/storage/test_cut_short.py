@@ -29,7 +29,7 @@ def in_blocks(content: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize("end", range(len(ROWS)))
 def test_shorter_than_listed(end: int) -> None:
     """An object that ends anywhere before its listed size, also between two rows, is asked for again."""
-    with pytest.raises(StorageUnavailable, match=f"ended after {end} bytes, and the listing says {len(ROWS)}"):
+    with pytest.raises(StorageUnavailable, match=f"ended after {end} bytes, but the listing says {len(ROWS)}"):
         list(whole(in_blocks(ROWS[:end]), LISTED))
     if end > 5:
         with pytest.raises(StorageUnavailable, match=f"after {end} bytes"):
@@ -55,7 +55,7 @@ class Short:
 def test_files_of_a_job(span: ByteRange) -> None:
     """Whole files and parts of one are looked at alike."""
     work = FileSplit(table=0, file=replace(data_file("s/t", 1, 1), stored=LISTED), rank=0, newest=True, span=span)
-    with pytest.raises(StorageUnavailable, match="cut short on its way"):
+    with pytest.raises(StorageUnavailable, match="the transfer was cut short"):
         list(file_blocks(Short(), work))
 
 
