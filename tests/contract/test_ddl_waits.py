@@ -20,7 +20,7 @@ from tests.contract.test_ddl_runner import ALTER, CREATE, Rig, rig
 from tests.harness.servers import KINDS, DatabaseServer
 
 __all__ = ["rig"]
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 WITH_LOCK_WAITS = ["mariadb", "mysql"]
 """TiDB's DDL waits for transactions without an end; its reader has the old structure meanwhile."""
 SLOW = (

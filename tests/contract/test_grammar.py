@@ -17,7 +17,7 @@ from tests.campaigns.grammar.reasons import REASONS
 from tests.campaigns.grammar.source import played
 from tests.harness.servers import DatabaseServer, has_tidb
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 _CHECKED = 80
 """One of so many forms is played on TiDB again."""
 

@@ -12,7 +12,7 @@ import pytest
 from tests.harness import servers
 from tests.harness.s3_server import S3Server, S3User
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("kind", servers.KINDS)

@@ -42,6 +42,7 @@ def test_the_same_seed_is_the_same_history() -> None:
         assert runs(numbers).story == runs(numbers).story  # type: ignore[attr-defined] # a History
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", sorted(PLANTS.keys() - RARE))
 def test_planted_bug_is_found(plant: str) -> None:
     """A program with this bug does not get through two thousand histories."""

@@ -23,6 +23,8 @@ print(done, *numbers, sum(read_integers.stats.cache_hits.values()))
 
 _SAYS = """
 import logging
+
+pytestmark = pytest.mark.slow
 class Says(logging.Handler):
     def emit(self, record):
         print(record.args[0].fields["error"])
