@@ -45,8 +45,8 @@ FEW_ROWS, FEW_BYTES = 1_000, 256 << 10
 _REPAIR = "Repair the file or restore it from a copy, then start again: nothing of this window was applied to its table"
 
 _TOO_LATE = (
-    f"{{}} has a row with commit ts {{}} ({{}}), which no source can have given out yet. {_REPAIR}. If the clock of this machine is "
-    "wrong, set it"
+    f"{{}} has a row with commit ts {{}} ({{}}), which no source can have assigned yet. {_REPAIR}. If the clock of "
+    "this machine is wrong, correct it"
 )
 
 OpenBlocks = Callable[[FileSplit], Iterator[bytes]]
