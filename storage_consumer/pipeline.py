@@ -46,8 +46,7 @@ _REPAIR = "Repair the file or restore it from a copy, then start again: nothing 
 
 _TOO_LATE = (
     f"{{}} has a row with commit ts {{}} ({{}}), which no source can have issued yet. {_REPAIR}. If the clock of "
-    "this machine is "
-    "wrong, set it"
+    "this machine is wrong, correct it"
 )
 
 OpenBlocks = Callable[[FileSplit], Iterator[bytes]]

@@ -163,9 +163,9 @@ class KeylessTable:
     def _lost(self, commit_ts: int) -> RowRefused:
         """Return the error for a delete without a row."""
         return RowRefused(
-            f"{self._work.name}: the delete with commit ts {commit_ts} finds no row with exactly these values in the target; "
-            "the table was changed by someone else, or its rows were not complete at the start. Say `storage-consumer table hold`, "
-            "make a copy of the table, then say `storage-consumer table reload-done`"
+            f"{self._work.name}: the delete with commit ts {commit_ts} found no row with exactly these values in the "
+            "target; somebody else changed the table, or its rows were not complete at the start. Run "
+            "`storage-consumer table hold`, reload the table, then run `storage-consumer table reload-done`"
         )
 
     # deletes

@@ -29,8 +29,8 @@ class StatementTooLarge(ValueError):
         """Take the statement's `size` in bytes, and `most`, the server's max_allowed_packet, which includes one byte more."""
         enough = ((size + 1) // _MIB + 1) * _MIB
         super().__init__(
-            f"it takes a statement of {size} bytes, and max_allowed_packet is {most} bytes there. "
-            f"Let the server take it (SET GLOBAL max_allowed_packet = {enough}, in its configuration too)"
+            f"it needs a statement of {size} bytes, but the server's max_allowed_packet is {most} bytes. Raise that "
+            f"limit (SET GLOBAL max_allowed_packet = {enough}, in its configuration too)"
         )
 
 

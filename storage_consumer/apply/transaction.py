@@ -30,7 +30,7 @@ from storage_consumer.sql.tokens import quote
 T = TypeVar("T")
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
-_THEN = "then start again, or say `storage-consumer table resume`"
+_THEN = "then start again, or run `storage-consumer table resume`"
 
 
 class FencedConnection:

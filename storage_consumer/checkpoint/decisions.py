@@ -41,7 +41,7 @@ class OperatedState(HistoryState):
         with self._translated("reading the decisions about tables"), self._engine.begin() as connection:
             if connection.execute(waits).first() is None:
                 return []
-        with self._owned("obeying a decision about a table") as connection:
+        with self._owned("applying a decision about a table") as connection:
             made = map(_decision, connection.execute(waits.with_for_update()).all())
             return [self._obeyed(connection, each, timed=timed) for each in made if each.table_key not in busy]
 

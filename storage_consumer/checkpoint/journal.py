@@ -14,7 +14,7 @@ from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, Journa
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Decision, TableProgress
 
-COPIED = "the copy of its table as of {} holds what it did"
+COPIED = "the copy of its table as of {} already has its effect"
 _LONGEST = 60_000
 """Characters of a note or an answer that are stored."""
 

@@ -114,9 +114,9 @@ class OwnedState:
             known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
         if known != upstream:
             message = (
-                f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: "
-                "give this bucket a state schema of its own (--state-schema), or, if its files were copied or moved there, bind the "
-                f"state to it: storage-consumer rebind --upstream-uri {upstream}"
+                f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: give this bucket "
+                "its own state schema (--state-schema), or, if its files were copied or moved there, bind the state "
+                f"to it: storage-consumer rebind --upstream-uri {upstream}"
             )
             raise ConfigError(message)
 
@@ -138,7 +138,7 @@ class OwnedState:
         if version not in (None, STATE_VERSION, *MIGRATED):
             message = (
                 f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}: "
-                "use the program that wrote it, or give this one a state schema of its own (--state-schema)"
+                "use the program that wrote it, or give this one its own state schema (--state-schema)"
             )
             raise ConfigError(message)
         return STATE_VERSION if version is None else int(version)
@@ -337,7 +337,10 @@ class OwnedState:
                 error = StorageConsumerError(str(error))
             raise error from fault
         except NoResultFound as fault:
-            message = f"{doing}: a row that each state has is missing in the state schema {self._schema}: it was emptied or made anew"
+            message = (
+                f"{doing}: a row that every state has is missing from the state schema {self._schema}: the schema was "
+                "emptied or created again"
+            )
             raise StateGone(message) from fault
 
 

@@ -81,15 +81,15 @@ class StateInspector:
         )
         if not there:
             message = (
-                f"there is no state schema {self._schema} on {downstream.address}: has `storage-consumer run` been there, and "
-                "with which --state-schema?"
+                f"there is no state schema {self._schema} on {downstream.address}: was `storage-consumer run` started "
+                "there, and with which --state-schema?"
             )
             raise ConfigError(message)
         found = self.rows(f"SELECT version FROM {self.table('version')}")
         if not found or found[0][0] not in self.readable_versions:
             message = (
-                f"the state schema {self._schema} has version {found[0][0] if found else 'none'}, this program reads version "
-                f"{STATE_VERSION}: start `storage-consumer run`, which brings an older state to it"
+                f"the state schema {self._schema} has version {found[0][0] if found else 'none'}, this program reads "
+                f"version {STATE_VERSION}: start `storage-consumer run`, which migrates an older state"
             )
             raise ConfigError(message)
 

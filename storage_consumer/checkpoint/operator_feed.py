@@ -55,7 +55,7 @@ class FeedInspector(StateInspector):
         )
         if not found:
             raise ConfigError(
-                f"the state schema {self._schema} is bound to no bucket yet: `storage-consumer run` does that"
+                f"the state schema {self._schema} is not bound to a bucket yet: `storage-consumer run` binds it"
             )
         upstream, checkpoint, storage_checkpoint, holder, valid, epoch = found[0]
         return FeedRow(
@@ -130,10 +130,11 @@ class FeedInspector(StateInspector):
                 raise LeaseHeld(busy(holder))
             ((bound,),) = self.rows(f"SELECT upstream FROM {self.table('feed')} FOR UPDATE")
             if bound != feed.upstream:
-                raise ConfigError(f"the state was bound to {bound} just now; nothing was changed")
+                raise ConfigError(f"the state has just been bound to {bound}; nothing was changed")
             if epoch != feed.epoch:
                 raise ConfigError(
-                    f"a consumer of {bound} ran while its files were compared; nothing was changed. Stop it, and say the same again"
+                    f"a consumer of {bound} ran while its files were compared; nothing was changed. Stop it, and "
+                    "run the same command again"
                 )
             self.rows(f"UPDATE {self.table('lease')} SET holder = '', epoch = epoch + 1")
             self.rows(f"UPDATE {self.table('feed')} SET upstream = %s", (new,))
@@ -142,4 +143,7 @@ class FeedInspector(StateInspector):
 
 def busy(holder: str) -> str:
     """Return why nothing can be bound while a writer runs."""
-    return f"{readable(holder)} is the writer of this target: stop it first (its lease runs out some seconds after it ended)"
+    return (
+        f"{readable(holder)} is the writer of this target: stop it first (its lease expires a few seconds after it "
+        "has ended)"
+    )

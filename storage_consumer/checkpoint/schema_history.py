@@ -46,7 +46,7 @@ class HistoryState(JournalState):
     def known_versions(self) -> frozenset[tuple[str, int]]:
         """Return table directory and version of all schema files that were ever read."""
         table = self._tables.structures.c
-        with self._owned("reading which versions are known") as connection:
+        with self._owned("reading the known versions") as connection:
             rows = connection.execute(select(table.table_dir, table.version)).all()
         return frozenset((row.table_dir, row.version) for row in rows)
 
@@ -59,7 +59,7 @@ class HistoryState(JournalState):
             .join_from(self._tables.structures, self._tables.journal, same, isouter=True)
             .where(kept.query != "", or_(journal.state.is_(None), journal.state.not_in((DONE, SKIPPED))))
         )
-        with self._owned("reading which statements are not settled") as connection:
+        with self._owned("reading the unresolved statements") as connection:
             return sorted({(row.table_dir, row.version) for row in connection.execute(query)})
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:

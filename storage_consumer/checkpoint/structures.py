@@ -44,8 +44,8 @@ def definition_of(record: Mapping[str, Any]) -> TableDefinition:
     name = TableName(schema=record["schema_name"], table=record["table_name"])
     if record["digest"] != _digest(record):
         message = (
-            f"the kept structure of {name} with version {record['version']} is damaged: something else wrote into the state "
-            f"schema. Restore {record['path']} in the bucket, and delete this row of schema_history"
+            f"the stored structure of {name} with version {record['version']} is damaged: something else wrote into "
+            f"the state schema. Restore {record['path']} in the bucket, and delete this row of schema_history"
         )
         raise MalformedSchemaFile(message)
     columns = tuple(

@@ -111,7 +111,9 @@ class DdlRunner:
             return "done before"
         decision = context.decision
         if decision is not None and decision.verb != "replace":
-            state, what = (DONE, "it took effect by hand") if decision.verb == "done" else (SKIPPED, "it is not to run")
+            state, what = (
+                (DONE, "it took effect manually") if decision.verb == "done" else (SKIPPED, "it is not to run")
+            )
             note = f"{what}, decided by {decision.decided_by} at {decision.decided_at} UTC"
             if entry is not None and entry.state == STARTED:  # later rows must not be written before it ends
                 sent = DdlAction(statement=entry.statement, schema="")
@@ -161,10 +163,10 @@ class DdlRunner:
             source = source_collation(context.database_statements, self._flavor)
             return safe_action(step.definition, self._flavor, collation, names, zone=zone, source_collation=source)
         if self._database.describe([name]):
-            return DdlAction(statement="", schema="", notes=("the table is there",))
+            return DdlAction(statement="", schema="", notes=("the table already exists",))
         statement = create_from_columns(step.definition, escape)
         note = (
-            "made from the columns of the schema file, which tells no indexes, defaults, charsets or generated columns"
+            "created from the columns of the schema file, which has no indexes, defaults, charsets or generated columns"
         )
         return DdlAction(statement=statement, schema=name.schema, notes=(note,))
 
@@ -224,8 +226,8 @@ class DdlRunner:
             waited = self._clock.monotonic() - began
             if waited >= self._patience:
                 message = (
-                    f"the DDL of {step.name} with version {step.version} cannot go on: {statement[:500]} is still running on the "
-                    f"target, after {waited:.0f} s of waiting for it (--ddl-patience)"
+                    f"the DDL of {step.name} with version {step.version} cannot continue: {statement[:500]} is still "
+                    f"running on the target after a wait of {waited:.0f} s (--ddl-patience)"
                 )
                 raise TargetUnavailable(message)
             if waited - told >= _TOLD_EVERY:
@@ -254,9 +256,9 @@ class DdlRunner:
         there = self._database.describe([step.name])
         if why := unlike(step.definition, there.get(step.name.folded())):
             message = (
-                f"{step.name}: the DDL with version {step.version} ({step.definition.path}) was interrupted, and the table is now "
-                f"neither as it was before nor as the statement leaves it: {why}. Somebody else changed it; make it as the "
-                "statement leaves it"
+                f"{step.name}: the DDL with version {step.version} ({step.definition.path}) was interrupted, and the "
+                f"table now has neither its former structure nor the one that the statement produces: {why}. Somebody "
+                "else changed it; change it to what the statement produces"
             )
             self._state.refused(step, message)
             raise DdlFailed(message)
@@ -276,7 +278,7 @@ class DdlRunner:
             self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
             raise refusal(step, action.statement, fault) from fault
         after = self._database.fingerprint(started.names)
-        note = f"nothing to do, since {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
+        note = f"nothing to do, because {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
 
     def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
@@ -284,9 +286,9 @@ class DdlRunner:
         if step.definition.ddl_type not in _DROPS:
             return ""
         if not context.table_was_seen:
-            return "the bucket never showed it"
+            return "it never appeared in the bucket"
         entry = self._state.journal_entry(context.made_by) if context.made_by is not None else None
-        return "what made it was not run" if entry is not None and entry.state == SKIPPED else ""
+        return "the statement that creates it was not run" if entry is not None and entry.state == SKIPPED else ""
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
         """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
@@ -312,7 +314,7 @@ class DdlRunner:
         """Journal and log that others keep a statement from running, and who they are; return the error."""
         step = started.step
         blockers = "; ".join(self._database.blockers(started.names))
-        who = blockers or "the target does not tell who: look for long transactions in its process list"
+        who = blockers or "the target does not show who holds them: look for long transactions in its process list"
         message = f"{step.name}: the DDL with version {step.version} waits for locks that others hold ({fault}): {who}"
         self._state.journal(
             step, PLANNED, run=Sent(statement=started.action.statement, structure_before=before), note=message
@@ -332,8 +334,8 @@ class DdlRunner:
         """Stop the table if neither looking nor repeating is right."""
         if has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
             message = (
-                f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not show whether "
-                "it took effect. Compare the rows, and exchange by hand if it did not"
+                f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not "
+                "show whether it took effect. Compare the rows, and exchange the partition manually if it did not"
             )
             self._state.refused(step, message)
             raise DdlFailed(message)
@@ -341,7 +343,7 @@ class DdlRunner:
 
 def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
     """Return what an operator wants to run instead of a statement."""
-    note = f"another text ran in its place, decided by {decision.decided_by} at {decision.decided_at} UTC"
+    note = f"another statement ran instead, decided by {decision.decided_by} at {decision.decided_at} UTC"
     return DdlAction(statement=decision.statement, schema=step.name.schema if step.name.table else "", notes=(note,))
 
 

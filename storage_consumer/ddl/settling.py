@@ -31,7 +31,7 @@ def unlike(definition: TableDefinition, there: TargetTable | None) -> str:
     found = {folded_name(column.name): column.name for column in there.columns}
     lacking = ", ".join(name for folded, name in wanted.items() if folded not in found)
     beyond = ", ".join(name for folded, name in found.items() if folded not in wanted)
-    parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the columns {beyond} beyond those")
+    parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the extra columns {beyond}")
     return " and ".join(part for part in parts if part)
 
 
@@ -40,10 +40,12 @@ def refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
     remedy = fault.remedy or "Make the target's table fit"
     if step.definition.ddl_type == _CREATE_TABLE and not fault.remedy:
         remedy = (
-            "Where the table holds the source's rows as of a known TSO (a copy, or a state that was lost), say `storage-consumer table "
-            f"reload-done {table_flag(step.origin.name)} --at TSO`. Else {remedy[0].lower()}{remedy[1:]}"
+            "If the table already holds the source's rows as of a known TSO (from a copy, or because a state was "
+            f"lost), run `storage-consumer table reload-done {table_flag(step.origin.name)} --at TSO`. Otherwise "
+            f"{remedy[0].lower()}{remedy[1:]}"
         )
     return DdlFailed(
-        f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The statement "
-        f"is: {statement[:500]}. {remedy}, then start again, or say `storage-consumer table resume`: it is tried again"
+        f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
+        f"statement is: {statement[:500]}. {remedy}, then start again or run `storage-consumer table resume` to try "
+        "it again"
     )

@@ -28,9 +28,9 @@ def refuse_uncertain_moments(
     """
     if zone_caveat(zone) and (what := _moments(found) or _converted(definition, found, describe)):
         raise NotReplicable(
-            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) has {what}, in {zone}, which the "
-            "target does not know by its name; with one offset for all of the year some would become other moments. Load the "
-            "target's time zones (mysql_tzinfo_to_sql), and start again"
+            f"{definition.name}: the DDL with version {definition.version} ({definition.path}) has {what}, in {zone}, "
+            "which the target does not know by its name; with one offset for the whole year some would become other "
+            "times. Load the target's time zones (mysql_tzinfo_to_sql), and start again"
         )
 
 

@@ -97,9 +97,9 @@ def safe_action(
 def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
     """Stop before rows become different from the source's."""
     message = (
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) makes integers of texts with fractions "
-        f"or exponents ({columns}), which the source rounds and MariaDB cuts. Round them in the target first, for example by "
-        f"ALTER TABLE … MODIFY … DECIMAL(65,0), and start again"
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) converts texts with "
+        f"fractions or exponents to integers ({columns}), which the source rounds and MariaDB truncates. Round them "
+        "in the target first, for example by ALTER TABLE … MODIFY … DECIMAL(65,0), and start again"
     )
     raise NotReplicable(message)
 
@@ -107,9 +107,10 @@ def _refuse_fractions(definition: TableDefinition, columns: str) -> None:
 def _refuse_partition(definition: TableDefinition) -> None:
     """Stop before a table loses other rows than at the source."""
     message = (
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a partition by KEY, or "
-        "by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, so that other rows would go than went at "
-        "the source. Delete those by hand that the source no longer had at that version, and go on without the statement"
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) takes the rows of a "
+        "partition by KEY, or by HASH with values of NULL: TiDB puts other rows into it than MySQL and MariaDB do, "
+        "so the target would lose other rows than the source did. Manually delete the rows that the source no longer "
+        "had at that version, and skip the statement"
     )
     raise NotReplicable(message)
 
@@ -163,8 +164,9 @@ def _refuse_far_names(definition: TableDefinition, found: Sequence[Token]) -> No
     names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in ("quoted", "word")))
     if far := next((name for name in names if is_far(name)), ""):
         message = (
-            f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB cannot have in names; "
-            f"only TiDB can hold this table, or rename it at the source ({definition.path})"
+            f"{definition.name}: the name {far!r} has a character beyond U+FFFF, which MySQL and MariaDB do not allow "
+            "in names; only TiDB can hold this table. Use TiDB as the target, or rename it at the source "
+            f"({definition.path})"
         )
         raise NotReplicable(message)
 
@@ -182,9 +184,9 @@ def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> Non
     if len(found) > 1 and found[0].upper in ("RECOVER", "FLASHBACK") and found[1].upper in _RECOVERED:
         what = f"{found[0].upper} {found[1].upper}"
         message = (
-            f"{definition.name}: {what} with version {definition.version} brought {_RECOVERED[found[1].upper]} back at "
-            f"the source; the rows are in no file and only TiDB can do so ({definition.path}). Load what it names anew, as of that "
-            "version"
+            f"{definition.name}: {what} with version {definition.version} brought {_RECOVERED[found[1].upper]} back "
+            f"at the source; the rows are in no file, and only TiDB can do this ({definition.path}). Reload what it "
+            "names as of that version"
         )
         raise NotReplicable(message)
 
@@ -222,8 +224,8 @@ def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[
     """Return one column's definition."""
     if column.type not in _TYPES:
         raise NotReplicable(
-            f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, which is none of "
-            "TiDB's. Find out who wrote the file; or make the table by hand, then start again"
+            f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, "
+            "which TiDB does not have. Find out who wrote the file, or create the table manually and start again"
         )
     text = column.type
     if column.type in ("ENUM", "SET"):

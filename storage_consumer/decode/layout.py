@@ -45,14 +45,16 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
 def _check_type(definition: TableDefinition, column: TableColumn) -> None:
     if not is_known(column):
         raise NotReplicable(
-            f"{definition.name}: column {column.name} has the type {column.type} ({definition.path}), whose values this "
-            "program cannot carry over; leave the table out of the changefeed, or give the column another type at the source"
+            f"{definition.name}: column {column.name} has the type {column.type} ({definition.path}), whose values "
+            "this program cannot replicate; leave the table out of the changefeed, or give the column another type "
+            "at the source"
         )
 
 
 def _check_zone(definition: TableDefinition, column: TableColumn, zone: str) -> None:
     if column.type == "TIMESTAMP" and not zone:
         raise NotReplicable(
-            f"{definition.name}: column {column.name} is a TIMESTAMP ({definition.path}), whose values TiCDC writes in the "
-            "time zone of its servers, which the files do not say: give it by --tz, for example --tz UTC or --tz Asia/Shanghai"
+            f"{definition.name}: column {column.name} is a TIMESTAMP ({definition.path}), whose values TiCDC writes "
+            "in the time zone of its servers, which the files do not contain: give it with --tz, for example --tz "
+            "UTC or --tz Asia/Shanghai"
         )

@@ -48,8 +48,9 @@ def zone_caveat(zone: str) -> str:
     if len({moment.utcoffset() for moment in months}) == 1:
         return ""
     return (
-        f"in {zone} an hour occurs twice when the clocks are put back: a TIMESTAMP value in it is taken for the first of the two, "
-        "since the files do not tell them apart; TiCDC servers that run in UTC (their option --tz) avoid that"
+        f"in {zone} an hour occurs twice when the clocks are put back: a TIMESTAMP value in it is read as the first "
+        "of the two, because the files do not distinguish them; TiCDC servers that run in UTC (their option --tz) "
+        "avoid this"
     )
 
 

@@ -91,7 +91,8 @@ def _bytes_of_unknown(text: str) -> str:
     """Return empty bytes, which are the same either way; raise `ValueError` for all else, which needs the setting."""
     if text:
         raise ValueError(
-            "nothing says whether its bytes are written as base64 or as hex: give the changefeed's binary-encoding-method"
+            "it is unknown whether its bytes are written as base64 or as hex: give the changefeed's "
+            "binary-encoding-method"
         )
     return text
 

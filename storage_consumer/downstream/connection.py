@@ -284,15 +284,15 @@ def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -
     doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
     if deadline.passed:
         return TargetUnavailable(
-            f"{doing}: it took the connection, but did not answer within {deadline.seconds:g} s (--connect-timeout)"
+            f"{doing}: it accepted the connection, but did not answer within {deadline.seconds:g} s (--connect-timeout)"
         )
     if (refused := tls.refusal(fault, downstream)) is not None:
         return refused
     if isinstance(fault, RuntimeError):
         package = "pynacl" if "pynacl" in str(fault) else "cryptography"
-        return ConfigError(f"{doing}: the account logs in by a way that needs a Python package: pip install {package}")
+        return ConfigError(f"{doing}: the account's login method needs a Python package: pip install {package}")
     if isinstance(fault, _NO_SERVER):
-        return TargetUnavailable(f"{doing}: what answers there is no MySQL server ({type(fault).__name__}: {fault})")
+        return TargetUnavailable(f"{doing}: what answers there is not a MySQL server ({type(fault).__name__}: {fault})")
     error = translated(fault, doing)
     return (
         ConfigError(f"{error} (check the account and the settings of the server)")

@@ -76,16 +76,16 @@ class Trust:
             return
         if way == _BROKEN:
             raise ConfigError(
-                f"the target {self._address} asks for the password by mysql_old_password, which tells it to anyone on the way: "
-                "give the account another way to log in (ALTER USER … IDENTIFIED …)"
+                f"the target {self._address} asks for the password with mysql_old_password, which reveals it to "
+                "anyone on the network: give the account another login method (ALTER USER … IDENTIFIED …)"
             )
         clear = way in _CLEAR_TEXT
         how = f"in clear text ({way.decode()})" if clear else f"itself ({way.decode()}, full authentication)"
-        condition = "over TLS" if clear else "where nobody else can answer in its place"
+        condition = "over TLS" if clear else "if nobody else can answer in its place"
         raise ConfigError(
-            f"the target {self._address} asks for the password {how}, and nobody verified that it is the right server, so that it "
-            "does not get it. Have it verified: --ssl-ca FILE with the CA of its certificate, and --ssl-mode verify-identity or "
-            f"verify-ca. Or say, {condition}, --allow-unverified-server"
+            f"the target {self._address} asks for the password {how}, but nothing has verified that it is the right "
+            "server, so the password is not sent. Have it verified: --ssl-ca FILE with the CA of its certificate, "
+            f"and --ssl-mode verify-identity or verify-ca. Or, {condition}, give --allow-unverified-server"
         )
 
     def _may_have(self, way: bytes, connection: Client) -> bool:

@@ -89,7 +89,8 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     text = f"{doing}: {described(fault)}"
     if number_of(fault) == _ASSERTION:
         return RowRefused(
-            f"{text} (TiDB finds a row and its index apart: see ADMIN CHECK TABLE, repair the table, start again)"
+            f"{text} (TiDB finds that a row and its index disagree: see ADMIN CHECK TABLE, repair the table, "
+            "start again)"
         )
     if is_connection_loss(fault) or is_conflict(fault):
         return TargetUnavailable(text)
@@ -107,9 +108,10 @@ def gone(fault: BaseException, doing: str, schema: str) -> StateGone | None:
     if not isinstance(fault, pymysql.err.MySQLError) or number_of(fault) not in _NOT_THERE:
         return None
     return StateGone(
-        f"{doing}: the state schema {schema} was dropped while this program ran ({described(fault)}). Nothing is known any more of "
-        "what was applied: restore the schema from a backup, or, for a target that has its rows already, start again with a new one and say for each table "
-        "`storage-consumer table reload-done --at TSO`, the checkpoint of the last round_finished (tables without a key need a copy)"
+        f"{doing}: the state schema {schema} was dropped while this program ran ({described(fault)}). What was "
+        "applied is no longer known: restore the schema from a backup, or, for a target that already has its rows, "
+        "start again with a new one and run `storage-consumer table reload-done --at TSO` for each table, with the "
+        "checkpoint of the last round_finished (tables without a key must be reloaded)"
     )
 
 

@@ -127,7 +127,7 @@ def _addresses(downstream: Downstream, deadline: Deadline) -> list[tuple[int, ob
         raise _unknown(downstream, f"no answer within {deadline.seconds:g} s (--connect-timeout)")
     for fault in faults:
         if isinstance(fault, ValueError):
-            message = f"{downstream.host!r} can't be the name of a host ({fault}); see --downstream-uri"
+            message = f"{downstream.host!r} is not a valid host name ({fault}); see --downstream-uri"
             raise ConfigError(message) from fault
         raise _unknown(downstream, str(fault.args[-1])) from fault
     return found
@@ -141,8 +141,8 @@ def _asked(downstream: Downstream, flags: int = 0) -> list[tuple[int, object]]:
 
 def _unknown(downstream: Downstream, why: str) -> TargetUnavailable:
     return TargetUnavailable(
-        f"cannot connect to the target: the name {downstream.host} is not resolved: {why}. Look at the host in --downstream-uri and at "
-        f"the name servers of this machine: getent hosts {downstream.host}"
+        f"cannot connect to the target: the name {downstream.host} cannot be resolved: {why}. Check the host in "
+        f"--downstream-uri and the name servers of this machine: getent hosts {downstream.host}"
     )
 
 
@@ -175,7 +175,9 @@ def _wait_until_writable(made: socket.socket, deadline: Deadline) -> None:
         selector.register(made, selectors.EVENT_WRITE)
         while not selector.select(max(0.0, min(_LOOK, deadline.left()))):
             if deadline.left() <= 0:
-                raise TimeoutError(f"nobody took the connection within {deadline.seconds:.3g} s (--connect-timeout)")
+                raise TimeoutError(
+                    f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)"
+                )
 
 
 def _notice_silence(found: socket.socket) -> None:

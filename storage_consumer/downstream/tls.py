@@ -78,7 +78,7 @@ def certificates(file: str) -> str:
 def _no_passphrase() -> NoReturn:
     """Raise instead of asking at a terminal that may not exist."""
     raise ConfigError(
-        "--ssl-key: the key is protected by a passphrase, and nobody is there to give it; decrypt the file"
+        "--ssl-key: the key is protected by a passphrase, and this program cannot ask for it; decrypt the file"
     )
 
 
@@ -95,7 +95,7 @@ def refusal(fault: BaseException, downstream: Downstream) -> ConfigError | None:
     where = f"cannot connect to the target {downstream.address} with TLS"
     if fault.args[:1] == (_NO_TLS,):
         return ConfigError(
-            f"{where}: the server offers none. Switch it on there, or ask for none (--ssl-mode disabled)"
+            f"{where}: the server does not offer it. Enable it there, or connect without it (--ssl-mode disabled)"
         )
     for cause in _causes(fault):
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -125,11 +125,11 @@ def _causes(fault: BaseException | None) -> Iterator[BaseException]:
 def _remedy(cause: ssl.SSLCertVerificationError, downstream: Downstream) -> str:
     if cause.verify_code in _OTHER_NAME:
         return (
-            "Name the target in --downstream-uri as its certificate does, or give up that it is checked which server of "
-            "the CA answers (--ssl-mode verify-ca)"
+            "Name the target in --downstream-uri as its certificate does, or do not check which server of the CA "
+            "answers (--ssl-mode verify-ca)"
         )
     ca = downstream.ssl_ca or "the CAs that this machine trusts"
     return (
-        f"The certificate was checked against {ca}: name the right CA by --ssl-ca or renew the certificate; --ssl-mode required "
-        "encrypts without checking who answers"
+        f"The certificate was checked against {ca}: name the right CA with --ssl-ca, or renew the certificate; "
+        "--ssl-mode required encrypts without checking who answers"
     )

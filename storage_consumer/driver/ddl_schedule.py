@@ -29,7 +29,9 @@ _TOLD_EVERY = 30.0
 """Seconds between two checks of what blocks a statement."""
 _MOST_UNSTORED = 100
 """Number of tables."""
-UNFINISHED = "the DDL of {} gives its table a name for a moment only, and no file of its version tells the last one"
+UNFINISHED = (
+    "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +116,7 @@ class DdlScheduler:
         """Hold back a cycle of renames until all of it can be read; one that stays incomplete for too long halts its table."""
         reason = UNFINISHED.format(step.definition.path)
         if self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic()):
-            self._refuse(step, f"{reason}. Rename the tables by hand")
+            self._refuse(step, f"{reason}. Rename the tables manually")
 
     def collect(self, seconds: float) -> bool:
         """Process what has ended, waiting up to `seconds` for it, and start what waited for that; return whether anything ended or started.
@@ -171,8 +173,8 @@ class DdlScheduler:
         if decision is None and (late := manager.beyond(step)):
             self._refuse(
                 step,
-                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it could not "
-                "be read; settle both by hand",
+                f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it "
+                "could not be read; repair all of these tables manually",
             )
             return
         try:

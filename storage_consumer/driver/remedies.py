@@ -19,8 +19,8 @@ def ways_on(step: DdlStep, downstream: Downstream) -> str:
     """Return the next steps after a statement that stopped its table; the password of a URI is hidden."""
     done, skip, replace = (ddl_command(verb, step, downstream) for verb in ("done", "skip", "replace"))
     return (
-        f"If it took effect by hand: {done} -- to go on without it: {skip} -- to run another text in its place: {replace} "
-        "--sql '...'"
+        f"Next steps: if you ran it manually: {done} -- to skip it: {skip} -- to run another statement instead: "
+        f"{replace} --sql '...'"
     )
 
 
@@ -41,8 +41,8 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
     there = "" if place == name else f" (as {place})"
     hold, done = (table_command(verb, name, downstream) for verb in _AGAIN)
     return (
-        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, say: {hold} -- make it again as a "
-        f"copy of the source's, then say what it is as of: {done}"
+        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, run: {hold} -- "
+        f"reload it from the source, then run this with the TSO of the copy: {done}"
     )
 
 

@@ -190,8 +190,9 @@ class Round:
             self.parts.state.copied(step, manager.tables[step.table_key].copied_at)
             if name is not None and name.folded() in there:
                 text = (
-                    f"the source has no table {name} since version {step.version}, which was not run since the copy of {step.name} holds "
-                    f"what it did; the target still has {there[name.folded()].name}, with the rows of before: drop it by hand"
+                    f"the source has had no table {name} since version {step.version}. The statement of that version was "
+                    f"not run, because the copy of {step.name} already has its effect. The target still has "
+                    f"{there[name.folded()].name} with its old rows: drop it manually"
                 )
                 _log.warning("storage_warning", text=text)
 
@@ -209,9 +210,9 @@ class Round:
         stored = min(manager.stored_lowest, manager.stored_checkpoint)
         if manager.is_new and may_have_expired(stored, self.storage_checkpoint, days):
             text = (
-                f"TiCDC deletes files after {days} day(s), and the target stands further behind the bucket than that, at "
-                f"{tso_time(stored)}: rows in between may be gone unread; compare the tables with the source, and give "
-                "those that differ a copy (`storage-consumer table hold`, then `table reload-done`)"
+                f"TiCDC deletes files after {days} day(s), and the target is further behind the bucket than that, at "
+                f"{tso_time(stored)}: rows in between may have been deleted unread. Compare the tables with the "
+                "source, and reload those that differ (`storage-consumer table hold`, then `table reload-done`)"
             )
             _log.warning("storage_warning", text=text)
 

@@ -86,5 +86,5 @@ def _vanished(table_dir: str, version: int, state: State) -> list[TableDefinitio
 
 def _say(kept: Iterable[TableDefinition]) -> None:
     for definition in kept:
-        text = "the file has vanished from the bucket; what was kept of it in the state schema is used"
+        text = "the file has vanished from the bucket; its copy in the state schema is used instead"
         _log.warning("schema_warning", text=text, path=definition.path, version=definition.version)

@@ -49,7 +49,7 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
         return
     words = [token.upper for token in plain[:2]]
     if words[:1] not in (["CREATE"], ["ALTER"]) or (words[0] == "CREATE" and words[-1] in _VIEWS):
-        raise Refusal("it has a comment of TiDB, which TiDB writes in no statement of this kind")
+        raise Refusal("it has a TiDB comment, and TiDB writes none in statements of this kind")
     for at, token in enumerate(opened):
         if token.start in outside:
             continue
@@ -57,7 +57,7 @@ def refuse_names_in_comments(plain: Sequence[Token], opened: Sequence[Token]) ->
         # Near the head, after a word that precedes names, or before a dot, a token may be part of a table's name.
         early = at < _HEAD or around[0] in _BEFORE_NAMES | _EXISTENCE or around[-1] == "."
         if (early and token.upper not in _EXISTENCE) or (token.upper in _BEFORE_NAMES and not _is_decimal(opened, at)):
-            raise Refusal(f"a comment of TiDB in it could name a table: {token.text[:60]}")
+            raise Refusal(f"a TiDB comment in it could name a table: {token.text[:60]}")
 
 
 def _is_decimal(found: Sequence[Token], at: int) -> bool:

@@ -75,7 +75,7 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
 
 def _refuse_other_names(stored: Sequence[TableName], read: Iterable[Sequence[Token]]) -> None:
     if any(_named(reading) != stored for reading in read):
-        raise Refusal("servers may read other names of tables in it than this program does")
+        raise Refusal("a server may read other table names in it than this program does")
 
 
 def _refuse_new_names(known: frozenset[TableName], reading: Sequence[Token]) -> None:
@@ -91,15 +91,15 @@ def _named(found: Sequence[Token]) -> list[TableName]:
 def _refused(definition: TableDefinition, text: str, reason: Refusal) -> StatementRefused:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return StatementRefused(
-        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) is not run, since it is none that TiCDC "
-        f"stores for this table: {reason}. The statement is: {shown}"
+        f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, because TiCDC "
+        f"does not store such a statement for this table: {reason}. The statement is: {shown}"
     )
 
 
 def _refuse_other_code(definition: TableDefinition, judged: Judged) -> None:
     if definition.ddl_type not in judged.codes:
         codes = ", ".join(map(str, sorted(judged.codes)[:5]))
-        raise Refusal(f"Type {definition.ddl_type} of the file is not that of the statement ({codes})")
+        raise Refusal(f"Type {definition.ddl_type} in the file is not the type of the statement ({codes})")
 
 
 def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
@@ -111,7 +111,7 @@ def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
     same_schema = name.schema in ("", own.schema)
     astray = judged.codes == RENAMES and bool(own.table)
     if not same_schema or (name.table != own.table and not astray):
-        raise Refusal(f"it is about {judged.name}, the file about {definition.name}")
+        raise Refusal(f"it is about {judged.name}, but its file is about {definition.name}")
 
 
 def _refuse_elsewhere(found: Sequence[Token]) -> None:
@@ -134,7 +134,7 @@ def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool)
     judge = next((_KINDS[head] for head in heads if head in _KINDS), None)
     if judge is None:
         first = " ".join(token.text for token in found[:2])[:60]
-        raise Refusal(f"{first} is no kind of statement that TiCDC stores")
+        raise Refusal(f"TiCDC stores no statement that begins with {first}")
     judged = judge(cursor)
     cursor.finish()
     return judged
@@ -189,7 +189,7 @@ def _create_temporary(cursor: Cursor) -> Judged:
     name = cursor.name()
     end = len(cursor.found) - len(_ON_COMMIT)
     if tuple(token.upper for token in cursor.found[end:]) != _ON_COMMIT:
-        raise Refusal("it makes a temporary table without ON COMMIT DELETE ROWS")
+        raise Refusal("it creates a temporary table without ON COMMIT DELETE ROWS")
     cursor.found = cursor.found[:end]
     defining.created_table(cursor)
     return Judged(codes=frozenset((3, 60)), name=name)

@@ -69,9 +69,9 @@ def _checked(sql: str) -> tuple[Token, ...]:
     depth = 0
     for at, token in enumerate(found):
         if token.kind == "string" and _may_be_name(found, at):
-            raise Refusal(f"it has a text where a name may stand: {token.text[:60]}")
+            raise Refusal(f"it has a string where a name may be: {token.text[:60]}")
         if token.kind == "word" and not token.text.isascii():
-            raise Refusal(f"it has a bare word that is not ASCII: {token.text[:60]}")
+            raise Refusal(f"it has an unquoted word that is not ASCII: {token.text[:60]}")
         if token.kind != "symbol":
             continue
         depth += (token.text == "(") - (token.text == ")")
@@ -79,7 +79,7 @@ def _checked(sql: str) -> tuple[Token, ...]:
             raise Refusal(_unexpected(token))
         # Before an operand, -- is two minus signs to every server; before anything else some server may read a comment.
         if token.text == "-" and _AMBIGUOUS.match(sql, token.start):
-            raise Refusal("it has what some server takes for a comment: --")
+            raise Refusal("it has --, which some server reads as a comment")
     if depth:
         raise Refusal("its parentheses are not closed")
     return found

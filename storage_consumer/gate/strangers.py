@@ -22,6 +22,7 @@ def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> N
     for name in table_names(definition.query):
         if name.schema and folded_name(name.schema) not in known:
             raise StatementRefused(
-                f"{definition.name}: the DDL with version {definition.version} ({definition.path}) is not run, since it moves a table of "
-                f"{name.schema}, a database of which the bucket shows nothing: {definition.query[:200]}"
+                f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, "
+                f"because it moves a table of {name.schema}, a database that does not appear in the bucket: "
+                f"{definition.query[:200]}"
             )

@@ -18,7 +18,7 @@ def created_view(cursor: Cursor) -> TableName:
     if cursor.take("ALGORITHM", "="):
         cursor.word()
     if cursor.take("DEFINER", "=") and not cursor.take("CURRENT_USER"):
-        raise Refusal("it gives the view the rights of another account than the one that runs it (DEFINER)")
+        raise Refusal("it gives the view the rights of an account other than the one that runs it (DEFINER)")
     if cursor.upper() == "(" and cursor.upper(1) == ")":
         cursor.at += 2
     if cursor.take("SQL", "SECURITY") and not (cursor.take("DEFINER") or cursor.take("INVOKER")):

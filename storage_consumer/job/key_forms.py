@@ -95,8 +95,8 @@ _TABLE: Mapping[str, Mapping[str, Form | None]] = {
 
 
 _NO_FORM = (
-    "the key column {} is {} in this directory and {} in the structure in force, without a statement between them, and {}: so "
-    "equal keys can't be told. Give the table a fresh copy of the source's"
+    "the key column {} is {} in this directory and {} in the current structure, with no statement between them, and "
+    "{}: equal keys cannot be recognized. Reload the table from the source"
 )
 
 
@@ -173,11 +173,11 @@ def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tu
         return ""
     sorts = {sort for sort, _ in forms}
     if place not in _TABLE or _sort(column) not in _TABLE[place]:
-        return f"the target does not take {column.type} for what it was"
+        return f"the target does not read {column.type} values as what they were"
     if {"FLOAT", "DOUBLE"} <= sorts and place != "single":
-        return "one number has other digits as a FLOAT than as a DOUBLE"
+        return "a number has other digits as a FLOAT than as a DOUBLE"
     if _ZONED in sorts and len(sorts) > 1 and zone:
-        return f"a TIMESTAMP becomes UTC on its way from {zone}, and other types do not"
+        return f"a TIMESTAMP is converted from {zone} to UTC, and other types are not"
     if (
         place in ("text", "bytes")
         and len({form for form in forms if form[0] not in ("TEXT", "BYTES", "ENUM", "SET")}) > 1

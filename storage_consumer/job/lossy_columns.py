@@ -69,7 +69,7 @@ def other_families(layout: RowLayout, target: TargetTable, become_texts: Collect
     """
     there = {c.name.casefold(): c.data_type for c in target.columns}
     other = [
-        f"{c.name} is {there[c.name.casefold()]} there, {c.type} at the source"
+        f"{c.name} is {there[c.name.casefold()]} in the target, {c.type} at the source"
         for c in layout.columns
         if not _takes(there[c.name.casefold()], c.type)
         and not (c.name.casefold() in become_texts and is_its_text(there[c.name.casefold()], c.type))
@@ -101,7 +101,7 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
     there = {c.name.casefold(): c for c in target.columns}
     numbered = [c for c in layout.columns if wire_kind(c, protocol) is WireKind.UNSIGNED]
     other = [c.name for c in numbered if _differ(c.elements, members(there[c.name.casefold()].column_type))]
-    return f"the target's table has other members in: {', '.join(other)}" if other else ""
+    return f"the target's table has other ENUM or SET members in: {', '.join(other)}" if other else ""
 
 
 def members(column_type: str) -> tuple[str, ...]:
@@ -172,9 +172,9 @@ _KEPT: Mapping[str, tuple[Callable[[str, int], bool], str]] = {
     "midnight": (lambda text, _: _MIDNIGHT.fullmatch(text) is not None, "a time of day"),
     "single": (lambda text, _: _single(text), "more than single precision"),
     "double": (lambda text, _: Decimal(repr(float(text))) == Decimal(text), "more than double precision"),
-    "bytes": (lambda text, length: len(text) == 2 * length, "another length than {} bytes"),
-    "unpadded": (lambda text, _: not text.endswith(" "), "spaces at its end"),
-    "spaces": (lambda text, length: len(text) <= length or not text.endswith(" "), "spaces behind {} characters"),
+    "bytes": (lambda text, length: len(text) == 2 * length, "a length other than {} bytes"),
+    "unpadded": (lambda text, _: not text.endswith(" "), "trailing spaces"),
+    "spaces": (lambda text, length: len(text) <= length or not text.endswith(" "), "spaces after {} characters"),
 }
 """Whether the target keeps a value as it is, and the description of what it does not keep."""
 

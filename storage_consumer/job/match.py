@@ -122,13 +122,14 @@ def refuse_changes(name: TableName, target: TargetTable) -> None:
     """Raise `NotReplicable` if the target's table was changed so that writing would hit other rows, or if it is not visible."""
     if target.unseen:
         raise NotReplicable(
-            f"{name}: the target has the table {target.name} and does not show its columns. {target.unseen}"
+            f"{name}: the target has the table {target.name} but does not show its columns. {target.unseen}"
         )
     if target.key_drift:
         raise NotReplicable(
-            f"{name}: somebody changed the target's table since the last DDL that this program ran: {target.key_drift}. The "
-            "source does not keep its rows to that, so that writing one would remove others. Take the change back, and start "
-            "again; if it is meant and the source has it too, say `storage-consumer table accept-keys`"
+            f"{name}: somebody changed the target's table since the last DDL that this program ran: "
+            f"{target.key_drift}. The source does not enforce that, so writing one row would remove others. Undo the "
+            "change and start again; if it is intended and the source has it too, run `storage-consumer table "
+            "accept-keys`"
         )
 
 
@@ -136,33 +137,33 @@ def _refuse_view(name: TableName, target: TargetTable) -> None:
     """Raise `NotReplicable` if the target has a view of that name; statements may replace and drop it."""
     if target.is_view:
         raise NotReplicable(
-            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC writes no "
-            "rows of views: find out who wrote these files, or give the table another name by a route"
+            f"{name}: {target.name} is a view in the target, and rows written to it would go into other tables. TiCDC "
+            "writes no rows of views: find out who wrote these files, or give the table another name with a route"
         )
 
 
 def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
     """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be told from repeats."""
     option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
-    remedy = f"set {option} = true in the changefeed, and start it and this program anew"
+    remedy = f"set {option} = true in the changefeed, and start it and this program again"
     if mode is Mode.KEYLESS:
         raise NotReplicable(
-            f"{step.name} has no key: without commit ts a row that TiCDC delivers again can't be told from another equal row; "
-            f"{remedy}, or give the table a primary key"
+            f"{step.name} has no key: without commit ts a row that TiCDC delivers again cannot be distinguished from "
+            f"another equal row; {remedy}, or give the table a primary key"
         )
     if protocol == "csv" and len({file.dispatcher for file in step.files}) > 1:
         raise NotReplicable(
-            f"{step.name}: its files come from several dispatchers, and nothing tells their order; {remedy}"
+            f"{step.name}: its files come from several dispatchers, and their order is unknown; {remedy}"
         )
     if protocol == "csv" and step.crossing:
         raise NotReplicable(
-            f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between partitions under one "
-            f"key, and without commit ts nothing tells which of their files comes first; {remedy}"
+            f"{step.name} has several partitions and, by {step.crossing}, a GLOBAL index: a row may move between "
+            f"partitions under one key, and without commit ts it is unknown which of their files comes first; {remedy}"
         )
     if protocol == "csv" and step.out_of_turn:
         raise NotReplicable(
-            f"{step.out_of_turn} came late or has other content now, and rows of later files are applied: without commit ts its "
-            f"rows can't be told from older ones; {remedy}, or give the table a fresh copy"
+            f"{step.out_of_turn} came late or its content has changed, and rows of later files have been applied: "
+            f"without commit ts its rows cannot be distinguished from older ones; {remedy}, or reload the table"
         )
 
 
@@ -268,8 +269,8 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
     carried = {c.name.casefold() for c in layout.columns}
     if dropped := sorted(declared & layout.unselected):
         message = (
-            f"{newest.name}: a [[sink.column-selectors]] of the changefeed keeps {', '.join(dropped)} out of the rows, which the "
-            "primary key needs to tell rows apart: select the primary key's columns, and start a new changefeed"
+            f"{newest.name}: a [[sink.column-selectors]] of the changefeed keeps {', '.join(dropped)} out of the "
+            "rows, but the primary key needs these columns: select all of its columns, and start a new changefeed"
         )
         raise NotReplicable(message)
     # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
@@ -279,7 +280,8 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
             continue
         if not declared and unique.name == "PRIMARY":
             message = (
-                f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), the source none"
+                f"{newest.name}: the target's table has the primary key ({', '.join(unique.columns)}), but the "
+                "source has none"
             )
             raise NotReplicable(message)
         if columns <= certain & carried:
@@ -347,7 +349,7 @@ def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: P
     """Return which columns this directory's rows write in another form than the current structure, or an empty text."""
     forms = {c.name.casefold(): wire_kind(c, protocol) for c in layout.columns}
     other = sorted(c.name for c in written if forms.get(c.name.casefold(), c.kind) is not c.kind)
-    return f"the rows hold another type of value than the structure in force: {', '.join(other)}" if other else ""
+    return f"the rows hold another type of value than the current structure: {', '.join(other)}" if other else ""
 
 
 def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[int, ...], ...]:

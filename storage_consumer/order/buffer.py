@@ -51,13 +51,13 @@ Place = tuple[int, int, int, int]
 """(bucket, kind, table index, lowest commit-ts): the bucket of an item and its sort key there."""
 
 _UNORDERED_MOVE = (
-    "this update changes the row's key and does not say its commit ts, so it can't be put in order with the others of its "
-    "transaction: let TiCDC split such updates (output-raw-change-event = false), or write commit ts"
+    "this update changes the row's key and carries no commit ts, so it cannot be ordered among the changes of its "
+    "transaction: let TiCDC split such updates (output-raw-change-event = false), or have it write commit ts"
 )
 
 
 _DELETE_WITHOUT_KEY = (
-    "this delete does not say the whole key by which rows are told apart in the target: TiCDC wrote it with "
+    "this delete does not carry the whole key that identifies rows in the target: TiCDC wrote it with "
     "delete-only-output-handle-key-columns = true; set that to false in the changefeed's [sink]"
 )
 
@@ -232,8 +232,8 @@ class Buffer:
     def _untold(self) -> str:
         """Return why an update of a keyless table cannot be applied."""
         return (
-            "this row does not say which one it took the place of, and it has no key: "
-            f"set `[sink.csv] output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
+            "this row does not show which row it replaced, and the table has no key: set `[sink.csv] "
+            f"output-old-value = true` in the changefeed, or give {self._work.name} a primary key"
         )
 
     def blocks(self) -> Iterator[tuple[Place, bytes]]:

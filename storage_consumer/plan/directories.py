@@ -16,27 +16,26 @@ from storage_consumer.plan.table import HALTED, RUNNING, TableConsumer
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import table_flag
 
-_WAS_LEFT_OUT = (
-    "the filter left this table out until now, so that its rows from before are missing. Leave it out as before, or {}"
-)
+_WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing. Leave it out again, or {}"
 _STRAY = (
-    "the files in {}, which no schema file tells of, are gone. If somebody moved them away since the changefeed did not write them, "
-    "start again; else rows are missing: restore them with their schema file"
+    "the files in {}, which have no schema file, are gone. If somebody moved them away because the changefeed did "
+    "not write them, start again; otherwise rows are missing: restore them with their schema file"
 )
 _LOST = (
-    "a data file of this table was written anew before it was read, or could not be told to be of this table in time: rows are "
-    "missing that no file holds any more; {}"
+    "a data file of this table was overwritten before it was read, or was recognized too late as one of this table: "
+    "rows are missing that no file holds any more; {}"
 )
 _OVERWRITTEN = (
-    "{} was written anew after the files beyond it, and rows up to checkpoint {} were applied by then: rows are missing. With "
-    "enable-partition-separator = false the partitions of a table overwrite one another's files; set it to true in the changefeed and "
-    "start that anew; then {}"
+    "{} was overwritten after the files that follow it, when rows up to checkpoint {} had been applied: rows are "
+    "missing. With enable-partition-separator = false the partitions of a table overwrite one another's files; set "
+    "it to true in the changefeed and start the changefeed again; then {}"
 )
 _RESTORED = (
-    ". But if the bucket was only restored or copied over, with the same content (the sizes are the same), no row is missing, and the "
-    "target's table itself is that copy: {}. Before another start with such files `storage-consumer rebind --restored` keeps tables from this"
+    ". But if the bucket was only restored or copied over, with the same content (the sizes are the same), no row is "
+    "missing, and the target's table itself is that copy: run {}. Next time, run `storage-consumer rebind "
+    "--restored` before the start to avoid this"
 )
-_COPY = "make a copy of the table as of now or later, then say what it is as of: {}"
+_COPY = "reload the table from the source as of now or later, then run this with the TSO of the copy: {}"
 Commands = Callable[[Verb, TableName], str]
 """Returns the command for a decision about a table."""
 
@@ -297,8 +296,8 @@ class Catalog:
             return
         table.state, table.late, table.copy_from = HALTED, True, max(table.copy_from, self.now)
         table.error = (
-            f"{what} turned out to be of this table after later rows of it had been applied: their schema file was not there, or "
-            f"could not be read; {self._copy(table.name)}"
+            f"{what} turned out to belong to this table after later rows of it had been applied: their schema file "
+            f"was missing or unreadable; {self._copy(table.name)}"
         )
         self.to_be_stored.append(table)
 

@@ -60,7 +60,7 @@ class Filter:
             if found := _event(each.events, event, definition.ddl_type):
                 return f"ignore-event {found!r} of an event filter"
             if each.expression is not None and (match := each.expression.search(definition.query)):
-                return f"ignore-sql of an event filter, which fits {match[0][:80]!r}"
+                return f"ignore-sql of an event filter, which matches {match[0][:80]!r}"
         return ""
 
 

@@ -31,9 +31,10 @@ def look_for_gaps(
         if reason := table.look_for_gaps(storage_checkpoint, now, timeout):
             table.misses(table.gaps(), at)
             late[table.key] = (
-                f"{reason} is missing and did not come within {timeout:g} s: data was lost at the source. Restore the file if it still "
-                f"exists somewhere, and say: {command('resume', table.name)} -- else make a copy of the table as of now or later, "
-                f"and say what it is as of: {command('reload-done', table.name)}"
+                f"{reason} is missing and did not arrive within {timeout:g} s: data was lost at the source. If the "
+                f"file still exists somewhere, restore it and run: {command('resume', table.name)} -- otherwise "
+                "reload the table from the source as of now or later, and run this with the TSO of the copy: "
+                f"{command('reload-done', table.name)}"
             )
     return late
 
@@ -53,7 +54,9 @@ def stuck(
             continue
         touched = [tables[key] for key in sorted(ddl.touches & tables.keys())]
         still = ", ".join(str(table.name) for table in touched if table.is_in_the_way_of(step.version))
-        why = f"waits for the DDL of {step.name} with version {step.version}{still and f': {still} stands still'}"
+        why = (
+            f"waits for the DDL of {step.name} with version {step.version}{still and f' (halted or waiting: {still})'}"
+        )
         found |= dict.fromkeys((table.key for table in touched), why)
     return found
 

@@ -121,8 +121,8 @@ def _refuse_if_not_found(definition: TableDefinition, routes: Routes, named: Seq
     if own & there or all(routes.target(name) == name for name in (definition.name, subject(definition))):
         return
     raise NotReplicable(
-        f"{definition.name}: the DDL of {definition.path} does not show where it names its table, so that the route to "
-        f"{routes.target(definition.name)} cannot be put in. Run it there by hand"
+        f"{definition.name}: the DDL of {definition.path} does not show where it names its table, so the route to "
+        f"{routes.target(definition.name)} cannot be applied. Run it there manually"
     )
 
 
@@ -155,10 +155,10 @@ def _renamed(definition: TableDefinition, schema: str, *, made_before: bool = Fa
 def _several(definition: TableDefinition, targets: Sequence[str], other: str) -> str:
     where = f"go to several databases ({', '.join(targets)})" if len(targets) > 1 else f"share {targets[0]} with others"
     shares = (
-        f", one of which takes those of {other} too" if other and len(targets) > 1 else f" ({other})" if other else ""
+        f", one of which also takes those of {other}" if other and len(targets) > 1 else f" ({other})" if other else ""
     )
-    remedy = "drop the tables that came from it" if definition.ddl_type == DROP_SCHEMA else "do there what is due"
+    remedy = "drop the tables that came from it" if definition.ddl_type == DROP_SCHEMA else "make the same change there"
     return (
-        f"{definition.name}: by the routes its tables {where}{shares}, so that {definition.path} is not one statement of the "
-        f"target: {definition.query[:200]}. By hand, {remedy}"
+        f"{definition.name}: with these routes its tables {where}{shares}, so {definition.path} is not a single "
+        f"statement in the target: {definition.query[:200]}. Manually {remedy}"
     )

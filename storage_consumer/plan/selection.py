@@ -70,7 +70,7 @@ class Selection:
         if not why:
             return ""
         remedy = (
-            f"Lead it to another database by --route, or leave it out by --filter '*.*' --filter '!{name.schema}.*'"
+            f"Send it to another database with --route, or leave it out with --filter '*.*' --filter '!{name.schema}.*'"
         )
         return f"{name} would go into {place} of the target, which {why}. {remedy}"
 
@@ -112,7 +112,7 @@ class Selection:
         splits = definition.ddl_type == CREATE_SCHEMA and self.routes.splits(definition.name.schema)
         if splits and _source_defaults(tokens(definition.query)):
             targets = ", ".join(self.routes.databases(definition.name.schema))
-            return Judgement(skip=f"its tables go to {targets}, each of which is made before its first table")
+            return Judgement(skip=f"its tables go to {targets}, each of which is created before its first table")
         return _RUN
 
     def _crossing(self, definition: TableDefinition) -> str | None:
@@ -154,8 +154,8 @@ class Selection:
 
 def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> str:
     return (
-        f"the DDL of {definition.path} brings rows of {out}, which the filter leaves out, into {taken}: they were not read. Give "
-        f"{taken} a copy of the source's table as of version {definition.version}"
+        f"the DDL of {definition.path} brings rows of {out}, which the filter leaves out, into {taken}: those rows "
+        f"were not read. Reload {taken} from the source as of version {definition.version}"
     )
 
 

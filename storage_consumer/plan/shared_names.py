@@ -59,8 +59,9 @@ def collisions(
             if other := next((o for o in before if not _is_over(o, table.first, lifetimes.ends_of(o))), None):
                 table.misplaced = True
                 found[table.key] = (
-                    f"by the routes {table.name} and {other.name} both go to {routes.target(table.name)}, and are there at the same "
-                    "time: rows of one would overwrite those of the other. Give one of them a route of its own, or leave it out by --filter"
+                    f"the routes send {table.name} and {other.name} to {routes.target(table.name)} at the same time: "
+                    "rows of one would overwrite those of the other. Give one of them its own route, or leave it out "
+                    "with --filter"
                 )
     return {key: error for key, error in found.items() if tables[key].state != HALTED}
 
@@ -77,6 +78,7 @@ def refuse_other_places(restart: Restart, routes: Routes) -> None:
         now = routes.target(name)
         if place != NOWHERE and now.folded() != place.folded():
             raise ConfigError(
-                f"the rows of {name} are in {place} of the target, by the routes of now they would go to {now}: give the routes as "
-                f"before, or rename the table in the target and say `storage-consumer table moved {table_flag(name)} --to {shell_word(table_word(now))}`"
+                f"the rows of {name} are in {place} of the target; with the current routes they would go to {now}. "
+                "Restore the earlier routes, or rename the table in the target and run `storage-consumer table moved "
+                f"{table_flag(name)} --to {shell_word(table_word(now))}`"
             )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from storage_consumer.plan.steps import DdlStep
 
 LATE = (
-    "the DDL of {} turned up after rows beyond it had been applied; run it by hand if it is due (its rows are as the source "
-    "wrote them)"
+    "the DDL of {} arrived after later rows had been applied; if it is still needed, run it manually (the rows are "
+    "as the source wrote them)"
 )
 
 

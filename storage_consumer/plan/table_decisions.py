@@ -71,38 +71,40 @@ def refusal(table: StoredTable, decision: TableDecision, *, timed: bool = True) 
     if decision.verb in ("resume", "accept-keys"):
         return _needs_a_copy(table)
     if not table.name.table:
-        return f"{table.name} is a database: what waits there are statements, see `storage-consumer ddl`"
+        return f"{table.name} is a database, where only statements can wait: see `storage-consumer ddl`"
     return _refused_copy(table, decision.at) or ("" if timed else _untimed(table.name))
 
 
 def _refused_copy(table: StoredTable, at: int) -> str:
     if table.state not in (HALTED, LOST, EXCLUDED):
         return (
-            f"{table.name} is not halted: rows of it may be written at any time, older ones over a copy. Say `storage-consumer "
-            f"table hold {table_flag(table.name)}`, wait until the consumer has obeyed (`storage-consumer table`), and make the copy then"
+            f"{table.name} is not halted: rows may be written at any time, older ones over a copy. Run "
+            f"`storage-consumer table hold {table_flag(table.name)}`, wait until the consumer has obeyed "
+            "(`storage-consumer table` shows that), and then reload the table"
         )
     if table.started and needs_copy(table.state):
         return (
-            f"a statement with version {table.started} that touches {table.name} was begun and is not known to have ended: it may still "
-            "change a copy. See that the target does not run it any more (SHOW PROCESSLIST), say `storage-consumer ddl done` for it "
-            "(`storage-consumer ddl` lists it), make the copy then, and say `storage-consumer table reload-done` again"
+            f"a statement with version {table.started} that touches {table.name} was started and is not known to have "
+            "ended: it may still change a copy. Make sure that the target no longer runs it (SHOW PROCESSLIST), run "
+            "`storage-consumer ddl done` for it (`storage-consumer ddl` lists it), then reload the table, and run "
+            "`storage-consumer table reload-done` again"
         )
     if table.started:
         return (
-            f"a statement with version {table.started} that touches {table.name} was begun and is not known to have ended: it may still "
-            f"change a copy. Say `storage-consumer table resume {table_flag(table.name)}`, wait until the statement is done, hold the table "
-            "again, and make the copy then. If a copy is in the target already, make new ones of all tables that the statement touches: "
-            "rows of that copy may go where the statement moves them"
+            f"a statement with version {table.started} that touches {table.name} was started and is not known to have "
+            f"ended: it may still change a copy. Run `storage-consumer table resume {table_flag(table.name)}`, wait "
+            "until the statement is done, hold the table again, and then reload it. If the target already has a "
+            "copy, reload all tables that the statement touches: it may move rows of that copy into them"
         )
     least = max(table.checkpoint, table.settled)
     if at < least:
         return (
-            f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} are done, and are not done "
-            f"again. Make the copy as of {least} or later"
+            f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} have been applied and "
+            f"will not be applied again. Reload the table as of {least} or later"
         )
     if at < table.copies.copy_from:
         return (
-            f"a copy of {table.name} as of {at} may lack rows that no file holds any more: make it as of "
+            f"a copy of {table.name} as of {at} may lack rows that no file holds any more: reload the table as of "
             f"{table.copies.copy_from}, when they were first missed, or later"
         )
     return ""
@@ -110,9 +112,10 @@ def _refused_copy(table: StoredTable, at: int) -> str:
 
 def _untimed(name: TableName) -> str:
     return (
-        f"the rows of {name} do not say when they committed (--allow-missing-commit-ts), so nothing tells which of them a copy holds: "
-        "older ones would be applied over it. Have the changefeed write commit ts (`[sink.csv] include-commit-ts = true`) to a new "
-        "prefix, copy all tables as of its start, and read it with a state of its own (--state-schema)"
+        f"the rows of {name} carry no commit ts (--allow-missing-commit-ts), so it is unknown which of them a copy "
+        "holds: older ones would be applied over it. Have the changefeed write commit ts (`[sink.csv] "
+        "include-commit-ts = true`) to a new prefix, reload all tables as of its start, and read that prefix with "
+        "its own state schema (--state-schema)"
     )
 
 
@@ -133,7 +136,7 @@ def _needs_a_copy(table: StoredTable) -> str:
     if not needs_copy(table.state):
         return ""
     return (
-        f"{table.name} lacks rows that it will not get from files: make a copy of it, then say `storage-consumer table reload-done "
+        f"{table.name} lacks rows that no file will bring: reload it, then run `storage-consumer table reload-done "
         f"{table_flag(table.name)} --at TSO`"
     )
 

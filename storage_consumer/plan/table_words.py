@@ -59,4 +59,4 @@ def refuse_several(names: Iterable[TableName], given: str) -> None:
     several = {key_of(name): name for name in names if is_meant(name, given)}
     if len(several) > 1:
         flags = " or ".join(sorted(table_flag(name) for name in several.values()))
-        raise ConfigError(f"{given} may be any of several: say {flags}")
+        raise ConfigError(f"{given} is ambiguous: give {flags}")

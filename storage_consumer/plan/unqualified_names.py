@@ -91,10 +91,10 @@ def _renamed_home(
     if not there:
         return None
     names = ", ".join(str(n.name) for n in fitting or there)
-    which = f"it could be each of {names}" if fitting else f"none that is known can be it ({names})"
+    which = f"it could be any of {names}" if fitting else f"none of the known tables fits ({names})"
     message = (
-        f"the DDL of {definition.path} renames {rename.old.table} without saying its database, and {which}. Rename the right one "
-        "by hand"
+        f"the DDL of {definition.path} renames {rename.old.table} without naming its database, and {which}. Rename "
+        "the right table manually"
     )
     raise NotReplicable(message)
 

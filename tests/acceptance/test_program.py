@@ -204,7 +204,9 @@ def test_filter_and_routes(mariadb: DatabaseServer, small: SmallBucket, tmp_path
     assert "--filter: the rule '[d' cannot be read" in running.text()
     with program(arguments, tmp_path / "moved") as running:
         assert running.end() == 2
-    assert "the rows of d.t are in copy.d_t of the target, by the routes of now they would go to d.t" in running.text()
+    assert (
+        "the rows of d.t are in copy.d_t of the target; with the current routes they would go to d.t" in running.text()
+    )
 
 
 def test_exit_codes_4_and_3(mariadb: DatabaseServer, small: SmallBucket, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_drop_of_what_was_not_made(rig: Rig, made: str, dropped: str, kind: int,
     maker = rig.step(made, CREATE, name)
     rig.state.journal(maker, SKIPPED, note="the filter")
     step = rig.step(dropped, kind, name)
-    assert "nothing to do, since what made it was not run" in rig.run(step, made_by=maker)
+    assert "nothing to do, because the statement that creates it was not run" in rig.run(step, made_by=maker)
     assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
     rig.state.journal(maker, DONE)
     with pytest.raises(DdlFailed, match=r"error (1008|1051|4092)"):

@@ -220,12 +220,12 @@ def test_exchange_halts(rig: Rig) -> None:
     )
     step = rig.step("ALTER TABLE `p` EXCHANGE PARTITION `p0` WITH TABLE `a`", EXCHANGE, "shop.p")
     rig.interrupted(step)
-    with pytest.raises(DdlFailed, match=r"EXCHANGE PARTITION .* exchange by hand if it did not"):
+    with pytest.raises(DdlFailed, match=r"EXCHANGE PARTITION .* exchange the partition manually if it did not"):
         rig.run(step)
     assert (rig.journalled(step), rig.moved(step)) == (STARTED, False)
     with pytest.raises(DdlFailed, match="EXCHANGE PARTITION"):
         rig.run(step)
-    assert "took effect by hand" in rig.run(step, decision=Decision(verb="done"))
+    assert "took effect manually" in rig.run(step, decision=Decision(verb="done"))
     assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
     assert rig.server.query("SELECT COUNT(*) FROM shop.a") == ((1,),)
 
@@ -279,14 +279,14 @@ def test_what_is_there_already_is_no_success(rig: Rig) -> None:
 def test_ensure_creates(rig: Rig) -> None:
     """A structure without a statement is created where the target lacks it, and the journal says what the file does not tell (T14)."""
     step = rig.step("", 0, "shop.b")
-    assert "made from the columns" in rig.run(step)
+    assert "created from the columns" in rig.run(step)
     assert (rig.columns("b"), rig.journalled(step)) == (["id", "name"], DONE)
 
 
 def test_ensure_leaves(rig: Rig) -> None:
     """A structure that the target has, in whatever shape, is left alone."""
     step = rig.step("", 0)
-    assert rig.run(step) == "the table is there"
+    assert rig.run(step) == "the table already exists"
     assert (rig.journalled(step), rig.moved(step)) == (SKIPPED, True)
     assert rig.server.query("SELECT * FROM shop.a") == ((1, "one"),)
 

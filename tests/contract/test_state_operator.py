@@ -99,7 +99,7 @@ def test_copy_settles_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
         ("halted", "reload-done", 49, "as of 50 or later"),
         ("lost", "reload-done", 69, "as of 70, when they were first missed"),
         ("running", "reload-done", 99, "is not halted.*table hold --table shop.a"),
-        ("lost", "resume", 0, "make a copy of it.*reload-done --table shop.a --at TSO"),
+        ("lost", "resume", 0, "reload it.*reload-done --table shop.a --at TSO"),
         ("excluded", "resume", 0, "reload-done"),
     ],
 )
@@ -138,7 +138,7 @@ def test_copy_while_a_statement_may_still_run(rig: tuple[Rig, Decide], state_of_
     state.keep([("shop/a", step.definition)])
     state.journal(step, STARTED)
     decide("reload-done", 80)
-    told = "say `storage-consumer ddl done`" if state_of_it == "lost" else "table resume --table shop.a"
+    told = "run `storage-consumer ddl done`" if state_of_it == "lost" else "table resume --table shop.a"
     assert told in state.apply_decisions()[0].refusal
     rig[0].done(step)
     decide("reload-done", 81)

@@ -301,8 +301,8 @@ def test_load_data_heeds_no_limit_but_that_of_packets(large: LargeRows) -> None:
 def test_row_larger_than_the_server_takes(large: LargeRows) -> None:
     """A row whose statement the server would break the connection for is refused before: key, sizes and way on, no value (P10)."""
     told = (
-        r"shop.orders: the target refused the row with c0 = 'b': it takes a statement of 671089\d\d bytes, and max_allowed_packet is "
-        r"1048576 bytes there. Let the server take it \(SET GLOBAL max_allowed_packet = 68157440, .*, then start again"
+        r"shop.orders: the target refused the row with c0 = 'b': it needs a statement of 671089\d\d bytes, but the server's max_allowed_packet is "
+        r"1048576 bytes. Raise that limit \(SET GLOBAL max_allowed_packet = 68157440, .*, then start again"
     )
     with pytest.raises(RowRefused, match=told) as raised:
         large.writer(1 << 20, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
@@ -334,5 +334,7 @@ def test_statements_just_below_the_limit(large: LargeRows) -> None:
     shorter = len("REPLACE INTO `shop`.`orders` (`c0`, `c1`) VALUES ('b','')")
     writer = large.writer(1 << 20, load_data=False)
     assert writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 2 - shorter)}".encode()]) == 1
-    with pytest.raises(RowRefused, match="a statement of 1048575 bytes, and max_allowed_packet is 1048576 bytes"):
+    with pytest.raises(
+        RowRefused, match="a statement of 1048575 bytes, but the server's max_allowed_packet is 1048576 bytes"
+    ):
         writer.write_states(table(), [], [f"b\t{'y' * ((1 << 20) - 1 - shorter)}".encode()])

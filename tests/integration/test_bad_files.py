@@ -166,7 +166,7 @@ def test_missing_schema_file_is_waited_for(two_tables: SmallBucket, mariadb: Dat
         assert f"d/bad/meta/schema_{ts(1)}_" in waiting.error
         halted = of(rounds_until_halted(running, "d.bad"), "d.bad")
         assert halted.state == "halted"
-        assert "did not come within 1 s" in halted.error
+        assert "did not arrive within 1 s" in halted.error
     assert content(mariadb, "d.good") == [(1, "good")]
     path.write_bytes(whole)
     once(two_tables, mariadb)

@@ -214,7 +214,7 @@ HALTS: dict[str, tuple[str, tuple[Column, str], tuple[Column, str], str]] = {
         "DATETIME",
         (of_type("TIMESTAMP"), '"2024-01-31 10:00:00"'),
         (of_type("DATETIME"), '"2024-01-31 10:00:00"'),
-        "becomes UTC on its way from Europe/Berlin",
+        "is converted from Europe/Berlin to UTC",
     ),
     "texts of two types": ("VARCHAR(20)", (of_type("DATE"), '"2024-01-31"'), (of_type("INT"), "7"), "columns of another type"),
     "moment and number": ("DATETIME", (of_type("DATETIME"), '"2024-01-31 10:00:00"'), (of_type("BIGINT"), "7"), "columns of another type"),

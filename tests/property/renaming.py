@@ -18,7 +18,7 @@ from tests.property.renaming_source import Arch, Snapshot, Source, Statement
 from tests.property.renaming_target import Differs, RenamingTarget
 from tests.unit.driving import World
 
-AMBIGUOUS = re.compile(r"renames \S+ without saying its database")
+AMBIGUOUS = re.compile(r"renames \S+ without naming its database")
 UNKNOWABLE = "EXCHANGE PARTITION with version"
 MOST_HALTS = 20
 _MOST_CALLS = 60

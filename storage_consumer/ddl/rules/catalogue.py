@@ -14,59 +14,119 @@ from storage_consumer.ddl.statement import Edit, Statement, emptied, outermost, 
 from storage_consumer.sql.tokens import has_words
 
 DIFFERENCES = {
-    "backslash": "TiCDC leaves backslashes bare in comments of tables, partitions, indexes and in members of ENUM, SET; escaped.",
-    "timestamp default": "The text has a TIMESTAMP default in the zone of the source's session; it is written in that of ours.",
-    "string collation": "_UTF8MB4'x' means utf8mb4_bin at the source, the target's default here; the session's is the source's.",
-    "database defaults": "CREATE DATABASE that names no charset or collation means utf8mb4_bin at the source; written in.",
+    "backslash": (
+        "TiCDC does not escape backslashes in comments of tables, partitions and indexes, or in members of ENUM and "
+        "SET; they are escaped."
+    ),
+    "timestamp default": (
+        "A TIMESTAMP default in the text is in the time zone of the source's session; it is converted to that of the "
+        "consumer's session."
+    ),
+    "string collation": (
+        "_UTF8MB4'x' means utf8mb4_bin at the source and the server's default in the target; _UTF8MB4 is left out, "
+        "because the session's collation is the source's."
+    ),
+    "database defaults": "CREATE DATABASE without a charset or collation means utf8mb4_bin at the source; it is written in.",
     "table defaults": "CREATE TABLE in a database with other defaults: the source's charset and collation are written in.",
-    "charset without collation": "CHARACTER SET x alone means the source's default collation of x, not the target's; written in.",
-    "collation of new columns": "A statement that adds a column and changes the table's collation gives it the former one at the source; written in.",
-    "storage engine": "TiDB ignores ENGINE; another one than InnoDB may lack transactions or be unknown; InnoDB is written in, and none for partitions.",
-    "algorithm and lock": "ALGORITHM and LOCK say how a server should alter a table, not what comes out; left out.",
-    "check constraint": "TiDB enforces CHECK only if told to, so rows may not pass it; left out.",
+    "charset without collation": "CHARACTER SET x alone means the source's default collation of x, not the target's; it is written in.",
+    "collation of new columns": (
+        "A statement that adds a column and changes the table's collation gives the new column the former collation "
+        "at the source; it is written in."
+    ),
+    "storage engine": (
+        "TiDB ignores ENGINE; an engine other than InnoDB may lack transactions or be unknown. InnoDB is written in; "
+        "for partitions the option is left out."
+    ),
+    "algorithm and lock": "ALGORITHM and LOCK say how a server should alter a table, not what the result is; left out.",
+    "check constraint": "TiDB enforces CHECK only if configured to, so rows may violate it; left out.",
     "search index": "FULLTEXT, VECTOR, HYBRID and COLUMNAR indexes of TiDB mean nothing for rows; left out.",
-    "vector type": "MySQL and MariaDB have no VECTOR like TiDB's; its text goes to a LONGTEXT column.",
-    "vector default": "DEFAULT (VEC_FROM_TEXT('…')): the text itself, since the column is a LONGTEXT.",
-    "text default": "MySQL takes the default of a TEXT, BLOB or JSON in parentheses only, and forgets an empty one; put there, or left out of SET DEFAULT.",
-    "default value": "A number as default of an ENUM or SET, hexadecimals of an integer, 0 of a YEAR: written as the value that TiDB makes of it.",
-    "random bytes": "MariaDB has no UUID_TO_BIN; UNHEX of a UUID makes as random a default.",
-    "language of dates": "MariaDB's DATE_FORMAT depends on the session's language, so no stored column can have it; 'en_US', which is TiDB's, is written in.",
-    "sequence default": "Sequences are not replicated, and rows come with their values; the default is left out.",
-    "missing index": "DROP, RENAME or ALTER of an index that the target does not have, since it was left out; left out as well.",
-    "expression index": "MariaDB has no indexes over expressions; an ordinary one means nothing for rows and is left out.",
-    "columns of an expression index": "One without a name is called after the column in front; MariaDB makes it of its columns alone, not unique, so that names stay the source's.",
-    "unique expression index": "MariaDB has none; the source goes on to keep the rows unique, the target no longer does; left out.",
-    "index name": "MySQL calls an index over an expression otherwise than TiDB where none is given; TiDB's name is written in.",
-    "foreign key name": "MySQL and MariaDB want each name once per database, TiDB once per table; the table's name goes in front.",
-    "missing foreign key": "DROP FOREIGN KEY of one that the target does not have; foreign keys are not checked here; left out.",
-    "partial index": "MySQL and MariaDB have no WHERE for indexes, which means nothing for rows: the index holds all of them.",
-    "unique partial index": "One with WHERE keeps only some rows apart, which no key of MySQL or MariaDB does; an ordinary index is made.",
-    "index option": "WITH PARSER, USING HASH or RTREE and SECONDARY_ENGINE_ATTRIBUTE of an index, which TiDB takes without heeding them; left out.",
-    "column option": "COLUMN_FORMAT, STORAGE and SECONDARY_ENGINE_ATTRIBUTE of a column, which TiDB takes without heeding them; left out.",
-    "column reference": "TiDB makes no foreign key of REFERENCES in a column, newer servers do; left out.",
-    "counter without index": "MySQL and MariaDB want an index that begins with an AUTO_INCREMENT column, TiDB does not; AUTO_INCREMENT is left out.",
-    "order of options": "TiDB takes the options of a generated column in any order; GENERATED ALWAYS AS is put behind the type and its collation.",
-    "list of columns": "ADD COLUMN (…) with indexes or constraints in it; each gets an action of its own.",
-    "global index": "A unique index over all partitions of a table, which only TiDB has; the source keeps the rows unique; left out.",
+    "vector type": "MySQL and MariaDB have no VECTOR type like TiDB's; its text goes to a LONGTEXT column.",
+    "vector default": "DEFAULT (VEC_FROM_TEXT('…')) becomes the text itself, because the column is a LONGTEXT.",
+    "text default": (
+        "MySQL accepts the default of a TEXT, BLOB or JSON only in parentheses, and forgets an empty one; "
+        "parentheses are added, or the default is left out of SET DEFAULT."
+    ),
+    "default value": (
+        "A number as default of an ENUM or SET, hexadecimal digits of an integer, and 0 of a YEAR are written as the "
+        "value that TiDB reads them as."
+    ),
+    "random bytes": "MariaDB has no UUID_TO_BIN; UNHEX of a UUID is an equally random default.",
+    "language of dates": (
+        "MariaDB's DATE_FORMAT depends on the session's language, so no stored column can use it; TiDB's language, "
+        "'en_US', is written in."
+    ),
+    "sequence default": "Sequences are not replicated, and rows carry their values; the default is left out.",
+    "missing index": "DROP, RENAME or ALTER of an index that the target lacks because it was left out; left out as well.",
+    "expression index": "MariaDB has no indexes over expressions; one that is not unique means nothing for rows and is left out.",
+    "columns of an expression index": (
+        "One without a name is named after its first column; on MariaDB it is created over its columns alone and not "
+        "unique, so that names stay the same as the source's."
+    ),
+    "unique expression index": "MariaDB has none; left out. The source still keeps the rows unique, but the target does not.",
+    "index name": "MySQL names an unnamed index over an expression differently from TiDB; TiDB's name is written in.",
+    "foreign key name": "MySQL and MariaDB require names to be unique per database, TiDB per table; the table's name is put in front.",
+    "missing foreign key": (
+        "DROP FOREIGN KEY of one that the target does not have; left out. The consumer's sessions do not check "
+        "foreign keys."
+    ),
+    "partial index": "MySQL and MariaDB have no WHERE for indexes, and it means nothing for rows: the index holds all of them.",
+    "unique partial index": (
+        "One with WHERE keeps only some rows unique, which no key of MySQL or MariaDB can; an index that is not "
+        "unique is created."
+    ),
+    "index option": (
+        "WITH PARSER, USING HASH or RTREE and SECONDARY_ENGINE_ATTRIBUTE of an index, which TiDB accepts but "
+        "ignores; left out."
+    ),
+    "column option": "COLUMN_FORMAT, STORAGE and SECONDARY_ENGINE_ATTRIBUTE of a column, which TiDB accepts but ignores; left out.",
+    "column reference": "TiDB creates no foreign key for REFERENCES in a column, but newer servers do; left out.",
+    "counter without index": (
+        "MySQL and MariaDB require an index that begins with an AUTO_INCREMENT column, TiDB does not; AUTO_INCREMENT "
+        "is left out."
+    ),
+    "order of options": (
+        "TiDB accepts the options of a generated column in any order; GENERATED ALWAYS AS is moved after the type "
+        "and its collation."
+    ),
+    "list of columns": "ADD COLUMN (…) with indexes or constraints in it is split into one action for each.",
+    "global index": "Only TiDB has unique indexes over all partitions of a table; left out. The source keeps the rows unique.",
     "attribute of TiDB": "TiFlash replicas, caching, placement, TTL, statistics and the like mean nothing for rows; left out.",
-    "object of TiDB": "Sequences, placement policies and resource groups are no tables and hold no rows; not run.",
-    "table option": "Options that TiDB alone heeds, or takes without heeding (ENCRYPTION, DATA DIRECTORY …); left out.",
-    "unknown option": "Options of tables that one server has and the other lacks (COMPRESSION, PAGE_COMPRESSED …); TiDB heeds none; left out.",
-    "database option": "ENCRYPTION of a database, which TiDB does not heed, and its TiFlash replicas; left out.",
-    "system time": "TiDB makes a table without partitions of PARTITION BY SYSTEM_TIME; left out.",
+    "object of TiDB": "Sequences, placement policies and resource groups are not tables and hold no rows; not run.",
+    "table option": "Options that only TiDB uses, or that it accepts but ignores (ENCRYPTION, DATA DIRECTORY …); left out.",
+    "unknown option": (
+        "Options of tables that one server has and the other lacks (COMPRESSION, PAGE_COMPRESSED …); TiDB ignores "
+        "them; left out."
+    ),
+    "database option": "ENCRYPTION of a database, which TiDB ignores, and its TiFlash replicas; left out.",
+    "system time": "TiDB creates a table without partitions for PARTITION BY SYSTEM_TIME; left out.",
     "binlog": "NO_WRITE_TO_BINLOG is about the source's log; the target's own replicas need the statement; left out.",
-    "IF EXISTS": "MySQL has no IF [NOT] EXISTS for columns, indexes and partitions; left out, with the action where it has none to do.",
-    "IF NOT EXISTS": "The source made the table; one that the target has already is another: left out, so that it is refused.",
+    "IF EXISTS": (
+        "MySQL has no IF [NOT] EXISTS for columns, indexes and partitions; left out, together with the action if it "
+        "has nothing to do."
+    ),
+    "IF NOT EXISTS": (
+        "The source created the table, so one that the target already has is a different one; left out, so that the "
+        "statement is refused."
+    ),
     "validation": "MariaDB always checks the rows of EXCHANGE PARTITION; WITH and WITHOUT VALIDATION are left out.",
-    "linear partitions": "TiDB takes LINEAR HASH and LINEAR KEY for HASH and KEY, so that rows are elsewhere; LINEAR is left out.",
-    "random default": "ADD COLUMN with a default like UUID() fills the rows otherwise than the source did; they stay so until changed.",
-    "generated NOT NULL": "MariaDB knows no NULL and NOT NULL on generated columns; the expression decides anyway; left out.",
-    "generated primary key": "MariaDB takes no primary key on generated columns; a unique key, called primary_key, does the same for rows.",
-    "primary key dropped": "DROP PRIMARY KEY of one for which MariaDB has a unique key; that is dropped.",
+    "linear partitions": "TiDB reads LINEAR HASH and LINEAR KEY as HASH and KEY, so rows are in other partitions; LINEAR is left out.",
+    "random default": (
+        "ADD COLUMN with a default like UUID() fills existing rows with other values than at the source; they stay "
+        "different until the rows change."
+    ),
+    "generated NOT NULL": "MariaDB has no NULL and NOT NULL on generated columns, where the expression decides anyway; left out.",
+    "generated primary key": "MariaDB accepts no primary key on generated columns; a unique key called primary_key does the same for rows.",
+    "primary key dropped": "DROP PRIMARY KEY of one for which MariaDB has a unique key; the unique key is dropped.",
     "invisible index": "MariaDB says IGNORED for an INVISIBLE index and NOT IGNORED for a VISIBLE one.",
-    "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own without padding stand in.",
-    "default partition": "MariaDB says DEFAULT for VALUES IN (DEFAULT), also where the list has other values, which would be in it anyway.",
-    "JSON NOT NULL": "ADD COLUMN gives rows that are there JSON's null; on MariaDB an empty text, no JSON: the default is written in.",
+    "newer collation": "MariaDB has no utf8mb4_0900_ai_ci and utf8mb4_0900_bin; its own collations without padding replace them.",
+    "default partition": (
+        "MariaDB says DEFAULT for VALUES IN (DEFAULT), even if the list has other values, which belong to that "
+        "partition anyway."
+    ),
+    "JSON NOT NULL": (
+        "ADD COLUMN fills existing rows with JSON's null, but on MariaDB with an empty text, which is not JSON; the "
+        "default is written in."
+    ),
 }
 """Name → what is done and why.
 

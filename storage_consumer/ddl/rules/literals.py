@@ -68,8 +68,8 @@ def timestamps(statement: Statement) -> list[Edit]:
             continue
         if occurs_twice(statement.zone, right):
             raise NotReplicable(
-                f"{statement.table}: the default of {name} is {column.default} in UTC, {right} in {statement.zone}, where that hour "
-                "occurs twice: the target might take the other one"
+                f"{statement.table}: the default of {name} is {column.default} in UTC, {right} in {statement.zone}, "
+                "where that hour occurs twice: the target might read it as the other one"
             )
         if right != literal.text.strip("'"):
             edits.append((literal.start, literal.end, f"'{right}'"))

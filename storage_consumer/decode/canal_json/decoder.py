@@ -24,8 +24,8 @@ AT_ONCE_BYTES = 32 << 10
 """Least number of bytes that are read in bulk: reading fewer rows one by one is faster."""
 _OPERATIONS = {"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE}
 _NO_COMMIT_TS = (
-    "it has no _tidb.commitTs: TiCDC must write with enable-tidb-extension=true in its sink URI, or "
-    "--allow-missing-commit-ts must be given, which promises less"
+    "it has no _tidb.commitTs: set enable-tidb-extension=true in TiCDC's sink URI, or give "
+    "--allow-missing-commit-ts, which promises less"
 )
 _NO_TIME = "it has neither _tidb.commitTs nor a time in es"
 _LAST_LOGICAL = (1 << TSO_PHYSICAL_SHIFT) - 1
@@ -131,7 +131,7 @@ class _Scan:
         try:
             return decode_any(row)
         except UNREADABLE as error:
-            raise self.error(row, f"no canal-json row change that can be read: {error}") from error
+            raise self.error(row, f"it is not a readable canal-json row change: {error}") from error
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:
         """Return the lowest and highest commit-ts that a message without one may have (both inclusive)."""
@@ -146,7 +146,7 @@ class _Scan:
         """Return the change of a message inside the window."""
         operation = _OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
-            raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is no row change", ts)
+            raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is not a row change", ts)
         if (message.database, message.table) != self.accepted:
             self.check_names(message, ts, row)
         try:

@@ -115,11 +115,13 @@ class Frames:
 
     def _no_row(self) -> str:
         text = self.terminator.decode("utf-8", "replace")
-        return f"no canal-json message with the terminator {text!r} behind it; is `[sink] terminator` what TiCDC has?"
+        return (
+            f"no canal-json message followed by the terminator {text!r}; is `[sink] terminator` the one given to TiCDC?"
+        )
 
     def _unended(self, pending: bytes) -> BadEnd:
         """Return the fault of a file whose last bytes are not a complete row."""
-        reason = "the file ends inside this row: no whole terminator follows"
+        reason = "the file ends inside this row: no complete terminator follows"
         if self._is_none(pending):
             return BadEnd(pending, self._no_row(), torn=False)
         if _MESSAGE.match(pending):

@@ -87,7 +87,9 @@ class Shape:
         for index in self.checked:
             column, text = self.layout.columns[index], texts[index]
             if text is not None and not re.fullmatch(grammar(column, "canal-json"), text):
-                raise ValueError(f"column {column.name} ({column.type}): {text[:40]!r} is not the form of such a value")
+                raise ValueError(
+                    f"column {column.name} ({column.type}): {text[:40]!r} does not have the form of such a value"
+                )
 
     def lacking(self, texts: Texts) -> str:
         """Return why an image that leaves out columns is not enough."""
@@ -129,8 +131,8 @@ class Shape:
 
     def _mismatch(self, how: str) -> str:
         return (
-            f"the row {how}; {self.layout.table} should have {', '.join(self.names)}. Reasons may be a column that is a "
-            "virtual generated one on one side only, or a column selector"
+            f"the row {how}; {self.layout.table} should have {', '.join(self.names)}. Possible reasons: a column that "
+            "is a virtual generated column on one side only, or a column selector"
         )
 
 

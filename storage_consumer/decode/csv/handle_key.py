@@ -17,10 +17,10 @@ from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import is_hidden
 
 AMBIGUOUS = (
-    "it can be read with and without the handle key of output-handle-key, if a column is a virtual generated one at the "
-    "source or in the target only. If TiCDC's new architecture wrote this file, which ignores that option, say "
-    "--output-handle-key false; if the classic one did, make the target's virtual generated columns those of the source and "
-    "start again"
+    "it can be read both with and without the handle key of output-handle-key, if a column is a virtual generated "
+    "column only at the source or only in the target. If TiCDC's new architecture, which ignores that option, wrote "
+    "this file, give --output-handle-key false; if the classic one did, make the target's virtual generated columns "
+    "the same as the source's and start again"
 )
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _IN_BRACES = re.compile(r"(?s:\{.*\})")

@@ -51,7 +51,7 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
             return None if behind is None else Header(length=behind, order=natural)
     end = text.find(terminator) if terminator else -1
     if end < 0:
-        unclear = "the header line does not name the table's columns in their order, and its end cannot be told"
+        unclear = "the header line does not name the table's columns in their order, and its end cannot be determined"
         return Header(length=0, order=natural, problem=unclear) if final or not terminator else None
     order, problem = _by_name(text[:end].split(delimiter), dialect, layout)
     return Header(length=end + len(terminator), order=order or natural, problem=problem)
@@ -80,7 +80,7 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
             has = "has" if name in fields else "lacks"
             return (), f"the header line {has} {name}: is {option} of [sink.csv] the one given to TiCDC?"
     if any(set(name) & set(dialect.options.delimiter) for name in names):
-        return (), "the header line does not name the columns in their order, and a name holds the delimiter"
+        return (), "the header line does not name the columns in their order, and a name contains the delimiter"
     if fields[: len(meta)] != meta:
         return (), f"the header line does not begin with {', '.join(meta)}"
     places = {name.casefold(): index for index, name in enumerate(names)}
@@ -93,8 +93,8 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
     for what, which in (("names the unknown column", unknown), ("lacks the column", lacking), ("names twice", twice)):
         if which:
             return (), (
-                f"the header line {what} {', '.join(which)}; {layout.table} should have {', '.join(names)}. Reasons may be a "
-                "column that is a virtual generated one on one side only, a column selector, or a delimiter that is not "
-                "the one given to TiCDC"
+                f"the header line {what} {', '.join(which)}; {layout.table} should have {', '.join(names)}. Possible "
+                "reasons: a column that is a virtual generated column on one side only, a column selector, or a "
+                "delimiter that is not the one given to TiCDC"
             )
     return tuple(places[name] for name in found), ""

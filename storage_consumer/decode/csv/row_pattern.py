@@ -101,13 +101,16 @@ class Shape:
         texts = split.fields[dialect.first_value :]
         if len(texts) != len(self.columns):
             return (
-                f"it has {len(texts)} values, but {expected}. Reasons may be a column that is a virtual generated one on "
-                f"one side only, a column selector, or an option: {CHECK_OPTIONS}"
+                f"it has {len(texts)} values, but {expected}. Possible reasons: a column that is a virtual generated "
+                f"column on one side only, a column selector, or an option: {CHECK_OPTIONS}"
             )
         ordered = [layout.columns[index] for index in self.form.order]
         for column, form, text in zip(reversed(ordered), reversed(self.columns), reversed(texts), strict=False):
             if not form.fullmatch(text):
-                return f"column {column.name} ({column.type}): {text[:40]!r} is not the form of such a value; {CHECK_OPTIONS}"
+                return (
+                    f"column {column.name} ({column.type}): {text[:40]!r} does not have the form of such a value; "
+                    f"{CHECK_OPTIONS}"
+                )
         return f"it does not have the form of a row; {CHECK_OPTIONS}"
 
     def _readings(self, row: str) -> int:

@@ -248,11 +248,11 @@ class Scan:
         if is_inside:
             raise self.row_error(start, end, self.shape.mismatch(self.text[start:end]), ts)
         if ts < _EARLIEST_TS:
-            raise self.row_error(start, end, f"{ts} is no commit ts; {CHECK_OPTIONS}", None)
+            raise self.row_error(start, end, f"{ts} is not a commit ts; {CHECK_OPTIONS}", None)
         # Skipping a row by its quotes alone is unsafe: after a lost quote it would swallow the rows that follow.
         starts = dialect.next_row.finditer(self.text, head.end(), end) if dialect.next_row else ()
         if any(self.text.startswith(head[1], found.end()) for found in starts):
-            raise self.row_error(start, end, f"another row begins within it: a quote is lost; {CHECK_OPTIONS}", ts)
+            raise self.row_error(start, end, f"another row begins within it: a quote is missing; {CHECK_OPTIONS}", ts)
         self.pass_over(ts, start, end)
         self.position = end
         return True
@@ -268,8 +268,8 @@ class Scan:
             problem = f"the row belongs to {found}, but lies among the files of {table}"
         elif header and header.order != form.order and not self.settled and self.tally.rows:
             problem = (
-                "the header line names the columns in another order than the schema file, and stands above rows of before the "
-                "window, so that it may hold for those only"
+                "the header line names the columns in another order than the schema file, and precedes rows from "
+                "before the window, so it may apply to those only"
             )
         if problem:
             self.tally.rows += 1
@@ -310,7 +310,7 @@ class Scan:
         elif ts:
             tally.duplicates += 1
         else:
-            raise self.row_error(start, end, f"0 is no commit ts; {CHECK_OPTIONS}", None)
+            raise self.row_error(start, end, f"0 is not a commit ts; {CHECK_OPTIONS}", None)
 
     def row_error(self, start: int, end: int | None, reason: str, ts: int | None) -> UndecodableRow:
         """Return the error for a row of `text`; `end` is None if it is not known."""

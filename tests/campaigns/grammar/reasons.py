@@ -30,7 +30,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "The view shows what only TiDB knows.",
     ),
     "never stored": (
-        r"is not run, since it is none that TiCDC stores.*(?:SEQUENCE|in no statement of this kind.*PLACEMENT)",
+        r"was not run, because TiCDC does not store such a statement.*(?:SEQUENCE|none in statements of this kind.*PLACEMENT)",
         "TiCDC stores no sequences and placement policies, so such a statement was written by somebody else.",
     ),
     "function that the server lacks": (

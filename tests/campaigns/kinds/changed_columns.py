@@ -102,7 +102,7 @@ KINDS = [
         base=created(),
         ends=[("1", "10", "5"), ("2", "20", "-5"), ("3", "30", "33")],
         on={
-            "mariadb": "halted: .*makes integers of texts with fractions or exponents .s., which the source rounds and MariaDB cuts"
+            "mariadb": "halted: .*converts texts with fractions or exponents to integers .s., which the source rounds and MariaDB truncates"
         },
     ),
     altered(

@@ -264,7 +264,7 @@ TABLES = [
         to_tidb=False,
         story=[CREATE_DATABASE, Ddl("", 0, "t", USUAL), TWO],
         ends={"t": BEFORE},
-        on=dict.fromkeys(("mariadb", "mysql", "tidb"), "rewritten: made from the columns"),
+        on=dict.fromkeys(("mariadb", "mysql", "tidb"), "rewritten: created from the columns"),
         has=["t primary key(id)", "t.s varchar(20)", "t collation utf8mb4_bin"],
     ),
     Kind(

@@ -20,8 +20,8 @@ from tests.campaigns.kinds.story import (
 )
 
 _OTHERS = ("mariadb", "mysql")
-_BACK = "halted: .*the rows are in no file and only TiDB can do so .* Load what it names anew"
-_FOREIGN = "halted: .*is not run, since it is none that TiCDC stores"
+_BACK = "halted: .*the rows are in no file, and only TiDB can do this .* Reload what it names"
+_FOREIGN = "halted: .*was not run, because TiCDC does not store such a statement"
 _ONLY_TIDB = {**dict.fromkeys(_OTHERS, _BACK), "tidb": "halted: .*can not get 'tikv_gc_safe_point'"}
 """The servers of these tests have no TiKV that keeps what was dropped."""
 _GONE: dict[str, list[tuple[str, ...]]] = {"other": []}

@@ -248,8 +248,8 @@ def message(**changed: object) -> str:
         (message(_tidb={"commitTs": -1}), "enable-tidb-extension=true"),
         (message(_tidb={"commitTs": "9"}), r"Expected `int`, got `str` - at `\$\._tidb\.commitTs`"),
         (message(_tidb={"commitTs": 9.5}), "Expected `int`, got `float`"),
-        (message(type="QUERY"), r"the type 'QUERY' \(isDdl False\) is no row change"),
-        (message(isDdl=True), r"the type 'INSERT' \(isDdl True\) is no row change"),
+        (message(type="QUERY"), r"the type 'QUERY' \(isDdl False\) is not a row change"),
+        (message(isDdl=True), r"the type 'INSERT' \(isDdl True\) is not a row change"),
         (message(type=...), "missing required field `type`"),
         (message(data=None), r"Expected `array`, got `null` - at `\$\.data`"),
         (message(data=[]), "Expected `array` of length 1"),
@@ -257,7 +257,7 @@ def message(**changed: object) -> str:
         (message(data=[{"c0": 7, "c1": "x", "c2": ""}]), r"Expected `str \| null`, got `int`"),
         (message(data=[{"c0": "7", "c1": "x"}]), r"lacks the column c2; shop\.orders should have c0, c1, c2"),
         (message(type="UPDATE", data=[{"c0": "7"}]), "lacks the column c1, c2; "),
-        (message(type="DELETE", data=[{"c0": "x"}]), r"column c0 \(BIGINT\): 'x' is not the form"),
+        (message(type="DELETE", data=[{"c0": "x"}]), r"column c0 \(BIGINT\): 'x' does not have the form"),
         (message(type="DELETE", data=[{"c0": "7", "d": "1"}]), "lacks the column c1, c2 and has the unknown column d"),
         (
             message(data=[{"c0": "7", "c1": "x", "new": "", "c3": "\n"}]),
@@ -269,17 +269,17 @@ def message(**changed: object) -> str:
         (message(type="UPDATE", old=[{"c0": "x"}]), "column c0"),
         (message(table="items"), r"belongs to shop\.items, .* files of shop\.orders"),
         (message(database="other"), r"belongs to other\.orders, .* files of shop\.orders"),
-        ("\r\n", "no canal-json row change"),
+        ("\r\n", "not a readable canal-json row change"),
         ("[]\r\n", "Expected `object`, got `array`"),
-        (GOOD.replace("}\r\n", "}}\r\n"), "no canal-json row change"),
-        ('{"id":0\r\n', "no canal-json row change"),
+        (GOOD.replace("}\r\n", "}}\r\n"), "not a readable canal-json row change"),
+        ('{"id":0\r\n', "not a readable canal-json row change"),
         (GOOD.replace('"sql":""', '"sql":' + "[" * 10_000 + "]" * 10_000), "recursion"),
-        (GOOD.replace("seven", "\\ud800"), "no canal-json row change"),
-        ("\x00" * 20 + "\r\n", "no canal-json row change"),
+        (GOOD.replace("seven", "\\ud800"), "not a readable canal-json row change"),
+        ("\x00" * 20 + "\r\n", "not a readable canal-json row change"),
     ],
 )
 def test_bad_row(bad: str, reason: str, size: int) -> None:
-    """A line that is no row change of this table stops it after the rows before it; at_end only when it is the last."""
+    """A line that is not a row change of this table stops it after the rows before it; at_end only when it is the last."""
     for data, at_end in ((GOOD + bad + GOOD, False), (GOOD + bad, True)):
         content = data.encode()
         pieces = (content[start : start + size] for start in range(0, len(content), size))
@@ -339,5 +339,5 @@ def test_line_end_within_a_number(kind: str, monkeypatch: pytest.MonkeyPatch) ->
     good = canal_line(canal_message(kinds, Row(operation="I", values=(17, "x"))))
     content = good + good.replace('"17"', '"1\\n7"')
     found = CanalJsonDecoder().changes([content.encode()], layout(*kinds), EVERYTHING, Tally(), SOURCE, (0,))
-    with pytest.raises(UndecodableRow, match=r"row 2 .* is not the form of such a value"):
+    with pytest.raises(UndecodableRow, match=r"row 2 .* does not have the form of such a value"):
         list(found)

@@ -112,7 +112,7 @@ def test_row_of_another_version_outside_the_window() -> None:
 
 def test_first_column_taken_for_a_commit_ts() -> None:
     """A row that was written without commit ts is not passed over as an old one."""
-    with pytest.raises(UndecodableRow, match=r"row 1 .* 7 is no commit ts.*include-commit-ts"):
+    with pytest.raises(UndecodableRow, match=r"row 1 .* 7 is not a commit ts.*include-commit-ts"):
         from_csv('"I","orders","shop",7,"seven","1.50"\r\n', *KINDS, window=Window(low=TS, high=TS + 9))
 
 
@@ -136,7 +136,7 @@ def test_excerpt_is_short() -> None:
     ("bad", "reason"),
     [
         (f'"I","orders","shop",{TS},7,"x"\r\n', r"has 2 values, but shop\.orders should have 3 \(c0, c1, c2\)"),
-        (f'"I","orders","shop",{TS},7,"x","1",2\r\n', "has 4 values, .*virtual generated one .*column selector"),
+        (f'"I","orders","shop",{TS},7,"x","1",2\r\n', "has 4 values, .*virtual generated column .*column selector"),
         (f'"I","orders","shop",{TS}\r\n', "has 0 values, .* should have 3"),
         (f'"X","orders","shop",{TS},7,"x","1"\r\n', "the op field is '\"X\"', not I, U or D"),
         (f'I,"orders","shop",{TS},7,"x","1"\r\n', "the op field is 'I'"),
@@ -148,9 +148,9 @@ def test_excerpt_is_short() -> None:
         ("\r\n", "the op field is ''"),
         (f'"I","orders","shop",{TS},7,"x"y,"1"\r\n', "field 6 .* is followed by neither delimiter nor terminator"),
         (f'"I","orders","shop",{TS},7,x"y","1"\r\n', "field 6 "),
-        (f'"I","orders","shop",{TS},"7","x","1"\r\n', r"column c0 \(BIGINT\): '\"7\"' is not the form"),
-        (f'"I","orders","shop",{TS},7,x,"1"\r\n', r"column c1 \(VARCHAR\): 'x' is not the form"),
-        (f'"I","orders","shop",{TS},7,"x",1\r\n', r"column c2 \(DECIMAL\): '1' is not the form"),
+        (f'"I","orders","shop",{TS},"7","x","1"\r\n', r"column c0 \(BIGINT\): '\"7\"' does not have the form"),
+        (f'"I","orders","shop",{TS},7,x,"1"\r\n', r"column c1 \(VARCHAR\): 'x' does not have the form"),
+        (f'"I","orders","shop",{TS},7,"x",1\r\n', r"column c2 \(DECIMAL\): '1' does not have the form"),
         (f'"I","items","shop",{TS},7,"x","1"\r\n', r"belongs to shop\.items, .* files of shop\.orders"),
         (f'"I","orders","other",{TS},7,"x","1"\r\n', r"belongs to other\.orders, .* files of shop\.orders"),
     ],
@@ -250,8 +250,8 @@ def test_row_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"null": "a,b"}, "null"),
         ({"null": "a\r\n"}, "null"),
         ({"null": "|", "delimiter": "||"}, "two ways"),
-        ({"null": "", "delimiter": "|", "terminator": "||"}, "may stand in a row"),
-        ({"null": "NULL", "delimiter": "|", "terminator": "|NULL|"}, "may stand in a row"),
+        ({"null": "", "delimiter": "|", "terminator": "||"}, "may occur in a row"),
+        ({"null": "NULL", "delimiter": "|", "terminator": "|NULL|"}, "may occur in a row"),
     ],
 )
 def test_refused_options(changed: dict[str, object], option: str) -> None:

@@ -260,7 +260,7 @@ def test_header_in_another_order() -> None:
     """The columns are taken by the names in the header line, and errors name them rightly."""
     data = f"{HEAD},c1,C0\r\n" + row('"a"', "1")
     assert values(data, "INT", "TEXT", options=OPTIONS) == [("1", "a")]
-    assert "column c0 (INT): 'x' is not the form" in str(refused(data + row('"a"', "x"), "INT", "TEXT"))
+    assert "column c0 (INT): 'x' does not have the form" in str(refused(data + row('"a"', "x"), "INT", "TEXT"))
 
 
 def test_header_in_another_order_above_rows_of_before_the_window() -> None:

@@ -69,7 +69,7 @@ def test_rename_that_two_tenants_could_be_meant_by(tenants: World) -> None:
     tenants.bucket.schema("tenant1.former", ts(5), "RENAME TABLE `orders` TO `tenant1`.`former`", 14)
     (halted,) = tenants.once().halted
     assert halted.table == "tenant1.former"
-    assert "it could be each of tenant2.orders, tenant3.orders" in halted.error
+    assert "it could be any of tenant2.orders, tenant3.orders" in halted.error
     assert [str(name) for name in tenants.records.structures] == ["tenant2.orders", "tenant3.orders"]
 
 

@@ -245,7 +245,7 @@ def test_what_came_late_and_was_decided_about_runs_with_its_table_standing_still
     world.once()
     world.bucket.schema("shop.b", ts(5), "ALTER TABLE `b` COMMENT = 'late'", ALTER)
     late = world.once()
-    assert (of(late, "shop.b").state, "turned up after" in of(late, "shop.b").error) == ("halted", True)
+    assert (of(late, "shop.b").state, "arrived after later rows" in of(late, "shop.b").error) == ("halted", True)
     (identity,) = (i for i, e in world.records.journal.items() if e.state == "failed")
     works = held(world)
 

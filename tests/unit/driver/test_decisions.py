@@ -136,7 +136,7 @@ def test_late_statement_is_settled_by_a_decision(world: World, caplog: pytest.Lo
     world.once()
     world.bucket.schema("shop.a", ts(3), REPLACEMENT, ALTER, WIDER)
     halted = of(world.once(), "shop.a")
-    assert "turned up after rows beyond it" in halted.error
+    assert "arrived after later rows" in halted.error
     assert f"storage-consumer ddl skip --table shop.a --version {ts(3)}" in halted.error
     decide(world, "skip")
     caplog.clear()

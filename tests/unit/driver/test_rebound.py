@@ -106,7 +106,7 @@ def test_written_anew_unseen_before_the_copy(world: World) -> None:
     assert (found.sizes.count, found.sizes.unseen) == (1, 1)
     assert "its table would halt" in found.sizes.shown[0]
     error = of(world.once(), "shop.a").error
-    assert "was written anew after the files beyond it" in error
+    assert "was overwritten after the files that follow it" in error
     assert f"--at {ts(50)}" not in error
 
 

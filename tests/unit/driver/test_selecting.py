@@ -193,7 +193,10 @@ def test_a_drop_of_what_was_never_made(restarted: bool) -> None:  # noqa: FBT001
     summary = made.once()
     assert (summary.halted, summary.checkpoint) == ((), ts(7))
     state, note = notes(made)[6]
-    assert (state, note.startswith("nothing to do, since what made it was not run")) == ("done", True)
+    assert (state, note.startswith("nothing to do, because the statement that creates it was not run")) == (
+        "done",
+        True,
+    )
     made.records.structures.clear()
     made.bucket.schema("shop.a", ts(8), "DROP TABLE `a`", 4)
     made.bucket.metadata(ts(9))
@@ -236,7 +239,7 @@ def test_another_route_for_a_table_with_rows() -> None:
     made.once()
     for routes in ((), (Route(matcher=("shop.a",), target_table="x"),)):
         with pytest.raises(
-            ConfigError, match=r"the rows of shop.a are in copy.a_old of the target, by the routes of now"
+            ConfigError, match=r"the rows of shop.a are in copy.a_old of the target; with the current routes"
         ):
             select(made, routes=routes).once()
     select(made, routes=(COPY,))
@@ -261,7 +264,7 @@ def test_two_tables_under_one_name() -> None:
     made = world(routes=(both,))
     (halted,) = made.once().halted
     assert halted.table == "shop.b"
-    assert "by the routes shop.b and shop.a both go to shop.all" in halted.error
+    assert "the routes send shop.b and shop.a to shop.all at the same time" in halted.error
     assert [r["id"] for r in made.rows("shop.all")] == ["1"]
     select(made, routes=(Route(matcher=("shop.b",), target_table="other"), both))
     assert not made.once().halted
@@ -298,7 +301,7 @@ def test_a_database_in_two() -> None:
     summary = made.once()
     assert not summary.halted
     assert sorted(str(name) for name in made.records.structures) == ["shop.b", "x.a"]
-    assert summary.skipped["ddl: its tables go to x, shop, each of which is made before its first table"] == 1
+    assert summary.skipped["ddl: its tables go to x, shop, each of which is created before its first table"] == 1
 
 
 def test_filter_and_routes_go_by_the_buckets_names() -> None:

@@ -284,7 +284,7 @@ def test_file_written_anew_unseen() -> None:
     running(world, act)
     world.stop.requested.clear()
     (halted,) = world.once().halted
-    assert "written anew" in halted.error
+    assert "overwritten" in halted.error
     assert world.records.tables["`shop`.`a`"].state == "lost"
     told = world.records.tables["`shop`.`a`"].error
     assert "CDC" in told

@@ -59,7 +59,7 @@ def test_it_halts_in_time_and_is_gone_once_it_was_moved_away(world: World) -> No
     world.stop.requested.clear()
     stored = world.records.tables["`shop`.`backup`"]
     assert stored.state == "halted"
-    assert "If somebody moved them away since the changefeed did not write them, start again" in stored.error
+    assert "If somebody moved them away because the changefeed did not write them, start again" in stored.error
     assert len(world.rows("shop.a")) == 2
     summary = world.once()
     assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(5), (), ())
@@ -81,5 +81,5 @@ def test_a_drop_database_waits(world: World) -> None:
     """What would take away rows that nobody could read waits, and says for which folder."""
     world.bucket.schema("shop", ts(2), "DROP DATABASE `shop`", 2)
     summary = world.once()
-    assert "shop.backup stands still" in of(summary, "shop").error
+    assert "halted or waiting: shop.backup" in of(summary, "shop").error
     assert world.rows("shop.a") == [ONE]

@@ -117,9 +117,9 @@ def test_old_copy_is_refused() -> None:
     least = world.records.copies[key_of(NAME)].copy_from
     assert least >= ts(10)
     decide(world, "reload-done", ts(8))
-    assert f"make it as of {least}" in of(world.once(), "shop.a").error
+    assert f"reload the table as of {least}" in of(world.once(), "shop.a").error
     refused = world.records.obeyed[key_of(NAME)].refusal
-    assert f"make it as of {least}" in refused
+    assert f"reload the table as of {least}" in refused
     copied(world, "9")
     decide(world, "reload-done", least)
     world.bucket.metadata(least + (100 << 18))
@@ -217,7 +217,7 @@ def test_rename_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: 
     decide(world, "reload-done", ts(10), table="b")
     with caplog.at_level(logging.WARNING):
         summary = world.once()
-    assert ("the target still has shop.a" in caplog.text) == stays
+    assert ("The target still has shop.a" in caplog.text) == stays
     assert "\n".join(t.error for t in (*summary.halted, *summary.waiting)) == ""
     assert (numbers(world, "shop.b"), summary.checkpoint) == (["1", "3", "4"], ts(13))
     assert world.once().halted == ()
@@ -237,13 +237,13 @@ def test_drop_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: bo
     decide(world, "reload-done", ts(12))
     with caplog.at_level(logging.WARNING):
         summary = world.once()
-    assert ("the target still has shop.a" in caplog.text) == stays
+    assert ("The target still has shop.a" in caplog.text) == stays
     assert (summary.halted, summary.waiting, summary.checkpoint) == ((), (), ts(13))
     assert world.once().halted == ()
 
 
 def test_copy_of_rows_without_time_is_refused() -> None:
-    """Where rows do not say when they committed none can be told to be in a copy: it is refused, and the table stands still."""
+    """Where rows carry no commit ts none can be told to be in a copy: it is refused, and the table stands still."""
     world = World()
     world.upstream = replace(world.upstream, csv=CsvOptions(), allow_missing_commit_ts=True)
     world.config = replace(world.config, upstream=world.upstream)
@@ -256,9 +256,9 @@ def test_copy_of_rows_without_time_is_refused() -> None:
     assert halts(world)
     copied(world, "1")
     decide(world, "reload-done", ts(8))
-    assert "do not say when they committed" in of(world.once(), "shop.a").error
+    assert "carry no commit ts" in of(world.once(), "shop.a").error
     world.bucket.rows("shop.a", 2, '"U","a","shop",1,"older"')
-    assert "do not say when they committed" in of(world.once(), "shop.a").error
+    assert "carry no commit ts" in of(world.once(), "shop.a").error
     assert world.rows("shop.a")[0]["name"] == "copy"
     decide(world, "resume")
     assert world.once().halted == ()
@@ -290,7 +290,7 @@ def test_files_that_expire_while_it_is_down(gone: slice) -> None:
     assert "is missing" in halts(world) + of(world.once(), "shop.a").error
     assert world.once().checkpoint < ts(13)
     decide(world, "reload-done", ts(14))
-    assert "make it as of" in of(world.once(), "shop.a").error
+    assert "reload the table as of" in of(world.once(), "shop.a").error
 
 
 def test_files_that_are_there_again_are_read() -> None:

@@ -38,7 +38,7 @@ def test_types_of_another_sort(kind: str, data_type: str, *, fits: bool) -> None
         assert table_work(0, row_step, target, UPSTREAM).written
     else:
         with pytest.raises(
-            NotReplicable, match=rf"columns of another type: v is {data_type} there, {kind} at the source"
+            NotReplicable, match=rf"columns of another type: v is {data_type} in the target, {kind} at the source"
         ):
             table_work(0, row_step, target, UPSTREAM)
 
@@ -54,5 +54,5 @@ def test_view() -> None:
 def test_keys_that_somebody_added() -> None:
     """What was added to a table's keys by hand stops it, and is told with the way out."""
     target = replace(table(there("id", data_type="int"), keys=(unique("id"),)), key_drift="unique key over `v`")
-    with pytest.raises(NotReplicable, match=r"s\.t: somebody changed .*unique key over `v`.*Take the change back"):
+    with pytest.raises(NotReplicable, match=r"s\.t: somebody changed .*unique key over `v`.*Undo the change"):
         table_work(0, step(source(col("id", pk=True))), target, UPSTREAM)

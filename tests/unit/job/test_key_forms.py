@@ -88,13 +88,19 @@ def test_one_spelling_costs_nothing(old: TableColumn, new: TableColumn, kind: st
     [
         (of_type("FLOAT"), of_type("DOUBLE"), "double", "", "other digits as a FLOAT than as a DOUBLE"),
         (of_type("FLOAT"), of_type("DOUBLE"), "decimal", "", "other digits as a FLOAT than as a DOUBLE"),
-        (of_type("TIMESTAMP"), of_type("DATETIME"), "datetime", "Europe/Berlin", "on its way from Europe/Berlin"),
+        (
+            of_type("TIMESTAMP"),
+            of_type("DATETIME"),
+            "datetime",
+            "Europe/Berlin",
+            "is converted from Europe/Berlin to UTC",
+        ),
         (of_type("BINARY", 4), of_type("BINARY", 8), "varbinary", "", "the target keeps the text"),
         (of_type("INT"), of_type("DATE"), "varchar", "", "the target keeps the text"),
-        (of_type("FLOAT"), of_type("VARCHAR"), "varchar", "", "does not take FLOAT"),
-        (of_type("VARCHAR"), of_type("ENUM"), "enum", "", "does not take VARCHAR"),
-        (of_type("INT"), of_type("YEAR"), "year", "", "does not take INT"),
-        (of_type("DATETIME"), of_type("TIME"), "time", "", "does not take DATETIME"),
+        (of_type("FLOAT"), of_type("VARCHAR"), "varchar", "", "does not read FLOAT values"),
+        (of_type("VARCHAR"), of_type("ENUM"), "enum", "", "does not read VARCHAR values"),
+        (of_type("INT"), of_type("YEAR"), "year", "", "does not read INT values"),
+        (of_type("DATETIME"), of_type("TIME"), "time", "", "does not read DATETIME values"),
     ],
 )
 def test_no_known_form(old: TableColumn, new: TableColumn, kind: str, zone: str, why: str) -> None:
@@ -110,8 +116,8 @@ def test_error_names_the_key() -> None:
     made = work(target("double"), of_type("FLOAT"), of_type("DOUBLE"))
     assert made.versions[NEW].misfit == ""
     error = made.versions[OLD].misfit
-    assert error.startswith("the key column id is FLOAT in this directory and DOUBLE in the structure in force")
-    assert "fresh copy" in error
+    assert error.startswith("the key column id is FLOAT in this directory and DOUBLE in the current structure")
+    assert "Reload the table" in error
 
 
 def test_members_by_name() -> None:
@@ -132,7 +138,7 @@ def test_members_by_number() -> None:
         protocol="canal-json",
     )
     assert made.versions[NEW].misfit == ""
-    assert made.versions[OLD].misfit == "the target's table has other members in: id"
+    assert made.versions[OLD].misfit == "the target's table has other ENUM or SET members in: id"
 
 
 def test_exact_numbers() -> None:
@@ -168,9 +174,12 @@ def test_whole_numbers_as_texts(*, pads: bool) -> None:
     assert not is_integer(made.key)
     assert (made.key[0].column.type, made.key[0].fold) == ("VARCHAR", Fold.PAD if pads else Fold.EXACT)
     assert [version.misfit for version in made.versions.values()] == ["", ""]
-    with pytest.raises(NotReplicable, match="id is varchar there, INT at the source"):
+    with pytest.raises(NotReplicable, match="id is varchar in the target, INT at the source"):
         work(column, of_type("INT"))
-    assert "id is varchar there, FLOAT at" in work(column, of_type("FLOAT"), of_type("VARCHAR")).versions[OLD].misfit
+    assert (
+        "id is varchar in the target, FLOAT at"
+        in work(column, of_type("FLOAT"), of_type("VARCHAR")).versions[OLD].misfit
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +187,7 @@ def test_whole_numbers_as_texts(*, pads: bool) -> None:
 )
 def test_taken_for_something_else(kind: str, column: str) -> None:
     """A target's column that takes a text for a byte, a year of this century or a member's number gets none."""
-    with pytest.raises(NotReplicable, match=f"id is {column} there, {kind} at the source"):
+    with pytest.raises(NotReplicable, match=f"id is {column} in the target, {kind} at the source"):
         work(target(column), of_type(kind))
 
 
@@ -191,6 +200,6 @@ def test_other_family_in_one_directory() -> None:
     rows = replace(rows, current=rows.definitions[OLD])
     made = table_work(0, rows, table(target("int"), there("v", data_type="int"), keys=(unique("id"),)), upstream())
     assert made.versions[OLD].misfit == ""
-    assert "v is int there, VARCHAR at the source" in made.versions[NEW].misfit
+    assert "v is int in the target, VARCHAR at the source" in made.versions[NEW].misfit
     layout = made.versions[NEW].layout
     assert other_families(layout, table(target("int"), there("v", data_type="varchar"))) == ""

@@ -98,7 +98,7 @@ def test_keyless() -> None:
 @pytest.mark.parametrize(
     ("target", "columns", "words"),
     [
-        (table(there("id"), keys=(unique("id"),)), [col("id")], "the source none"),
+        (table(there("id"), keys=(unique("id"),)), [col("id")], "but the source has none"),
         (table(there("id")), [col("id", pk=True)], "no unique key over the primary key"),
         (table(there("id"), keys=(unique("id", name="u"),)), [col("id", pk=True), col("x")], "lacks: x"),
         (table(there("id"), there("x"), keys=(unique("id"),)), [col("id", pk=True)], "do not carry: x"),

@@ -66,7 +66,7 @@ def test_a_key_that_the_target_would_change_is_refused(change: RowChange) -> Non
     """A delete of a key that the target holds in another form, such as padded bytes, would find no row: it is refused too."""
     version = replace(next(iter(WORK.versions.values())), limits=(Limit(place=0, name="c0", keeps="bytes", amount=3),))
     buffer = Buffer(replace(WORK, timed=True), version, 1)
-    with pytest.raises(ValueError, match="column c0: '6162' has another length than 3 bytes"):
+    with pytest.raises(ValueError, match="column c0: '6162' has a length other than 3 bytes"):
         buffer.add(change, 0)
     buffer.add((2, 5, DELETE, ("616263", None), None), 0)
 

@@ -255,7 +255,7 @@ def test_vanished_files(driver: Driver) -> None:
     assert "file number 2" in driver.manager.tables[key("s/a")].error
     ((table, error),) = driver.manager.look_for_gaps(30, 60.0).items()
     assert table == key("s/a")
-    assert error.startswith("file number 2 in s/a/5 is missing and did not come within 60 s")
+    assert error.startswith("file number 2 in s/a/5 is missing and did not arrive within 60 s")
 
 
 def test_waiting_ends_with_the_round(driver: Driver) -> None:
@@ -302,7 +302,7 @@ def test_statements_over_a_restart(version: int, journalled: bool, runs: int) ->
     driver = Driver(Restart(checkpoint=50, journalled=done))
     driver.show([create("s/a", 5), statement])
     assert driver.go(80) == [f"ddl s/a@{version}"] * runs
-    assert ("turned up after rows" in driver.manager.tables[key("s/a")].error) == (version < 50)
+    assert ("arrived after later rows" in driver.manager.tables[key("s/a")].error) == (version < 50)
 
 
 def test_finished_files_are_not_read_again(driver: Driver) -> None:

@@ -80,7 +80,7 @@ def test_statements_that_bring_rows_over_the_edge(where: str, query: str, kind: 
     with pytest.raises(NotReplicable) as caught:
         SHOP.judged(definition(where, 7, query, kind))
     assert "which the filter leaves out, into shop." in str(caught.value)
-    assert "a copy of the source's table as of version 7" in str(caught.value)
+    assert "from the source as of version 7" in str(caught.value)
 
 
 def test_statements_that_read_over_the_edge() -> None:
@@ -116,7 +116,7 @@ def test_ignored_texts() -> None:
     ignoring = (EventFilter(matcher=("shop.t",), ignore_sql=("comment", "^rename")),)
     found = selection_of(Selecting(event_filters=ignoring))
     skip = found.judged(definition("shop/t", 1, "ALTER TABLE `t` COMMENT 'x'", 17)).skip
-    assert skip == "ignore-sql of an event filter, which fits 'COMMENT'"
+    assert skip == "ignore-sql of an event filter, which matches 'COMMENT'"
     assert found.judged(definition("shop/u", 1, "RENAME TABLE `t` TO `u`", RENAME)).skip
     assert not found.judged(definition("shop/t", 1, "RENAME TABLE `u` TO `t`", RENAME)).skip
     assert not found.judged(definition("other/t", 1, "ALTER TABLE `t` COMMENT 'x'", 17)).skip

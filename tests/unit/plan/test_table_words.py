@@ -50,7 +50,7 @@ def test_no_other_is_meant(schema: str, table: str) -> None:
 def test_a_name_that_is_several() -> None:
     """Without backquotes a name that several tables may have is refused, with what to say for each."""
     several = [TableName(schema="a", table="b.c"), TableName(schema="a.b", table="c")]
-    with pytest.raises(ConfigError, match=r"may be any of several: say --table '`a.b`.`c`' or --table '`a`.`b.c`'"):
+    with pytest.raises(ConfigError, match=r"is ambiguous: give --table '`a.b`.`c`' or --table '`a`.`b.c`'"):
         refuse_several(several, "A.b.c")
     refuse_several(several, "`a`.`b.c`")
     refuse_several(several[:1], "a.b.c")
