@@ -13,6 +13,7 @@ import pytest
 import storage_consumer
 from storage_consumer.spark.executors import zipped
 
+pytestmark = pytest.mark.slow
 _READS = """
 import numpy as np
 from storage_consumer.kernels.numbers import read_integers
@@ -23,8 +24,6 @@ print(done, *numbers, sum(read_integers.stats.cache_hits.values()))
 
 _SAYS = """
 import logging
-
-pytestmark = pytest.mark.slow
 class Says(logging.Handler):
     def emit(self, record):
         print(record.args[0].fields["error"])
