@@ -1,6 +1,6 @@
 """The nouns: frozen records that travel between the stages.
 
-Every commit ts, table version and checkpoint is a TSO: an unsigned 64-bit integer, ``physical milliseconds << 18 | logical``.
+Every commit-ts, table version and checkpoint is a TSO: an unsigned 64-bit integer, ``physical milliseconds << 18 | logical``.
 They are plain Python integers and never pass through a float, which holds only 53 bits exactly.
 """
 
@@ -39,7 +39,7 @@ def is_ahead_of_clock(ts: int, now: float) -> bool:
 
 
 def latest_tso(checkpoint: int, now: float) -> int:
-    """Return the highest commit ts (inclusive) that a row may have, given the reported checkpoint and our clock.
+    """Return the highest commit-ts (inclusive) that a row may have, given the reported checkpoint and our clock.
 
     If the checkpoint is ahead of the clock, the clock must be wrong, so any TSO is allowed.
     """
@@ -197,7 +197,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The interval of commit ts that one row step applies: ``low`` exclusive, ``high`` inclusive."""
+    """The interval of commit-ts that one row step applies: ``low`` exclusive, ``high`` inclusive."""
 
     low: int
     high: int

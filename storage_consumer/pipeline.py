@@ -78,7 +78,7 @@ class RowWriter(Protocol):
         ...
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
-        """Write a keyless table's events, in parts that never divide a commit ts; the same transactions move the table's checkpoint."""
+        """Write a keyless table's events, in parts that never divide a commit-ts; the same transactions move the table's checkpoint."""
         ...
 
 

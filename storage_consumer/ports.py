@@ -127,7 +127,7 @@ class State(Protocol):
     def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
         """Apply operators' decisions on tables to the stored state, each once; return their results. `load` returns the rest.
 
-        `busy`: keys of tables that a running statement touches; decisions on them wait. `timed`: rows carry a commit ts.
+        `busy`: keys of tables that a running statement touches; decisions on them wait. `timed`: rows carry a commit-ts.
         """
         ...
 

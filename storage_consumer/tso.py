@@ -1,10 +1,10 @@
-"""Every comparison of a commit ts with a border, in one place: which ends belong to an interval is decided here.
+"""Every comparison of a commit-ts with a border, in one place: which ends belong to an interval is decided here.
 
-* A checkpoint of ours is *inclusive*: every change with commit ts <= checkpoint is in the target.
-* The storage checkpoint C of ``metadata`` promises that all rows with commit ts <= C and all DDL with version < C are stored.
+* A checkpoint of ours is *inclusive*: every change with commit-ts <= checkpoint is in the target.
+* The storage checkpoint C of ``metadata`` promises that all rows with commit-ts <= C and all DDL with version < C are stored.
   A DDL at exactly C may still be missing, since classic TiCDC writes ``metadata`` first. It waits until C has passed it, or has
   not moved for long enough to be called stable.
-* Rows with commit ts <= V belong before the DDL with version V, rows with commit ts > V after it.
+* Rows with commit-ts <= V belong before the DDL with version V, rows with commit-ts > V after it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from storage_consumer.model import DAY_MS, physical_ms
 
 
 def is_applied(commit_ts: int, checkpoint: int) -> bool:
-    """Return whether a row with this commit ts is in the target already, so that seeing it again means a repeated delivery."""
+    """Return whether a row with this commit-ts is in the target already, so that seeing it again means a repeated delivery."""
     return commit_ts <= checkpoint
 
 
 def is_stored(commit_ts: int, storage_checkpoint: int) -> bool:
-    """Return whether all rows with this commit ts are known to be stored."""
+    """Return whether all rows with this commit-ts are known to be stored."""
     return commit_ts <= storage_checkpoint
 
 
@@ -40,14 +40,14 @@ def ddl_is_pending(version: int, checkpoint: int, *, journalled: bool) -> bool:
 def may_hold_rows(version: int, high: int, *, is_ddl: bool) -> bool:
     """Return whether the directory of this version can hold rows of a window that ends at `high` (inclusive).
 
-    Rows with commit ts <= V in the directory of a DDL are repeated deliveries. A directory that only records a structure has no
-    such border. If rows carry no commit ts, it is taken to have the border too, since TiCDC opens such a directory for rows after V.
+    Rows with commit-ts <= V in the directory of a DDL are repeated deliveries. A directory that only records a structure has no
+    such border. If rows carry no commit-ts, it is taken to have the border too, since TiCDC opens such a directory for rows after V.
     """
     return version < high or not is_ddl
 
 
 def row_floor(low: int, version: int, *, is_ddl: bool) -> int:
-    """Return the commit ts at or below which a row of this directory is a repeated delivery; `low` (exclusive) starts the window."""
+    """Return the commit-ts at or below which a row of this directory is a repeated delivery; `low` (exclusive) starts the window."""
     return max(low, version) if is_ddl else low
 
 

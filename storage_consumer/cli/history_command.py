@@ -166,7 +166,7 @@ def _text(document: Mapping[str, object]) -> str:
 
 
 def _structure(desk: SchemaHistoryReader, table: str, keys: Sequence[str], ts: int, *, as_json: bool) -> str:
-    """Return the columns in force at a version or commit ts."""
+    """Return the columns in force at a version or commit-ts."""
     found = desk.structure_at(keys[0], ts)
     if found is None or found.definition is None:
         raise ConfigError(found.damage if found else f"no structure of {table} from before {ts} is kept")

@@ -23,7 +23,7 @@ class CsvOptions:
     binary_encoding: Literal["base64", "hex", ""] = "base64"
     """Empty if it was not given and no file has shown it; a table then halts at its first binary value."""
     output_old_value: bool = False
-    """Whether an ``is-update`` field follows the commit ts, and an update is a D row and an I row."""
+    """Whether an ``is-update`` field follows the commit-ts, and an update is a D row and an I row."""
     output_handle_key: bool = False
     """Whether a field with the handle key comes before the values; only the classic architecture writes it."""
     output_field_header: bool = False
@@ -64,7 +64,7 @@ class Upstream:
     time_zone: str = "UTC"
     """Zone in which TiCDC rendered TIMESTAMP values: IANA name or ``+HH:MM``; empty if it was not given."""
     allow_missing_commit_ts: bool = False
-    """Whether to take files whose rows carry no commit ts, with the weaker promise that goes with it."""
+    """Whether to take files whose rows carry no commit-ts, with the weaker promise that goes with it."""
     column_selectors: tuple[ColumnSelector, ...] = ()
     """Selectors in the order of the changefeed's file; the first one whose matcher fits a table applies to it."""
     file_expiration_days: int = 0
@@ -74,7 +74,7 @@ class Upstream:
 
     @property
     def has_commit_ts(self) -> bool:
-        """Whether every row carries its commit ts."""
+        """Whether every row carries its commit-ts."""
         return self.csv.include_commit_ts if self.protocol == "csv" else self.enable_tidb_extension
 
     @property

@@ -68,7 +68,7 @@ def untold(upstream: Upstream, told: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def require_commit_ts(upstream: Upstream) -> None:
-    """Raise `ConfigError` for files without commit ts, unless they are allowed."""
+    """Raise `ConfigError` for files without commit-ts, unless they are allowed."""
     if upstream.has_commit_ts or upstream.allow_missing_commit_ts:
         return
     what, remedy = {
@@ -135,7 +135,7 @@ def refuse_lost_keys(upstream: Upstream, raw_updates: str) -> None:
 
 
 def weaker_promise(upstream: Upstream) -> str:
-    """Return what is promised of files without commit ts, for the log; empty if rows carry one."""
+    """Return what is promised of files without commit-ts, for the log; empty if rows carry one."""
     if upstream.has_commit_ts:
         return ""
     return (

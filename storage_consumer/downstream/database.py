@@ -52,7 +52,7 @@ class TargetDatabase:
     """One connection of the driver to the target, opened at first use and again after a loss."""
 
     def __init__(self, downstream: Downstream, password: str, lane: int = 0) -> None:
-        """Take the settings; nothing connects yet. `lane` is the DDL worker whose lock it takes; see `storage_consumer.driver.ddl_workers`."""
+        """Take the settings; nothing connects yet. `lane` is the number of the DDL worker whose lock it takes."""
         self._downstream = downstream
         self._password = password
         self._lane = f":{lane}" if lane else ""

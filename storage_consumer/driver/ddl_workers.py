@@ -1,6 +1,6 @@
 """DdlWorkers: statements in the background, so that one that takes an hour holds up only the tables that it touches.
 
-Each lane has its own connection and, at the target, its own lock (see `downstream.database.fence_ddl`). Before the first
+A lane is one worker: it has its own connection and, at the target, its own lock (see `TargetDatabase.fence_ddl`). Before the first
 statement of an owner all idle lanes are fenced, so that no former owner's statement can still start. Every decision about a
 statement, before and after it, is made by the round, in one thread; a lane only runs it.
 """

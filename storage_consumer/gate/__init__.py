@@ -8,4 +8,7 @@ words that this kind has in TiDB's grammar. All of this is an allow-list: what n
 * `judging`: the kinds, by their first words, and whose statement it is.
 * `altering`, `defining`, `viewing`: what follows the head of each kind.
 * `clauses`: runs of tokens against a vocabulary; `words` and `functions`: the vocabularies.
+
+Takes: a schema file's definition and its statement. Gives: nothing, or a `StatementRefused` with the reason.
+Touches the outside: no.
 """

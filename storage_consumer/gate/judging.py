@@ -56,7 +56,7 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
 
 
 def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> None:
-    """Raise `StatementRefused` unless `text`, which is to be sent to a server of this server_type, is still such a statement.
+    """Raise `StatementRefused` unless `text`, which is to be sent to a server of this type, is still such a statement.
 
     For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
     """

@@ -19,11 +19,11 @@ class CanalVerdict:
     terminators: dict[str, str] = field(default_factory=dict)
     """What follows a message → file and row."""
     extensions: dict[bool, str] = field(default_factory=dict)
-    """Whether a message carries its commit ts → file and row."""
+    """Whether a message carries its commit-ts → file and row."""
     set_aside: tuple[str, ...] = ()
     """Paths of samples that are not canal-json."""
     commit_ts: tuple[int, ...] = ()
-    """Lowest and highest commit ts seen (both inclusive), if any."""
+    """Lowest and highest commit-ts seen (both inclusive), if any."""
 
 
 def infer_canal(samples: list[Sample]) -> CanalVerdict:

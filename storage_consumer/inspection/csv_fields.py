@@ -41,7 +41,7 @@ _Form = Callable[[Token, Frame, int], bool]
 
 
 def is_commit_ts(token: Token, frame: Frame, newest: int) -> bool:  # noqa: ARG001 - one signature for all
-    """Return whether a field can be a commit ts: a bare number between 2015 and `newest`, both inclusive."""
+    """Return whether a field can be a commit-ts: a bare number between 2015 and `newest`, both inclusive."""
     digits = not token.quoted and DIGITS.fullmatch(token.text)
     return bool(digits) and EARLIEST_TS <= int(token.text) <= newest
 

@@ -48,7 +48,7 @@ class Verdict:
     reason: str = ""
     """Why nothing survived."""
     commit_ts: tuple[int, ...] = ()
-    """Lowest and highest commit ts of the sampled rows (both inclusive), if they carry one."""
+    """Lowest and highest commit-ts of the sampled rows (both inclusive), if they carry one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Hypothesis:
 def infer_csv(samples: list[Sample], upstream: Upstream, told: frozenset[str], newest: int) -> Verdict:
     """Return the options of CSV files.
 
-    `told`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit ts that a row may
+    `told`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit-ts that a row may
     have.
     """
     trial = _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), told, newest)
@@ -204,7 +204,7 @@ class _Trial:
         )
 
     def mistakes_commit_ts(self, hypothesis: _Hypothesis, sample: Sample, rows: list[tuple[Token, ...]]) -> bool:
-        """Return whether the supposed handle keys are commit ts: each could be one, and is not the table's key."""
+        """Return whether the supposed handle keys are commit-ts: each could be one, and is not the table's key."""
         prefix = hypothesis.prefix
         if not prefix.handle_key or prefix.commit_ts:
             return False
@@ -299,7 +299,7 @@ class _Trial:
         return False
 
     def _may_hide_commit_ts(self, used: list[Sample], survivors: list[CsvOptions]) -> bool:
-        """Return whether rows are read without a commit ts although each of them begins with a possible one."""
+        """Return whether rows are read without a commit-ts although each of them begins with a possible one."""
         for options in survivors:
             if options.include_commit_ts:
                 continue

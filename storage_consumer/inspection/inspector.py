@@ -62,7 +62,7 @@ class _Look:
     seen: Survey
     samples: Samples
     newest: int
-    """Highest commit ts that a row may have (inclusive)."""
+    """Highest commit-ts that a row may have (inclusive)."""
     commit_ts: tuple[int, ...] = ()
     set_aside: tuple[str, ...] = ()
 

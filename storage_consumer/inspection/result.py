@@ -75,7 +75,7 @@ class Bucket:
     checkpoint: int
     """``checkpoint-ts`` of ``metadata``; 0: none."""
     commit_ts: tuple[int, ...]
-    """Lowest and highest commit ts of the sampled rows (both inclusive); empty if none was seen."""
+    """Lowest and highest commit-ts of the sampled rows (both inclusive); empty if none was seen."""
     versions: tuple[int, ...]
     """Lowest and highest table version of all paths (both inclusive); empty if there is none."""
     warnings: tuple[str, ...]

@@ -134,7 +134,7 @@ class MemoryWriter:
         self._same = same
         self._rows: dict[TableName, list[Row]] = {}
         self.checkpoints: dict[str, int] = {}
-        """Table directory → commit ts (inclusive) up to which the events of a keyless table are written."""
+        """Table directory → commit-ts (inclusive) up to which the events of a keyless table are written."""
 
     def rows(self, name: TableName) -> Counter[tuple[str | None, ...]]:
         """Return the rows of a table, each with its number of occurrences."""

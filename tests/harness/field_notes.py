@@ -29,7 +29,7 @@ class Note:
     """Each as ``owner/repository#number``."""
     happened: str
     open: str
-    """What no test shows, or what is not built yet; empty where tests show all of it."""
+    """What no test shows, or what the program does not do; empty where tests show all of it."""
 
 
 def notes() -> tuple[Note, ...]:

@@ -1,1 +1,1 @@
-"""RoundContext of the program against real servers, each private to the tests."""
+"""Parts of the program against real servers, each private to the tests."""

@@ -42,7 +42,7 @@ class Asked:
     kind: str
     """Of the server."""
     only: Sequence[str]
-    """RoundContext of names of groups or faults; empty: all."""
+    """Parts of names of groups or faults; empty: all."""
     instants: int
     """At which connections are lost; 0: all."""
     seed: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from storage_consumer.errors import StorageUnavailable, TargetUnavailable, TransientError
 
 ANSWERING = ("MemoryState.", "OwnedTarget.", "LaneTarget.", "FencedWriter.", "LaggingStorage.", "RetryingPipeline.")
-"""RoundContext of the outside, whose calls can fail."""
+"""Parts of the outside, whose calls can fail."""
 
 
 class Crash(BaseException):

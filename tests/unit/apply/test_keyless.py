@@ -10,7 +10,7 @@ from tests.unit.halves import as_events
 
 @pytest.mark.parametrize("in_turn", [True, False])
 def test_portions(in_turn: bool) -> None:  # noqa: FBT001 - pytest gives it by name
-    """RoundContext share a transaction until it has enough, and no part is cut."""
+    """Parts share a transaction until it has enough, and no part is cut."""
     sizes = ((1, 1, 2), (2, 1, 9), (3, 90, 1), (4, 1, 1))
     parts = [part for ts, size, count in sizes for part in as_events((ts, [(True, b"x" * size)] * count))]
     found = portions(parts, lambda portion: portion.events >= 3 or portion.size >= 80, in_turn=in_turn)

@@ -91,7 +91,7 @@ def test_files_in_parts_are_counted_once(world: World) -> None:
 
 
 def test_file_that_is_replaced_while_it_is_read_in_parts(world: World) -> None:
-    """RoundContext of two contents are no file: nothing of them is written, and the file is read whole as it is then."""
+    """Splits of two contents are no file: nothing of them is written, and the file is read whole as it is then."""
     world.bucket.rows("shop.a", 2, *ROWS)
     pipeline = in_parts(world, 100, lambda: world.bucket.rows("shop.a", 2, *ROWS, row("shop.a", 3, "99", '"new"')))
     summary = world.once()

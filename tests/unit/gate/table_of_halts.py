@@ -1,4 +1,4 @@
-"""Statements of a schema file for ``shop.t`` that halt it, as in `gate_table`, by a part of the reason."""
+"""Statements of a schema file for ``shop.t`` that halt it, as in `table_of_statements`, by a part of the reason."""
 
 from __future__ import annotations
 

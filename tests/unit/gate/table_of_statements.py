@@ -1,6 +1,6 @@
 """Statements of a schema file for ``shop.t`` and what the gate makes of each: one line each, ``Type | statement``.
 
-Those of TiDB, which pass; for the others see `gate_halts`. Statements about the database stand apart.
+Those of TiDB, which pass; for the others see `table_of_halts`. Statements about the database stand apart.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def test_small_files_share_a_task() -> None:
 
 @given(FILES, st.integers(1, 16), st.randoms(use_true_random=True))
 def test_large_files_in_parts(files: list[FileSplit], cores: int, chance: random.Random) -> None:
-    """RoundContext are all of each file in sequence; only large files have several, and where all may, groups are even."""
+    """Splits are all of each file in sequence; only large files have several, and where all may, groups are even."""
     files = [replace(work, splittable=chance.random() < 0.7) for work in files]
     groups = in_groups(files, cores)
     parts = sorted(

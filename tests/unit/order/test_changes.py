@@ -44,7 +44,7 @@ def test_packed(of: list[tuple[int, int, Key, bytes]]) -> None:
 
 
 def test_together() -> None:
-    """RoundContext with integers and with texts for keys are one behind the other."""
+    """Parts with integers and with texts for keys are one behind the other."""
     assert rows(together([changes(*INTEGERS), changes(*TEXTS)])) == [*INTEGERS, *TEXTS]
     assert isinstance(together([changes(*INTEGERS)] * 2).keys, np.ndarray)
 
