@@ -26,9 +26,9 @@ TABLE_VERBS = ("list", "hold", "resume", "reload-done", "accept-keys", "moved")
 _CODES = {int(code): ending for code, ending in ENDINGS["run"].items()}
 
 _DESCRIPTION = """\
-Reads the change files that TiCDC's storage sink writes (CSV or canal-json, on a file system or S3) and keeps a
-MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's `metadata`, through
-Spark. It only reads the bucket; its state lives in the target. It may be killed at any moment and started again."""
+Reads the change files that TiCDC's storage sink writes (CSV or canal-json, in a folder, S3, Google Cloud Storage or
+Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's
+`metadata`, through Spark. It only reads the bucket; its state lives in the target. It may be killed at any moment and started again."""
 
 _INSPECT = f"""\
 Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
