@@ -24,10 +24,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what the tier does not hold, and say how many tests that are."""
     if config.getoption("--tier") == ALL:
         return
-    left_out = [item for item in items if not is_quick(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if is_quick(item)]
+    kept = [item for item in items if is_quick(item)]
+    if left_out := set(items) - set(kept):
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")

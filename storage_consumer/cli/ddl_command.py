@@ -5,15 +5,14 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 
 from storage_consumer.checkpoint.operator import JournalRow, StateInspector
-from storage_consumer.config.load import load_target
+from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
 from storage_consumer.plan.table_words import is_meant, refuse_several, table_flag
 from storage_consumer.ports import Decision
-from storage_consumer.telemetry import json_text, register_secret, tso_time
+from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
 VERBS = (LIST, "done", "skip", "replace")
@@ -35,10 +34,7 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     action, as_json = own.get("action", LIST), "json" in own
     _check(action, own)
-    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
-    for secret in hidden:
-        register_secret(secret)
-    with closing(StateInspector(downstream, secrets.password)) as desk:
+    with opened(StateInspector, options, environ, _ONLY_HERE) as desk:
         if action == LIST:
             return _listed(_wanted(desk, own), as_json=as_json)
         row = _chosen(desk, own)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 
 from storage_consumer.checkpoint.operator import JournalRow
 from storage_consumer.checkpoint.operator_history import KeptTable, KeptVersion, SchemaHistoryReader
 from storage_consumer.cli.structure_changes import changes, described
-from storage_consumer.config.load import load_target
+from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableDefinition
 from storage_consumer.plan.renames import is_astray, renamed
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import is_meant, refuse_several
-from storage_consumer.telemetry import json_text, register_secret, tso_time
+from storage_consumer.telemetry import json_text, tso_time
 
 _ONLY_HERE = ("table", "at", "json")
 _SHOWN = 100
@@ -33,10 +32,7 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         raise ConfigError(f"--at {own['at']!r}: a TSO is expected, as `storage-consumer history` shows them")
     if "at" in own and "table" not in own:
         raise ConfigError("--at needs --table")
-    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
-    for secret in hidden:
-        register_secret(secret)
-    with closing(SchemaHistoryReader(downstream, secrets.password)) as desk:
+    with opened(SchemaHistoryReader, options, environ, _ONLY_HERE) as desk:
         if "table" not in own:
             return _all_tables(desk, as_json="json" in own)
         keys = _keys(desk, own["table"])

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 
 from storage_consumer.checkpoint.operator_tables import TableInspector, TableRow
 from storage_consumer.cli.ddl_command import who
-from storage_consumer.config.load import load_target
+from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.plan.table import DROPPED, RUNNING
 from storage_consumer.plan.table_decisions import TableDecision, refusal
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
-from storage_consumer.telemetry import json_text, register_secret, tso_time
+from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
 _ONLY_HERE = ("action", "table", "at", "to", "json")
@@ -37,10 +36,7 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     action, as_json = own.get("action", LIST), "json" in own
     _check(action, own)
-    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
-    for secret in hidden:
-        register_secret(secret)
-    with closing(TableInspector(downstream, secrets.password)) as desk:
+    with opened(TableInspector, options, environ, _ONLY_HERE) as desk:
         rows = desk.tables()
         if action == LIST:
             shown = [_chosen(rows, own["table"])] if "table" in own else [row for row in rows if _stands_still(row)]

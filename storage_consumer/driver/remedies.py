@@ -7,6 +7,7 @@ import shlex
 from storage_consumer.config.settings import Downstream
 from storage_consumer.config.uris import mask_uri
 from storage_consumer.model import TableName
+from storage_consumer.plan.directories import plain_command
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import table_flag
@@ -32,8 +33,7 @@ def ddl_command(verb: str, step: DdlStep, downstream: Downstream) -> str:
 
 def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
     """Return ``storage-consumer table VERB …`` for a table; the TSO of a copy is left to be filled in."""
-    words = [PROGRAM, "table", verb, table_flag(name), *(("--at", "TSO") if verb == "reload-done" else ())]
-    return " ".join([*words, shlex.join(reaching(downstream))])
+    return f"{plain_command(verb, name)} {shlex.join(reaching(downstream))}"
 
 
 def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:

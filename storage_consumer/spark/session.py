@@ -75,11 +75,8 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
     """
     running = SparkContext._active_spark_context is not None  # noqa: SLF001 - the only way to ask without creating one
     try:
-        active = SparkSession.getActiveSession()
-        if active is None and running:  # a session is active only in the JVM thread that created it
-            active = SparkSession.builder.getOrCreate()
-        if active is not None:
-            return active, False
+        if running:  # a session is active only in the JVM thread that created it
+            return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), False
         builder = SparkSession.builder.appName("storage-consumer")
         for key, value in _settings(tuning.spark_master).items():
             builder = builder.config(key, value)
