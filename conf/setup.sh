@@ -26,7 +26,7 @@ as_root() {
 # While packages are unpacked, a policy that answers 101 keeps them from starting services; a policy that the
 # machine has already is left in force.
 apt_install() {
-  has apt-get || fail "there is no apt-get here: install by hand what these packages hold: $*"
+  has apt-get || fail "there is no apt-get here: manually install what these packages hold: $*"
   say "installing $* (apt)"
   local policy=/usr/sbin/policy-rc.d ours='' status=0
   if ! [ -e $policy ]; then

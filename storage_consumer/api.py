@@ -22,14 +22,14 @@ from storage_consumer.downstream.tls import unverified
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata
-from storage_consumer.driver.service import ConsumerService, StopSignal
+from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TransientError
-from storage_consumer.inspection.completing import completed
-from storage_consumer.inspection.inspector import inspect
+from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
-from storage_consumer.signals import Stop
+from storage_consumer.ports import Journal
+from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, Silent
@@ -61,11 +61,13 @@ class Consumer:
         self._progress: Progress = progress or Silent()
         self._clock = SystemClock()
         self._stop = Stop()
+        # The event that connections obey now: `close` has to forget this very one.
         self._hurried = self._stop.requested
         self._secrets_file = ""
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
-        self._lanes: DdlWorkers | None = None
+        self._ddl_workers: DdlWorkers | None = None
+        # Before anything is opened, since any error may quote one.
         for secret in self._loaded.hidden:
             register_secret(secret)
 
@@ -106,9 +108,10 @@ class Consumer:
 
     def close(self) -> None:
         """Release the lease, close all connections, and stop the Spark session if it is ours. Calling it again is safe."""
-        if self._lanes is not None:
-            self._lanes.close()
-            self._lanes = None
+        # Workers before the lease: only its owner can store the outcome of a statement.
+        if self._ddl_workers is not None:
+            self._ddl_workers.close()
+            self._ddl_workers = None
         if self._service is not None:
             self._service.close()
             self._service = None
@@ -149,33 +152,33 @@ class Consumer:
             config, secrets = self._loaded.config, self._loaded.secrets
             for check in (
                 open_storage(config.upstream, secrets).check,
-                TargetDatabase(config.downstream, secrets.password).check,
+                TargetDatabase(config.downstream, secrets.password).session.check,
             ):
                 with suppress(TransientError):  # no answer yet: the first round tries again, up to the retry limit
                     check()
             # Closures and Spark properties must carry no secret: workers read them from this file.
             self._secrets_file = write_secrets(secrets)
             state = StateStore(config.downstream, secrets.password)
-            self._service = ConsumerService(config, state, lambda manager: self._parts(manager, state), self._clock)
+            self._service = ConsumerService(config, state, lambda manager: self._context(manager, state), self._clock)
         return self._service
 
-    def _lane(self, lane: int, state: StateStore, server_type: str) -> KeyDriftGuard:
+    def _ddl_runner(self, worker: int, journal: Journal, server_type: str) -> KeyDriftGuard:
         """Return what runs the statements of one worker, on a connection of its own."""
         config, secrets = self._loaded.config, self._loaded.secrets
-        database = TargetDatabase(config.downstream, secrets.password, lane)
+        database = TargetDatabase(config.downstream, secrets.password, worker)
         runner = DdlRunner(
-            database,
-            state,
+            database.structure,
+            database.ddl,
+            journal,
             server_type,
-            zone=config.downstream.time_zone,
             clock=self._clock,
             patience=config.tuning.ddl_patience,
         )
-        return KeyDriftGuard(runner, database)
+        return KeyDriftGuard(runner, database.structure, database.key_notes)
 
     def _complete(self) -> None:
         """Infer from the bucket the settings that were not given, and check that a decoder exists for all of them."""
-        if self._loaded.untold:
+        if self._loaded.unset:
             bucket = self._looked_at()
             self._loaded = completed(self._loaded, bucket)
             for each in bucket.settings:
@@ -199,16 +202,16 @@ class Consumer:
         while True:
             try:
                 storage.check()
-                return inspect(storage, loaded.config.upstream, loaded.told, clock.now())
+                return inspect(storage, loaded.config.upstream, loaded.origins, clock.now())
             except TransientError:
                 if clock.monotonic() >= deadline or clock.wait(self._stop.requested, _PAUSE):
                     raise
 
-    def _parts(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
-        """Return new parts for the service; the Spark pipeline and the DDL workers are kept while they are usable."""
+    def _context(self, manager: ConsumerManager, state: StateStore) -> RoundContext:
+        """Return what rounds work with; the Spark pipeline and the DDL workers are kept while they are usable."""
         config, secrets = self._loaded.config, self._loaded.secrets
-        target = TargetDatabase(config.downstream, secrets.password)
-        server_info = target.server_info()
+        database = TargetDatabase(config.downstream, secrets.password)
+        server_info = database.session.server_info()
         # A Spark context that died cannot be revived; a new one is opened below.
         if self._pipeline is not None and self._pipeline.lost:
             self._pipeline.close()
@@ -216,8 +219,10 @@ class Consumer:
         if self._pipeline is None:
             self._pipeline = SparkPipeline.open(config.tuning)
         self._pipeline.prepare(config.upstream, self._secrets_file)
-        if self._lanes is None:
-            self._lanes = DdlWorkers(lambda lane: self._lane(lane, state, server_info.server_type), self._clock)
+        if self._ddl_workers is None:
+            self._ddl_workers = DdlWorkers(
+                lambda worker: self._ddl_runner(worker, state.journal, server_info.server_type), self._clock
+            )
         storage = open_storage(config.upstream, secrets)
         return RoundContext(
             config=config,
@@ -226,8 +231,8 @@ class Consumer:
             ),
             manager=manager,
             state=state,
-            target=target,
-            lanes=self._lanes,
+            target=database.structure,
+            ddl_workers=self._ddl_workers,
             pipeline=self._pipeline,
             server_info=server_info,
             progress=self._progress,

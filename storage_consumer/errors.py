@@ -115,7 +115,7 @@ class FilesMissing(TableError):
 
 
 class DdlFailed(TableError):
-    """The target refused a DDL, or an interrupted DDL cannot be settled without help.
+    """The target refused a DDL, or an interrupted DDL cannot be resolved without help.
 
     `remedy` is the next step for the operator, unless that is to make the target's table fit.
     """

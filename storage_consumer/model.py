@@ -6,8 +6,9 @@ They are plain Python integers and never pass through a float, which holds only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NewType
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, NewType
 
 CommitTs = NewType("CommitTs", int)
 """TSO at which a change committed at the source."""
@@ -16,6 +17,70 @@ TableVersion = NewType("TableVersion", int)
 
 VersionKey = tuple[int, str]
 """Version and table directory, which name one version directory; two directories of one table may share a version."""
+
+
+class DdlId(NamedTuple):
+    """The identity of one statement, stable over restarts; see `DdlStep.identity`."""
+
+    table_dir: str
+    """The directory of its schema file."""
+    version: int
+    checksum: int
+    """CRC-32 in the file's name; see `TableDefinition.checksum`."""
+
+
+class DdlKind(IntEnum):
+    """TiDB's DDL action codes, as far as they matter here.
+
+    A schema file may have any other code: compare its code with these members, but never convert it.
+    """
+
+    CREATE_SCHEMA = 1
+    DROP_SCHEMA = 2
+    CREATE_TABLE = 3
+    DROP_TABLE = 4
+    ADD_COLUMN = 5
+    DROP_COLUMN = 6
+    ADD_INDEX = 7
+    DROP_INDEX = 8
+    ADD_FOREIGN_KEY = 9
+    DROP_FOREIGN_KEY = 10
+    TRUNCATE_TABLE = 11
+    MODIFY_COLUMN = 12
+    REBASE_AUTO_ID = 13
+    RENAME_TABLE = 14
+    SET_DEFAULT_VALUE = 15
+    MODIFY_TABLE_COMMENT = 17
+    RENAME_INDEX = 18
+    ADD_PARTITION = 19
+    DROP_PARTITION = 20
+    CREATE_VIEW = 21
+    MODIFY_TABLE_CHARSET = 22
+    TRUNCATE_PARTITION = 23
+    DROP_VIEW = 24
+    RECOVER_TABLE = 25
+    ALTER_SCHEMA = 26
+    """A change of a database's charset or collation."""
+    ADD_PRIMARY_KEY = 32
+    DROP_PRIMARY_KEY = 33
+    ADD_COLUMNS = 37
+    DROP_COLUMNS = 38
+    ALTER_INDEX_VISIBILITY = 41
+    EXCHANGE_PARTITION = 42
+    RENAME_TABLES = 47
+    """One of several renames in one statement."""
+    CREATE_TABLES = 60
+    """One of several CREATE TABLE in one batch."""
+    MULTI_SCHEMA_CHANGE = 61
+    """Several actions in one ALTER TABLE."""
+    REORGANIZE_PARTITION = 64
+    ALTER_TTL = 65
+    REMOVE_TTL = 67
+    ALTER_PARTITIONING = 71
+    REMOVE_PARTITIONING = 72
+    ADD_FULLTEXT_INDEX = 230
+    CREATE_HYBRID_INDEX = 231
+
 
 TSO_PHYSICAL_SHIFT = 18
 DAY_MS = 24 * 3600 * 1000
@@ -96,6 +161,96 @@ class TableColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameAt:
+    """The name of a table, or of a database (empty table), and its place in a statement."""
+
+    schema: str
+    """Empty if the statement does not name the database."""
+    table: str
+    start: int
+    end: int
+    new: bool = False
+    """Whether the statement creates this name."""
+    reads: bool = False
+    """Whether the statement only reads this table: what LIKE copies, a parent table, what a view selects from."""
+    alias_at: int = -1
+    """Where an alias may be inserted if a view gives the table none; otherwise -1."""
+    qualifies: bool = False
+    """Whether the name qualifies a column of a view."""
+
+    def within(self, schema: str) -> TableName:
+        """Return the name as spelled, in database `schema` if the statement does not name one."""
+        return TableName(schema=self.schema or schema, table=self.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """One table's old and new name, as the statement spells them; a missing database is that of the schema file."""
+
+    old: TableName
+    new: TableName
+    from_anywhere: bool
+    """Whether the old name may belong to another database: the statement gives only that of the new name, not the session's."""
+
+    @property
+    def folded(self) -> tuple[TableName, TableName]:
+        """The old and the new name as TiDB compares names."""
+        return self.old.folded(), self.new.folded()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedDdl:
+    """What a schema file's statement says; see `sql.parse.parsed`. It has no tokens, since a definition holds it for as long as it lives."""
+
+    own: TableName
+    """The name in the schema file."""
+    subject: TableName
+    """The table that the statement leads to; `own` itself, unless the file lies under another name.
+
+    The new architecture stores one step of a cycle of renames under the last name of its table, in the directory and in the
+    file; the statement alone shows which name this step gives.
+    """
+    head: tuple[str, ...] = ()
+    """The first two words in upper case, empty where there is a quoted name or a string; shorter if the statement is."""
+    rename: Rename | None = None
+    """What it renames its table from and to; None if it does not."""
+    names: tuple[NameAt, ...] = ()
+    """Every table, view or database that it names, in order, without columns, indexes and aliases."""
+    others: frozenset[TableName] = frozenset()
+    """Every word of it that could be a table, as spelled, if it can touch other tables than its own; empty if it cannot."""
+    exchanges_partition: bool = False
+    has_references: bool = False
+    """Whether it may have a foreign key."""
+    makes_global_index: bool = False
+    """Whether it mentions a GLOBAL index, in TiDB's own comments too."""
+
+    @property
+    def is_astray(self) -> bool:
+        """Whether the file's columns are those of another table than the one it lies under; see `subject`."""
+        return self.subject != self.own
+
+    @property
+    def creates_table(self) -> bool:
+        """Whether it begins with CREATE TABLE."""
+        return self.head == ("CREATE", "TABLE")
+
+    @property
+    def renamed(self) -> tuple[TableName, TableName] | None:
+        """The (old, new) folded names of a statement that renames its table, else None."""
+        return None if self.rename is None else self.rename.folded
+
+    @property
+    def mentioned(self) -> frozenset[TableName]:
+        """The names that the statement touches or may touch, as spelled; a database statement touches its database."""
+        return self.others | {self.own}
+
+    @property
+    def touched(self) -> frozenset[TableName]:
+        """The names of `mentioned`, folded."""
+        return frozenset(name.folded() for name in self.mentioned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
     """The content of one schema file: a structure, and the DDL that led to it if there was one."""
 
@@ -104,7 +259,7 @@ class TableDefinition:
     query: str
     """DDL text; empty if the file only records a structure."""
     ddl_type: int
-    """TiDB's DDL action code; 0 if ``query`` is empty."""
+    """TiDB's DDL action code, known to `DdlKind` or not; 0 if ``query`` is empty."""
     columns: tuple[TableColumn, ...]
     """All columns in table order, hidden and virtual generated ones included; empty for a database."""
     path: str
@@ -113,6 +268,8 @@ class TableDefinition:
     """CRC-32 from the file's name; if the name has none, that of the content, or 0 if it can't be computed."""
     warnings: tuple[str, ...] = ()
     """Oddities of the file that stop nothing (wrong checksum, unknown attribute, swapped names)."""
+    held: ParsedDdl | None = field(default=None, init=False, repr=False, compare=False)
+    """Belongs to `sql.parse.parsed`, which fills it on first use. `replace` leaves it empty, so a changed statement is parsed again."""
 
     @property
     def is_ddl(self) -> bool:
@@ -147,9 +304,15 @@ class SchemaFile:
     """CRC-32 from the file's name; None in the older layout, where the name has none."""
 
 
-def stream_of(folder: str, dispatcher: str, width: int) -> str:
+def sequence_name(folder: str, dispatcher: str, width: int) -> str:
     """Return the name of a numbered file sequence: directory, dispatcher and index width."""
     return f"{folder}|{dispatcher}|{width}"
+
+
+def folder_of(sequence: str) -> str:
+    """Return the directory in the name of a numbered file sequence."""
+    # Cut from the right: a table's name, and so a folder, may hold a bar.
+    return sequence.rsplit("|", 2)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +333,7 @@ class DataFile:
     """File index; starts at 1 in each directory (and for each dispatcher)."""
     width: int
     """Number of digits that the index was written with; sequences of different widths count separately."""
-    settled: bool = False
+    finished: bool = False
     """True if an earlier run finished this file unchanged: it only shows that its sequence exists."""
 
     @property
@@ -179,14 +342,15 @@ class DataFile:
         return self.version, self.table_dir
 
     @property
-    def stream(self) -> str:
+    def sequence(self) -> str:
         """The numbered sequence that this file belongs to: directory, dispatcher and index width."""
-        return stream_of(self.stored.path.rpartition("/")[0], self.dispatcher, self.width)
+        return sequence_name(self.stored.path.rpartition("/")[0], self.dispatcher, self.width)
 
     @property
     def order(self) -> tuple[int, str, str, int, str]:
         """The file's position in its table version: partition, dispatcher, date, number, path."""
         return (
+            # Ids of partitions are positive, so files without a partition directory come first.
             -1 if self.partition is None else self.partition,
             self.dispatcher,
             self.date,
@@ -196,7 +360,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class CommitRange:
     """The interval of commit-ts that one row step applies: ``low`` exclusive, ``high`` inclusive."""
 
     low: int

@@ -1,6 +1,6 @@
 """What happens inside a task: (3) decode, (4) order, (5) apply. Pure, apart from the storage and the writer that are passed in.
 
-A round's job has two halves. The first reads files, drops rows outside the window, keeps the last state per key and sends each
+A round's job has two halves. The first reads files, drops rows outside the commit range, keeps the last state per key and sends each
 bucket its changes as opaque blocks of encoded lines. The second folds each bucket to the last state per key and writes it.
 `spark.pipeline` puts a shuffle between them and has no rules of its own.
 """
@@ -15,26 +15,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from storage_consumer.decode.decoder import Batch, Decoder, RowChange, Tally
+from storage_consumer.decode.decoder import Decoder, FileRead, Tally
 from storage_consumer.decode.file_splits import NotSplittable, split_of
-from storage_consumer.errors import NotReplicable, RowRefused, TableError, UndecodableRow
+from storage_consumer.errors import RowRefused, TableError, UndecodableRow
+from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import WHOLE, FileSplit, Mode, TablePlan, VersionPlan
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.model import MAX_TSO, Window
-from storage_consumer.order.buffer import NOTICE, REPORT, BadKey, Buffer, Place
+from storage_consumer.model import MAX_TSO, CommitRange
+from storage_consumer.order.buffer import NOTICE, REPORT, Buffer, Place
 from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
 from storage_consumer.order.keyless import Events, in_parts
 from storage_consumer.order.keys import image_function, is_upsert, long_runs, rank_of, row_of, sequence_of
 from storage_consumer.order.small_files import read_together, runs
-from storage_consumer.storage.cut_short import whole
-from storage_consumer.storage.small_file import Blocks
+from storage_consumer.storage.base import Blocks, whole
 from storage_consumer.telemetry import tso_time
 
-FLUSH_BYTES = 32 << 20
-"""File bytes after which the first half sends on what it holds of one table, even in the middle of a file."""
-FLUSH_ROWS = 100_000
-"""Row changes after which it does so."""
 READ_BLOCK = 4 << 20
 """Upper limit of the bytes in one request to the storage."""
 _BEHIND_PART = 64 << 10
@@ -106,7 +101,7 @@ def read_files(
     open_blocks: OpenBlocks,
     decoder: Decoder,
 ) -> Iterator[tuple[Place, Any]]:
-    """Read files; yield blocks of changes for each bucket, a report per file, and a notice to all buckets of a table's error."""
+    """Read files; yield blocks of changes for each bucket, a report per file, and one with a table's error to all buckets."""
     # One buffer holds one version of a table: all of its rows have the same layout.
     in_order = sorted(files, key=lambda work: (work.table, work.file.version_key, work.rank))
     for (index, version), group in groupby(in_order, key=lambda work: (work.table, work.file.version_key)):
@@ -115,10 +110,12 @@ def read_files(
         for run in runs(group) if buffer.takes_batches and decoder.mark else ([work] for work in group):
             reports = yield from _read_run(run, table, buffer, open_blocks, decoder)
             yield from (((0, REPORT, index, 0), report) for report in reports)
-            # Every bucket must learn of the error, since rows of this table may already be on their way to any of them.
+            # Every bucket must learn of the error, since rows of this table may already be on their way to any of them. Each tells of it
+            # too: where Spark repeats this task, the bucket that gets the reports may have ended with those of an attempt without an error.
             if reports[-1].error:
-                yield from (((bucket, NOTICE, index, 0), None) for bucket in range(partitions))
+                yield from (((bucket, NOTICE, index, 0), reports[-1]) for bucket in range(partitions))
                 break
+        # Also what was read before an error: each bucket drops it because of the notice.
         yield from buffer.blocks()
 
 
@@ -132,16 +129,17 @@ def _read_run(
         with suppress(FileNotFoundError):  # reported when that file is read alone
             for work in run:
                 kept[work.file.stored.path] = b"".join(open_blocks(work))
-        tallies = read_together(run, [*kept.values()], version, _window(table, version), buffer, decoder)
+        tallies = read_together(run, [*kept.values()], _commit_range_of(table, version), buffer, decoder)
         # Otherwise the files are read one by one from the kept content, which finds the file and the row to blame.
         if tallies and max(tally.max_ts for tally in tallies) <= table.latest:
-            if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
+            if buffer.is_full:
                 yield from buffer.blocks()
-            return [_report(work, tally, tally.inside) for work, tally in zip(run, tallies, strict=True)]
+            return [_report(work, tally) for work, tally in zip(run, tallies, strict=True)]
     reports: list[FileReport] = []
     for work in run:
         report = yield from _read_file(work, table, buffer, _kept_or(kept, open_blocks), decoder)
         if report.error and work.span != WHOLE and not report.gone:
+            # Into a buffer that is thrown away: the file is read whole only to find out what its error says.
             scratch = Buffer(table, version, 1)
             report = _as_of_whole(report, _read_file(replace(work, span=WHOLE), table, scratch, open_blocks, decoder))
         reports.append(report)
@@ -160,20 +158,21 @@ def _kept_or(kept: Mapping[str, bytes], open_blocks: OpenBlocks) -> OpenBlocks:
     return opened
 
 
-def _window(table: TablePlan, version: VersionPlan) -> Window:
-    """Return the window of this version's rows that have not been applied yet."""
-    return Window(low=version.low, high=table.window.high)
+def _commit_range_of(table: TablePlan, version: VersionPlan) -> CommitRange:
+    """Return the commit range of this version's rows that have not been applied yet."""
+    return CommitRange(low=version.low, high=table.commit_range.high)
 
 
-def _report(work: FileSplit, tally: Tally, applied: int, **trouble: Any) -> FileReport:
+def _report(work: FileSplit, tally: Tally, **trouble: Any) -> FileReport:
     """Return the report of a file or split; `trouble` sets the report's fields of these names."""
     return FileReport(
         table=work.table,
         path=work.file.stored.path,
+        # The rows of a split are numbered from its first byte on (see `ByteRange`), so its tally began there.
         rows=tally.rows - work.span.start,
         duplicates=tally.duplicates,
         later=tally.later,
-        applied=applied,
+        applied=tally.taken,
         max_ts=tally.max_ts,
         next_ts=tally.next_ts,
         span=work.span,
@@ -188,28 +187,27 @@ def _read_file(
     version = table.versions[work.file.version_key]
     path = work.file.stored.path
     tally = Tally(rows=work.span.start)
-    window = _window(table, version)
-    applied, error, torn, gone = 0, "", False, False
+    error, torn, gone = "", False, False
     try:
-        blocks = buffer.measured(_content(work, open_blocks, decoder))
-        asked = (blocks, version.layout, window, tally, path)
-        for change in decoder.changes(*asked, version.key) if buffer.takes_batches else decoder.rows(*asked):
-            # Every row is a repeated delivery, decoded only to be counted.
-            if version.is_all_duplicates:
-                tally.duplicates += 1
-                continue
-            applied += _add(buffer, change, work, path)
-            if buffer.rows >= FLUSH_ROWS or buffer.size >= FLUSH_BYTES:
-                yield from buffer.blocks()
+        file = FileRead(
+            blocks=_content(work, open_blocks, decoder),
+            source=path,
+            layout=version.layout,
+            commit_range=_commit_range_of(table, version),
+            key=version.key,
+            tally=tally,
+        )
+        yield from buffer.read(decoder, file, work.rank)
     except (FileNotFoundError, NotSplittable):
         error, torn, gone = f"waits for {path}, which vanished before it was read", True, True
     except UndecodableRow as fault:
+        # Only the last row of the newest file can be one that is still being written.
         error, torn = f"{fault}. {_REPAIR}", fault.at_end and work.newest
     except TableError as fault:
         error = str(fault)
     if not error and tally.max_ts > table.latest:
         error = _TOO_LATE.format(path, tally.max_ts, tso_time(min(tally.max_ts, MAX_TSO)))
-    return _report(work, tally, applied, error=error, torn=torn, gone=gone)
+    return _report(work, tally, error=error, torn=torn, gone=gone)
 
 
 def _content(work: FileSplit, open_blocks: OpenBlocks, decoder: Decoder) -> Iterator[bytes]:
@@ -234,23 +232,6 @@ def _as_of_whole(report: FileReport, steps: Generator[object, None, FileReport])
     return replace(report, error=whole.error, torn=whole.torn, gone=whole.gone)
 
 
-def _add(buffer: Buffer, change: RowChange | Batch, work: FileSplit, path: str) -> int:
-    """Buffer one change or a batch and return the number of changes; an error names the file and the row that cannot be applied."""
-    if not isinstance(change, tuple):
-        try:
-            return buffer.take(change, work.rank)
-        except BadKey as fault:
-            number, ts = change.numbers[fault.place], change.ts[fault.place]
-            raise NotReplicable(f"{path}, row {number}, commit ts {ts}: {fault}") from fault
-    if buffer.misfit:
-        raise NotReplicable(f"{buffer.misfit}; the row is number {change[0]} of {path}, commit ts {change[1]}")
-    try:
-        buffer.add(change, work.rank)
-    except (ValueError, NotReplicable) as fault:
-        raise NotReplicable(f"{path}, row {change[0]}, commit ts {change[1]}: {fault}") from fault
-    return 1
-
-
 # second half: blocks to the target
 
 
@@ -259,7 +240,7 @@ def write_bucket(
 ) -> Iterator[FileReport | WriteReport]:
     """Write one bucket, table by table, tables with few rows together; pass file reports on. `items` are sorted by `Place`.
 
-    A table with a file that could not be read is left alone: none of this window is written to it.
+    A table with a file that could not be read is left alone: none of this commit range is written to it.
     """
     held: list[_Folded] = []
     rows = size = 0
@@ -278,13 +259,13 @@ def write_bucket(
 def _by_table(
     items: Iterable[tuple[Place, Any]], tables: dict[int, TablePlan], writer: RowWriter
 ) -> Iterator[FileReport | WriteReport | _Folded]:
-    """Yield file reports, and for each table either the report of its write or its few rows that are still to be written."""
+    """Yield file reports, some perhaps twice, and for each table the report of its write or its few rows that are still to be written."""
     stopped: set[int] = set()
     for (kind, index), group in groupby(items, key=lambda item: (item[0][1], item[0][2])):
         # Places sort NOTICE before a table's blocks, so a failed table is known before any of its rows.
         if kind == NOTICE:
             stopped.add(index)
-        elif kind == REPORT:
+        if kind in (NOTICE, REPORT):
             yield from (report for _, report in group)
         elif index not in stopped:
             yield _written_or_folded(tables[index], group, writer)
@@ -301,10 +282,11 @@ def _written_or_folded(
                 written=writer.write_events(work, in_parts((place[3], block) for place, block in blocks)),
             )
         changes = together([unpacked(block) for _, block in blocks])
-        states = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=work.timed))
+        states = changes.chosen(latest(changes.ts, changes.order, changes.keys, has_commit_ts=work.has_commit_ts))
         # Free the unfolded changes before the write: both would otherwise be held at the peak.
         del changes
         few = len(states.lines) < FEW_ROWS and states.lines.size < FEW_BYTES
+        # Writers of tables with other unique keys may have to queue, which would hold up all tables of the transaction.
         is_shared = few and work.mode is Mode.KEYED and not work.has_other_unique_keys
         return (work, states) if is_shared else _write_states(work, states, writer)
     except (TableError, ValueError) as fault:
@@ -334,7 +316,7 @@ def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteR
         place = states.lines.index(fault.line) if fault.line in states.lines else None
         if place is None:
             return WriteReport(table=work.index, error=str(fault))
-        ts, order = int(states.ts[place]) if work.timed else 0, int(states.order[place])
+        ts, order = int(states.ts[place]) if work.has_commit_ts else 0, int(states.order[place])
         return WriteReport(table=work.index, error=str(fault), commit_ts=ts, rank=rank_of(order), row=row_of(order))
     except (TableError, ValueError) as fault:
         return WriteReport(table=work.index, error=str(fault))
@@ -343,7 +325,9 @@ def _write_states(work: TablePlan, states: Changes, writer: RowWriter) -> WriteR
 def _write_folded(work: TablePlan, states: Changes, writer: RowWriter) -> int:
     """Write last states, in sequence if the target may find keys equal that differ here; return the number of rows."""
     if work.mode is Mode.ORDERED:
-        in_sequence = states.chosen(np.lexsort((sequence_of(states.order, timed=work.timed), states.ts)))
+        in_sequence = states.chosen(
+            np.lexsort((sequence_of(states.order, has_commit_ts=work.has_commit_ts), states.ts))
+        )
         images = map(image_function(work.key), listed_keys(in_sequence.keys))
         return writer.write_runs(work, long_runs(in_sequence.pairs(), images))
     return writer.write_states(work, *_deletes_and_upserts(states))

@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from storage_consumer.job.spec import FileSplit, JobSpec
+from storage_consumer.job.reports import FileReport, WriteReport
+from storage_consumer.job.spec import FileSplit, JobSpec, TaskStatements
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import DdlId, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.journal import JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_decisions import Obeyed
 from storage_consumer.summary import Progress
@@ -43,6 +44,8 @@ class TableProgress:
     """What a copy of the table must contain; None if nothing about it is to be stored."""
     target: TableName | None = None
     """Where its rows are if there are routes (`shared_names.NOWHERE`: not in the target yet); None if under its own name."""
+    may_be_outdated: bool = False
+    """Whether a statement whose end is not known yet may have stored it: then the stored state, error, `follows` and place stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +61,16 @@ class ServerInfo:
     """Whether LOAD DATA LOCAL is allowed."""
 
 
-class State(Protocol):
-    """Lease and progress; see `checkpoint.store`."""
+class Lease(Protocol):
+    """The right to write: one owner at a time, and within its time one window after the other; see `checkpoint.lease`."""
 
-    epoch: int
+    task_statements: TaskStatements
+    """What the tasks of a window run on the state tables."""
 
-    def open(self, upstream: str) -> None:
-        """Create what is missing; raise `ConfigError` if the state belongs to another bucket."""
+    @property
+    def epoch(self) -> int:
+        """The number of our lease, higher than that of every earlier one; 0 before the first."""
+        ...
 
     def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
         """Try to become the writer for `ttl` seconds; return ``""``, or the holder who prevents it.
@@ -80,30 +86,57 @@ class State(Protocol):
     def release(self) -> None:
         """Release the lease."""
 
-    def load(self) -> tuple[Restart, int]:
-        """Return the state that an earlier run left, and the highest storage checkpoint that it saw."""
-        ...
-
     def open_window(self, partitions: int, storage_checkpoint: int) -> int:
         """Fence off all older windows and owners; return the id of the new window."""
+        ...
+
+
+class ProgressStore(Protocol):
+    """How far tables and files are; see `checkpoint.progress`."""
+
+    def load(self) -> tuple[Restart, int]:
+        """Return the state that an earlier run left, and the highest storage checkpoint that it saw."""
         ...
 
     def save(
         self,
         *,
         tables: Iterable[TableProgress],
-        streams: Mapping[str, Finished],
+        sequences: Mapping[str, Finished],
         checkpoint: int,
         storage_checkpoint: int,
         lowest: int | None = None,
     ) -> None:
         """Store what moved. `checkpoint`: followed by idle tables; `lowest`: published to others, None to leave it unchanged."""
 
+
+class Journal(Protocol):
+    """The state of each statement; see `checkpoint.journal`."""
+
+    def entry(self, step: DdlStep) -> JournalEntry | None:
+        """Return the entry of a statement, or None."""
+        ...
+
+    def record(
+        self,
+        step: DdlStep,
+        state: str,
+        *,
+        run: Sent | Outcome | None = None,
+        note: str = "",
+        tables: Iterable[TableProgress] = (),
+    ) -> None:
+        """Store a statement's state and, in the same transaction, the progress of the `tables` that it moved."""
+
     def refused(self, step: DdlStep, error: str) -> None:
-        """Record in the journal why a statement stops its table; a started statement without a known outcome stays started."""
+        """Record why a statement stops its table; a started statement without a known outcome stays started."""
 
     def copied(self, step: DdlStep, at: int) -> None:
-        """Record in the journal that a statement is done, because a copy of its table as of TSO `at` contains its effect."""
+        """Record that a statement is done, because a copy of its table as of TSO `at` contains its effect."""
+
+
+class SchemaHistory(Protocol):
+    """The content of every schema file that was ever read; see `checkpoint.schema_history`."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
         """Store the content of schema files, with the table directory of each; what is stored already costs nothing."""
@@ -116,31 +149,63 @@ class State(Protocol):
         """Return table directory and version of all schema files that were ever read."""
         ...
 
-    def unsettled(self) -> list[tuple[str, int]]:
+    def unresolved(self) -> list[tuple[str, int]]:
         """Return table directory and version of kept statements that the journal lists neither as done nor as skipped."""
         ...
 
-    def decisions(self) -> Mapping[tuple[str, int, int], Decision]:
-        """Return operators' decisions on statements that are neither done nor skipped, by `DdlStep.identity`."""
+
+class Decisions(Protocol):
+    """What operators decide; see `checkpoint.decisions`."""
+
+    def on_statements(self) -> Mapping[DdlId, Decision]:
+        """Return decisions on statements that are neither done nor skipped, by `DdlStep.identity`."""
         ...
 
-    def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
-        """Apply operators' decisions on tables to the stored state, each once; return their results. `load` returns the rest.
+    def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
+        """Apply decisions on tables to the stored state, each once; return their results. `ProgressStore.load` returns the rest.
 
-        `busy`: keys of tables that a running statement touches; decisions on them wait. `timed`: rows carry a commit-ts.
+        `busy`: keys of tables that a running statement touches; decisions on them wait. `tells_time`: rows carry a commit-ts.
         """
         ...
+
+
+class State(Protocol):
+    """Everything that a feed keeps in the target, apart from rows; see `checkpoint.store`."""
+
+    @property
+    def lease(self) -> Lease:
+        """Who may write."""
+        ...
+
+    @property
+    def progress(self) -> ProgressStore:
+        """How far tables and files are."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """What became of each statement."""
+        ...
+
+    @property
+    def history(self) -> SchemaHistory:
+        """What each schema file said."""
+        ...
+
+    @property
+    def decisions(self) -> Decisions:
+        """What operators decide."""
+        ...
+
+    def open(self, upstream: str) -> None:
+        """Create what is missing; raise `ConfigError` if the state belongs to another bucket."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class Target(Protocol):
-    """Structure of the target; see `downstream.database`."""
-
-    def server_info(self) -> ServerInfo:
-        """Return what the server is and allows."""
-        ...
+    """Structure of the target; see `downstream.structure`."""
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """Return the wanted tables that exist, by folded name."""

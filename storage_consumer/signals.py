@@ -11,12 +11,18 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from storage_consumer.telemetry import Log
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _log = Log("signals")
+
+
+class StopSignal(Protocol):
+    """Whether the program should end; `Stop` is one."""
+
+    requested: threading.Event
 
 
 class Stop:
@@ -42,6 +48,7 @@ class Stop:
 
     def on_abandon(self, callback: Callable[[], object]) -> None:
         """Call `callback` in another thread when the transaction is to be abandoned; immediately if it already is."""
+        # Either `abandon` finds the callback, or it has set the event before: none is lost, and none is called twice.
         with self._lock:
             if not self.abandoned.is_set():
                 self._callbacks.append(callback)

@@ -13,7 +13,7 @@ class TableSummary:
     table: str
     """``schema.table``, or ``schema`` for a database's own DDL."""
     rows: int = 0
-    """Row changes read inside the window and taken into account, folded ones included."""
+    """Row changes read inside the commit range and taken into account, folded ones included."""
     files: int = 0
     """Data files read."""
     ddls: int = 0

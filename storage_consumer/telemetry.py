@@ -155,7 +155,8 @@ EVENTS: dict[str, Event] = {
         levels=("warning",),
     ),
     "ddl_settled": Event(
-        meaning="A statement that was interrupted turned out to have run.", fields=("table", "version", "query")
+        meaning="A statement that came late was decided by an operator; its table goes on where it stopped.",
+        fields=("table", "version", "query"),
     ),
     "table_halted": Event(
         meaning="This table stops, the others go on; the error says what to do.",
@@ -229,6 +230,7 @@ def redact(text: str) -> str:
     """Return the text without registered secrets and without passwords in URIs."""
     for spelling in sorted(_secrets, key=len, reverse=True):  # longest first: a short one may be part of a long one
         text = _secrets[spelling].sub(HIDDEN, text)
+    # Passwords that nobody registered may be in a URI that a foreign library quotes.
     return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
 
 
@@ -296,7 +298,9 @@ class Log:
     def _say(self, level: int, event: str, fields: dict[str, object]) -> None:
         if not self._logger.isEnabledFor(level):
             return
+        # Not for each error: most name file, row and remedy, and a traceback adds nothing for an operator.
         trace = level >= logging.ERROR and self._logger.isEnabledFor(logging.DEBUG) and sys.exc_info()[0] is not None
+        # The record carries event and fields as they are: our formatters take them from it, those of other programs get the text.
         self._logger.log(level, "%s", _Said(event, {**self._bound, **fields}), exc_info=trace)
 
 
@@ -400,12 +404,14 @@ def configure(*, level: str = "info", file: str = "", style: str = "text") -> No
     handler: logging.Handler = _Stream()
     if file:
         try:
+            # It opens the file again where another program has rotated it.
             handler = logging.handlers.WatchedFileHandler(file, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--log-file {file}: it cannot be written: {error.strerror}") from error
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     handler.set_name(ROOT)
     root = logging.getLogger()
+    # Only our own: a program that uses the library keeps its handlers.
     for old in [each for each in root.handlers if each.get_name() == ROOT]:
         root.removeHandler(old)
         old.close()

@@ -24,9 +24,9 @@ def is_stored(commit_ts: int, storage_checkpoint: int) -> bool:
     return commit_ts <= storage_checkpoint
 
 
-def ddl_is_stored(version: int, storage_checkpoint: int, *, settled: bool) -> bool:
-    """Return whether all DDL with this version are known to be stored; `settled`: the storage checkpoint is stable."""
-    return version < storage_checkpoint or (settled and version == storage_checkpoint)
+def ddl_is_stored(version: int, storage_checkpoint: int, *, is_stable: bool) -> bool:
+    """Return whether all DDL with this version are known to be stored; `is_stable`: the storage checkpoint is stable."""
+    return version < storage_checkpoint or (is_stable and version == storage_checkpoint)
 
 
 def ddl_is_pending(version: int, checkpoint: int, *, journalled: bool) -> bool:
@@ -38,7 +38,7 @@ def ddl_is_pending(version: int, checkpoint: int, *, journalled: bool) -> bool:
 
 
 def may_hold_rows(version: int, high: int, *, is_ddl: bool) -> bool:
-    """Return whether the directory of this version can hold rows of a window that ends at `high` (inclusive).
+    """Return whether the directory of this version can hold rows of a commit range that ends at `high` (inclusive).
 
     Rows with commit-ts <= V in the directory of a DDL are repeated deliveries. A directory that only records a structure has no
     such border. If rows carry no commit-ts, it is taken to have the border too, since TiCDC opens such a directory for rows after V.
@@ -47,7 +47,8 @@ def may_hold_rows(version: int, high: int, *, is_ddl: bool) -> bool:
 
 
 def row_floor(low: int, version: int, *, is_ddl: bool) -> int:
-    """Return the commit-ts at or below which a row of this directory is a repeated delivery; `low` (exclusive) starts the window."""
+    """Return the commit-ts at or below which a row of this directory is a repeated delivery; `low` (exclusive) starts the commit range."""
+    # In the directory of a statement every row at or below its version was written before, in an older directory.
     return max(low, version) if is_ddl else low
 
 
@@ -56,6 +57,7 @@ def may_have_expired(checkpoint: int, storage_checkpoint: int, days: int) -> boo
 
     TiCDC deletes files dated more than `days` before the storage checkpoint; 0 means that it deletes none.
     """
+    # Without a checkpoint nothing was read yet, so nothing was lost to this program.
     return bool(checkpoint and days) and physical_ms(storage_checkpoint) - physical_ms(checkpoint) > days * DAY_MS
 
 

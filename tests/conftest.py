@@ -10,7 +10,7 @@ from tests.harness import servers
 from tests.harness.azure_server import AzureServer, azure_server
 from tests.harness.gcs_server import GcsServer, gcs_server
 from tests.harness.s3_server import S3Server, s3_server
-from tests.harness.tiers import ALL, QUICK, is_quick
+from tests.harness.tiers import ALL, IS_ROOT, QUICK, can_run, is_quick
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,11 +20,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_report_header() -> str:
+    """Say what is left out on behalf of who runs the tests."""
+    return "" if IS_ROOT else "not root: the tests that act as another user of the machine are deselected"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the tier does not hold, and say how many tests that are."""
-    if config.getoption("--tier") == ALL:
-        return
-    kept = [item for item in items if is_quick(item)]
+    """Leave out what the tier does not hold or this user may not do, and say how many tests that are."""
+    quick = config.getoption("--tier") == QUICK
+    kept = [item for item in items if can_run(item) and (not quick or is_quick(item))]
     if left_out := set(items) - set(kept):
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = kept

@@ -17,11 +17,11 @@ export STORAGE_CONSUMER_SERVERS=${STORAGE_CONSUMER_SERVERS:-$cache/servers}
 export STORAGE_CONSUMER_AZURITE=${STORAGE_CONSUMER_AZURITE:-$cache/azurite}
 azurite=3.29.0
 
-# Debian mirrors that this machine's package lists come from, then the public one.
+# Debian mirrors that this machine's package lists come from; then, as an empty line, the one that debootstrap knows itself.
 mirrors() {
   { apt-get indextargets --format '$(REPO_URI)' 2>/dev/null || true; } |
     sed 's#/*$##' | grep -E '^https?://[^ ]*/debian$' | sort -u || true
-  echo http://deb.debian.org/debian
+  echo
 }
 
 # A fresh MySQL lets root in through the socket only.
@@ -36,7 +36,7 @@ unpack_servers() {
   local root=$1 mirror=$2
   as_root rm -rf --one-file-system "$root"
   as_root mkdir -p "$root"
-  as_root debootstrap --variant=minbase --include=mysql-server-core,libaio1t64,radosgw sid "$root" "$mirror" &&
+  as_root debootstrap --variant=minbase --include=mysql-server-core,libaio1t64,radosgw sid "$root" ${mirror:+"$mirror"} &&
     allow_loopback | as_root tee "$root/srv/users.sql" &&
     as_root chroot "$root" mysqld --no-defaults --user=root --initialize-insecure --datadir=/srv/empty --init-file=/srv/users.sql &&
     as_root touch "$root/srv/ready"
@@ -46,10 +46,10 @@ install_servers() {
   local root=$STORAGE_CONSUMER_SERVERS log=$cache/servers.log mirror
   if as_root test -e "$root/srv/ready"; then return; fi
   has debootstrap || apt_install debootstrap debian-archive-keyring
-  for mirror in $(mirrors); do
-    say "unpacking MySQL and an S3 server for the tests into $root, from $mirror"
-    if unpack_servers "$root" "$mirror" >"$log" 2>&1; then return; fi
-  done
+  while IFS= read -r mirror; do
+    say "unpacking MySQL and an S3 server for the tests into $root, from ${mirror:-the mirror of debootstrap}"
+    if unpack_servers "$root" "$mirror" >"$log" 2>&1 </dev/null; then return; fi
+  done < <(mirrors)
   tail -n 20 "$log" >&2 || true
   fail "these servers could not be unpacked, and the tests need them (the whole log: $log)"
 }
@@ -85,6 +85,7 @@ campaigns() {
   run tests.campaigns kills --kills 200 --seed "$seed" || status=$?
   run tests.campaigns shuffles --count 200 --seed "$seed" || status=$?
   run tests.campaigns fuzz canal-json csv growth paths schema --minutes 10 --seed "$seed" || status=$?
+  run tests.campaigns waves || status=$?
   run tests.campaigns corpora --all || status=$?
   run tests.campaigns faults || status=$?
   run tests.benchmarks || status=$?

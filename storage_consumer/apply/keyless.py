@@ -80,9 +80,11 @@ def portions(parts: Iterable[Events], is_enough: Callable[[Portion], bool], *, i
 class KeylessTable:
     """The writer of one keyless table's events, over the connection of a task."""
 
-    def __init__(self, target: RowStatements, work: TablePlan) -> None:
-        """Write to `target`."""
-        self._target = target
+    def __init__(self, rows: RowStatements, work: TablePlan) -> None:
+        """Write by `rows`, in transactions of its connection."""
+        self._rows = rows
+        self._fenced = rows.fenced
+        self._statements = rows.fenced.spec.statements
         self._work = work
         self._json_equals = ""
         self._most: int | None = None
@@ -92,11 +94,13 @@ class KeylessTable:
 
     def write(self, parts: Iterable[Events]) -> int:
         """Write events and return how many. The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts."""
-        stored = self._target.transaction(self._work, self._stored_checkpoint)
+        # This transaction claims the slot, so the value is final: from here on no other attempt moves it.
+        stored = self._fenced.transaction(self._work, self._stored_checkpoint)
         due = chain.from_iterable(part.after(stored).pieces(FEW_EVENTS) for part in parts)
         written = 0
+        # Where an insert replaces rows by nullable unique keys, the order of events decides what stays: nothing is netted then.
         for portion in portions(due, self._is_enough, in_turn=self._work.replaces):
-            written += self._target.transaction(self._work, partial(self._write, portion))
+            written += self._fenced.transaction(self._work, partial(self._write, portion))
             del portion  # frees the memory before the next portion is built
         return written
 
@@ -106,12 +110,13 @@ class KeylessTable:
             return False
         # Ask the server only once it matters: a backlog without deletes needs no larger transactions.
         if self._most is None and portion.net.met:
-            self._most = self._target.transaction(self._work, self._most_bytes)
+            self._most = self._fenced.transaction(self._work, self._most_bytes)
+        # However many deletes a transaction has, they pass over the table together: the larger it is, the cheaper each of them.
         return portion.size >= (self._most or 0) or not portion.net.met
 
     def _most_bytes(self) -> int:
         """Return how many bytes of memory are enough for a transaction with deletes; 0 if the usual limits do."""
-        return min(MANY_BYTES, most_text(self._target)) if self._is_scanned() else 0
+        return min(MANY_BYTES, most_text(self._fenced)) if self._is_scanned() else 0
 
     def _write(self, portion: Portion) -> int:
         """Write a portion within the running transaction; return its number of events.
@@ -139,7 +144,7 @@ class KeylessTable:
         )
         for upsert, run in groupby(events, key=itemgetter(0)):
             if upsert:
-                self._target.replace(self._work, [line for _, line, _ in run])
+                self._rows.replace(self._work, [line for _, line, _ in run])
                 continue
             for _, line, ts in run:
                 if not self._delete_some(line, 1):
@@ -153,10 +158,12 @@ class KeylessTable:
         """
         found = self._delete(net.deletes)
         # A bulk delete takes every equal row: put back those beyond the number asked for.
+        # A list times a negative number is empty, which leaves out those that had fewer rows than asked for.
         surplus = chain.from_iterable([line] * (found[line] - count) for line, count in net.deletes.items())
-        self._target.insert(self._work, [*net.inserts.elements(), *surplus])
+        self._rows.insert(self._work, [*net.inserts.elements(), *surplus])
         for line, count in net.deletes.items():
             lacking = count - found[line]
+            # Where the very same row was inserted after the delete, another try would take that one.
             if lacking > 0 and (net.inserts[line] or self._delete_some(line, lacking) < lacking):
                 raise self._lost(net.deleted_at[line])
 
@@ -174,7 +181,8 @@ class KeylessTable:
         """Delete rows; return how many of each are gone, which may be fewer than asked for, or more."""
         found: Counter[bytes] = Counter()
         if len(deletes) > FEW and self._is_scanned():
-            together = delete_equal(self._target, self._work, list(deletes))
+            # Two passes over the table, however many rows; up to `FEW` a scan for each is cheaper.
+            together = delete_equal(self._rows, self._work, list(deletes))
             if together is None:
                 # This server cannot do it: never try again, and let the usual limits end a transaction.
                 self._scanned, self._most = False, 0
@@ -187,39 +195,37 @@ class KeylessTable:
     def _is_scanned(self) -> bool:
         """Return whether each single delete scans the table."""
         if self._scanned is None:
-            self._scanned = is_scanned(self._target, self._work)
+            self._scanned = is_scanned(self._fenced, self._work)
         return self._scanned
 
     def _delete_some(self, line: bytes, most: int) -> int:
         """Delete up to `most` rows equal to this one; return how many there were."""
         statement = delete_images(self._work, line, escape, json_equals=self._json(), most=most)
         try:
-            return self._target.sized(statement)
+            return self._rows.sized(statement)
         except StatementTooLarge as fault:
-            raise self._target.refusal(self._work, line, fault) from None
+            raise self._rows.refusal(self._work, line, fault) from None
 
     def _json(self) -> str:
         """Return how this server compares JSON by meaning; see `json_equals`."""
         if not self._json_equals:
-            self._json_equals = json_equals(str((self._target.row("SELECT VERSION()") or ("",))[0]))
+            self._json_equals = json_equals(str((self._fenced.row("SELECT VERSION()") or ("",))[0]))
         return self._json_equals
 
     # the table's checkpoint
 
     def _stored_checkpoint(self) -> int:
         """Lock and return the table's stored checkpoint, 0 if there is none."""
-        where = f"table_key = '{escape(self._work.table_key)}'"
-        row = self._target.row(
-            f"SELECT checkpoint FROM {self._target.state('table_progress')} WHERE {where} FOR UPDATE"
-        )
+        # Where there is no row yet, nothing is locked; the slot, which is locked before, still keeps other attempts out.
+        row = self._fenced.row(self._statements.lock_checkpoint % {"of": _literal(self._work.table_key)})
         return int(row[0]) if row else 0
 
     def _store_checkpoint(self, checkpoint: int) -> None:
         """Move the table's stored checkpoint within the running transaction."""
-        names = (self._work.table_key, self._work.name.schema, self._work.name.table)
-        values = ", ".join(f"'{escape(name)}'" for name in names)
-        self._target.query(
-            f"INSERT INTO {self._target.state('table_progress')} "
-            "(table_key, schema_name, table_name, checkpoint, state, follows, error) "
-            f"VALUES ({values}, {checkpoint}, 'running', 1, '') ON DUPLICATE KEY UPDATE checkpoint = {checkpoint}"
-        )
+        names = {"of": self._work.table_key, "in_schema": self._work.name.schema, "named": self._work.name.table}
+        values = {parameter: _literal(name) for parameter, name in names.items()}
+        self._fenced.query(self._statements.store_checkpoint % {**values, "upto": checkpoint})
+
+
+def _literal(text: str) -> str:
+    return f"'{escape(text)}'"

@@ -27,6 +27,7 @@ class StatementTooLarge(ValueError):
 
     def __init__(self, size: int, most: int) -> None:
         """Take the statement's `size` in bytes, and `most`, the server's max_allowed_packet, which includes one byte more."""
+        # In whole MiB, with room for the byte before a statement.
         enough = ((size + 1) // _MIB + 1) * _MIB
         super().__init__(
             f"it needs a statement of {size} bytes, but the server's max_allowed_packet is {most} bytes. Raise that "
@@ -57,6 +58,7 @@ def first_refused(run: Callable[[Sequence[bytes]], int], rows: Sequence[bytes]) 
         except (pymysql.err.MySQLError, ValueError) as fault:
             if not is_refusal(fault):
                 raise
+            # Everything before this half was accepted, so the first refused row is in it.
             rows, refusal = half, fault
             if len(rows) == 1:
                 return rows[0], refusal
@@ -76,6 +78,7 @@ def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statemen
         return query(statement(rows))
     except pymysql.err.MySQLError as fault:
         valid = without_error_members(work, rows)
+        # Nothing was replaced, so the refusal is about another value.
         if valid == list(rows) or not is_refusal(fault):
             raise
     query("SAVEPOINT before_check")
@@ -85,4 +88,5 @@ def write_checked(query: Query, work: TablePlan, rows: Sequence[bytes], statemen
     try:
         return query(statement(rows))
     finally:
+        # Over a broken connection this fails as well, but the retry opens another one, which begins in this mode.
         query(f"SET SESSION sql_mode = '{ROW_MODE}'")

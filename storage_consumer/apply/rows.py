@@ -1,22 +1,30 @@
-"""Statements for many rows: bulk statements or LOAD DATA where possible, else literals. An error names the row that the target refuses."""
+"""Statements for many rows: bulk statements or LOAD DATA where possible, else literals. An error names the row that the target refuses.
+
+MariaDB's bulk statements are one prepared statement and the values of many rows in one packet. They cost the server a third less than
+LOAD DATA, which looks at each byte of a line to find where its fields end. MySQL and TiDB do not have them. Their prepared statements for
+many rows cost more than LOAD DATA. Format: mariadb.com/docs, COM_STMT_BULK_EXECUTE.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import pymysql.err
 
-from storage_consumer.apply.bulk import bulk_statement, bulk_types, bulk_values, is_many
 from storage_consumer.apply.refused_rows import Statement, StatementTooLarge, first_refused, too_large, write_checked
 from storage_consumer.apply.statements import delete_keys, load_data, row_text, write_rows
 from storage_consumer.apply.transaction import FencedConnection
+from storage_consumer.decode.values import WireKind
 from storage_consumer.downstream.batches import batches
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.mysql_errors import described, is_conflict, is_connection_loss, is_refusal
 from storage_consumer.errors import RowRefused
-from storage_consumer.job.spec import JobSpec, TablePlan
-from storage_consumer.kernels.row_lines import Lines, in_one
+from storage_consumer.job.spec import TablePlan
+from storage_consumer.kernels.row_lines import FEW, Lines, in_one
+from storage_consumer.sql.tokens import qualified, quote
 
 TRANSACTION_ROWS = 10_000
 TRANSACTION_SIZE = 8 << 20
@@ -24,17 +32,22 @@ TRANSACTION_SIZE = 8 << 20
 STATEMENT_ROWS = 1_000
 _BULK_HEAD = 1 << 10
 """Upper bound of the bytes before the values, without the types."""
+_TYPES = {WireKind.TEXT: (253, 0), WireKind.HEX: (252, 0), WireKind.UNSIGNED: (8, 128)}
+"""Type codes of the protocol: text in the connection's character set, bytes, and an unsigned integer of eight bytes."""
+_MANY = 100
+"""Fewest rows for which a bulk statement repays its preparation."""
 
 
-class RowStatements(FencedConnection):
-    """A fenced connection that writes and deletes rows within the running transaction."""
+class RowStatements:
+    """Writes and deletes rows within the running transaction of a fenced connection."""
 
-    def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
-        """Take this task's number `partition`, which is also its slot."""
-        super().__init__(spec, password, partition)
-        self._load_data = spec.load_data
+    def __init__(self, fenced: FencedConnection) -> None:
+        """Write through `fenced`."""
+        self.fenced = fenced
+        self._load_data = fenced.spec.load_data
+        self._max_packet = fenced.spec.max_packet
         # Literals can be longer than the lines that they come from: leave room for them in a packet.
-        self._statement_size = min(TRANSACTION_SIZE, spec.max_packet // 8)
+        self._statement_size = min(TRANSACTION_SIZE, self._max_packet // 8)
 
     def delete(self, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Delete keys, whether or not they exist; return how many rows did."""
@@ -53,6 +66,7 @@ class RowStatements(FencedConnection):
 
     def _put(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> int:
         """Write rows by a bulk statement or LOAD DATA if that is possible and raises no warning, else by literals."""
+        # The cheapest way first. Whatever one of them cannot take unchanged goes to the next; literals take everything or say why not.
         if not self._bulk(verb, work, rows) and not self._load(verb, work, rows):
             for batch in batches(rows, STATEMENT_ROWS, self._statement_size):
                 self._write(work, batch, partial(write_rows, verb, work, escape=escape))
@@ -71,6 +85,7 @@ class RowStatements(FencedConnection):
         except (pymysql.err.MySQLError, ValueError) as fault:
             if not is_refusal(fault):
                 raise
+            # Each row may be accepted alone where all together are not: then the message names none.
             row, why = first_refused(run, rows) or (b"", fault)
         raise self.refusal(work, row, why, key_only=key_only) from why
 
@@ -84,25 +99,29 @@ class RowStatements(FencedConnection):
 
     def sized(self, sql: str) -> int:
         """Run a statement; raise `StatementTooLarge` if the server would close the connection over it."""
-        if fault := too_large(sql, self._spec.max_packet):
+        if fault := too_large(sql, self._max_packet):
             raise fault
-        return self.query(sql)
+        return self.fenced.query(sql)
 
     def _bulk(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
         """Write rows by one bulk statement; return False if that is not possible or was undone."""
-        connection = self.live()
+        connection = self.fenced.live()
+        # For few rows, preparing a statement costs more than it saves.
         if not connection.has_bulk or not is_many(len(rows)):
             return False
         types = bulk_types(work)
         values = bulk_values(work, rows if isinstance(rows, Lines) else Lines.of(rows))
-        if values is None or _BULK_HEAD + len(types) + len(values) >= self._spec.max_packet:
+        # The server ends the connection over a packet that is too large, so such rows go another way.
+        if values is None or _BULK_HEAD + len(types) + len(values) >= self._max_packet:
             return False
         return self._taken(lambda: connection.bulk(bulk_statement(work, verb), types, values))
 
     def _load(self, verb: str, work: TablePlan, rows: Sequence[bytes]) -> bool:
         """Write rows by LOAD DATA LOCAL from memory; return False if that is not allowed or was undone."""
-        most = self._spec.max_packet // 2
-        return self._load_data and self._taken(lambda: self.live().load(load_data(work, verb), in_one(rows), most=most))
+        if not self._load_data:
+            return False
+        most, connection = self._max_packet // 2, self.fenced.live()
+        return self._taken(lambda: connection.load(load_data(work, verb), in_one(rows), most=most))
 
     def _taken(self, run: Callable[[], tuple[int, int]]) -> bool:
         """Run a statement that returns (affected rows, warnings); return False if it was undone because a value was changed or refused.
@@ -110,13 +129,40 @@ class RowStatements(FencedConnection):
         Some servers treat LOCAL like IGNORE and turn errors into warnings. So any warning undoes the statement. The same rows as literals
         then either go in unchanged or raise the error that names the row and the column.
         """
-        self.query("SAVEPOINT before_rows")
+        self.fenced.query("SAVEPOINT before_rows")
         try:
             _, warnings = run()
         except pymysql.err.MySQLError as fault:
+            # A deadlock rolls back the whole transaction, savepoint included, so only a retry of all of it helps.
             if is_conflict(fault) or is_connection_loss(fault):
                 raise
+            # Whatever the reason: the same rows as literals go in, or name the row that is refused.
             warnings = 1
         if warnings:
-            self.query("ROLLBACK TO SAVEPOINT before_rows")
+            self.fenced.query("ROLLBACK TO SAVEPOINT before_rows")
         return not warnings
+
+
+def is_many(rows: int) -> bool:
+    """Return whether bulk statements pay off for `rows` rows; the bar is higher until this process has imported the compiler."""
+    return rows >= (_MANY if "numba" in sys.modules else FEW)
+
+
+def bulk_statement(work: TablePlan, verb: str) -> str:
+    """Return the statement for one row. `verb` is ``REPLACE`` or ``INSERT``."""
+    columns = ", ".join(quote(column.name) for column in work.written)
+    places = ", ".join("?" * len(work.written))
+    return f"{verb} INTO {qualified(work.name)} ({columns}) VALUES ({places})"
+
+
+def bulk_types(work: TablePlan) -> bytes:
+    """Return the types of a row's values, two bytes each."""
+    return b"".join(bytes(_TYPES[column.kind]) for column in work.written)
+
+
+def bulk_values(work: TablePlan, lines: Lines) -> memoryview | None:
+    """Return the values of all rows, or None if a field does not fit its column's kind."""
+    from storage_consumer.kernels.bulk_values import HEX_VALUE, NUMBER_VALUE, TEXT_VALUE, bulk_rows  # noqa: PLC0415 - late, see `jit`
+
+    made = {WireKind.TEXT: TEXT_VALUE, WireKind.HEX: HEX_VALUE, WireKind.UNSIGNED: NUMBER_VALUE}
+    return bulk_rows(lines, np.array([made[column.kind] for column in work.written], np.int64))

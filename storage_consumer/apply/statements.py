@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind
 from storage_consumer.decode.wire_format import NULL, decode_field, decode_line, split_lines
 from storage_consumer.job.spec import KeyPart, TablePlan, WireColumn
 from storage_consumer.kernels.row_lines import FEW, Lines
@@ -27,9 +27,8 @@ _FIXED_FIELD = re.compile(rb"[-+]?\d+(?:\.\d+)?").fullmatch
 _PLAIN_FIELD = re.compile(rb"[^\\\0\r\x1a]*").fullmatch
 """A field whose characters stand for themselves in a line and, except for the quote, in a literal."""
 _SPELT_ANEW = frozenset(("YEAR", "FLOAT"))
-_NUMERIC = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE"))
-_FLOATS = frozenset(("FLOAT", "DOUBLE"))
-TEXTS = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
+_NUMERIC = INTEGER_TYPES | FLOAT_TYPES | {"DECIMAL"}
+TEXTS = TEXT_TYPES | {"ENUM", "SET"}
 
 
 def load_data(work: TablePlan, verb: str) -> str:
@@ -41,9 +40,11 @@ def load_data(work: TablePlan, verb: str) -> str:
             fields.append(quote(column.name))
         else:
             fields.append(f"@v{number}")
+            # As text these would mean something else to the column, such as a member's name instead of its number.
             value = f"UNHEX(@v{number})" if column.kind is WireKind.HEX else f"CAST(@v{number} AS UNSIGNED)"
             sets.append(f"{quote(column.name)} = {value}")
     return (
+        # The name of the file means nothing: the connection sends its buffer whatever the server asks for.
         f"LOAD DATA LOCAL INFILE 'rows' {replacing}INTO TABLE {qualified(work.name)} CHARACTER SET utf8mb4 "
         "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
         f"({', '.join(fields)})" + (f" SET {', '.join(sets)}" if sets else "")
@@ -83,7 +84,7 @@ def _literal_kind(column: WireColumn) -> int:
 
     if column.kind is not WireKind.TEXT:
         return HEX_LITERAL if column.kind is WireKind.HEX else DIGITS_LITERAL
-    if column.type in _FLOATS:
+    if column.type in FLOAT_TYPES:
         return FLOAT_LITERAL
     return NUMBER_LITERAL if column.type in _NUMERIC else TEXT_LITERAL
 
@@ -115,6 +116,7 @@ def row_text(work: TablePlan, line: bytes, escape: Escape, *, key_only: bool) ->
     With `key_only`, `line` has the key's columns instead of the written ones.
     """
     columns = [part.column for part in work.key] if key_only else list(work.written)
+    # A keyless table has no better name for a row than all of its values.
     wanted = {part.column.name for part in work.key} or {column.name for column in columns}
     shown = [
         f"{column.name} = {_shown(text, column, escape)}"
@@ -129,6 +131,7 @@ def _shown(text: str | None, column: WireColumn, escape: Escape) -> str:
     try:
         value = literal(text, column, escape)
     except ValueError:
+        # In a message a value that fits no literal is better than none.
         value = repr(text)
     return value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
 
@@ -137,6 +140,7 @@ def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
     """Return one DELETE of many keys; a key that does not exist is no error."""
     fields = zip(split_lines(lines), work.key, strict=True)
     columns = [key_literals(texts, part, escape) for texts, part in fields]
+    # The column's collation decides which rows go. Keys that it finds equal meet in one bucket, so no other task's row goes.
     names = ", ".join(key_expression(part) for part in work.key)
     if len(columns) == 1:
         return f"DELETE FROM {qualified(work.name)} WHERE {names} IN ({b','.join(columns[0]).decode()})"
@@ -146,6 +150,7 @@ def delete_keys(work: TablePlan, lines: Sequence[bytes], escape: Escape) -> str:
 def key_expression(part: KeyPart) -> str:
     """Return the expression that a key's values are compared with."""
     name = quote(part.column.name)
+    # A key over the beginning of a column finds rows equal by that alone, so that is compared.
     return name if part.prefix is None else f"LEFT({name}, {part.prefix})"
 
 
@@ -168,6 +173,7 @@ def key_literal(text: str | None, part: KeyPart, escape: Escape) -> str:
 
 def key_literals(fields: Sequence[bytes], part: KeyPart, escape: Escape) -> list[bytes]:
     """Return `key_literal` of many fields of lines."""
+    # A prefix, a type with a spelling of its own, or a NULL needs a look at each value.
     if part.prefix is None and part.column.type not in _SPELT_ANEW and NULL not in fields:
         return literals(fields, part.column, escape)
     return [key_literal(decode_field(field), part, escape).encode() for field in fields]
@@ -175,6 +181,8 @@ def key_literals(fields: Sequence[bytes], part: KeyPart, escape: Escape) -> list
 
 def literals(fields: Sequence[bytes], column: WireColumn, escape: Escape) -> list[bytes]:
     """Return `literal` of many fields of lines, the usual ones in bulk."""
+    # For few rows, keys, and what the compiled loop refuses. Value by value, the literals of a row take two to three times as long.
+    # NULL is `\N` in a line: no pattern of `_usual` takes it, so it gets to `literal`.
     usual, before, after = _usual(column)
     # Escape the quotes of all fields in one pass. The TABs between them are safe to split at, as a field holds none unescaped.
     quoted = b"\t".join(fields).replace(b"'", b"\\'").split(b"\t")
@@ -190,7 +198,8 @@ def _usual(column: WireColumn) -> tuple[Callable[[bytes], object], bytes, bytes]
         return _HEX_FIELD, b"x'", b"'"
     if column.kind is WireKind.UNSIGNED:
         return _DIGITS_FIELD, b"", b""
-    if column.type in _FLOATS:
+    if column.type in FLOAT_TYPES:
+        # The exponent keeps it from being a DECIMAL; see `_float`.
         return _FIXED_FIELD, b"", b"e0"
     if column.type in _NUMERIC:
         return _FIXED_FIELD, b"", b""
@@ -205,7 +214,7 @@ def literal(text: str | None, column: WireColumn, escape: Escape) -> str:
         return f"x'{_checked(_HEX, text, column)}'"
     if column.kind is WireKind.UNSIGNED:
         return _checked(_DIGITS, text, column)
-    if column.type in _FLOATS:
+    if column.type in FLOAT_TYPES:
         return _float(text, column)
     if column.type in _NUMERIC:
         return _checked(_NUMBER, text, column)
@@ -224,6 +233,7 @@ def _single(text: str, column: WireColumn) -> str:
     try:
         nearest: float = struct.unpack("f", struct.pack("f", number))[0]
     except OverflowError:
+        # Beyond single precision there is no nearest number.
         nearest = number
     return _float(repr(nearest), column)
 
@@ -250,6 +260,7 @@ def delete_images(work: TablePlan, line: bytes, escape: Escape, *, json_equals: 
 
 def json_equals(version: str) -> str:
     """Return how a server of this version compares JSON by meaning, with ``{column}`` and ``{value}``."""
+    # MariaDB keeps JSON as text; MySQL and TiDB have a type that compares by meaning.
     return "JSON_EQUALS({column}, {value})" if "MariaDB" in version else "{column} = CAST({value} AS JSON)"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pymysql.err
 
-from storage_consumer.downstream.batches import pause
 from storage_consumer.downstream.connection import Connection, connect
 from storage_consumer.downstream.mysql_errors import (
     FEW_TRIES,
@@ -25,7 +26,6 @@ from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.ports import SERIAL_SLOTS
-from storage_consumer.sql.tokens import quote
 
 T = TypeVar("T")
 CONFLICT_TRIES = 20
@@ -38,7 +38,7 @@ class FencedConnection:
 
     def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
         """Take this task's number `partition`, which is also its slot."""
-        self._spec = spec
+        self.spec = spec
         self._password = password
         self._partition = partition
         self._connection: Connection | None = None
@@ -48,6 +48,7 @@ class FencedConnection:
 
     def finish(self) -> None:
         """Close the slot: no other attempt of this task may write in this window."""
+        # A task that wrote nothing has claimed no slot, so there is nothing that another attempt could repeat.
         if self._claimed:
             self._in_transaction("finishing a task", self.state_schema, self._close_slot)
 
@@ -86,9 +87,11 @@ class FencedConnection:
             try:
                 self.query("START TRANSACTION")
                 result = body()
+                # If the answer is lost, nobody knows whether it committed; `body` has to be right either way.
                 self.query("COMMIT")
             except (pymysql.err.MySQLError, OSError, EOFError) as fault:
                 self._recover(fault, tries, doing, schema)
+            # A value that is not of its column's kind stays so, whatever is tried.
             except ValueError as fault:
                 self._rollback()
                 message = f"{doing}: {fault}"
@@ -101,13 +104,16 @@ class FencedConnection:
 
     def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> None:
         """Prepare another try, or raise the error for the caller."""
+        # A conflict may have ended only its statement (a lock wait does), so the transaction is rolled back explicitly.
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
+            # From here on writers of a table with further unique keys queue; see `_check_fence`.
             self._queues = True
-            pause(tries, 0.02)
+            _pause(tries, 0.02)
+        # Nobody knows what became of the transaction; the next try asks the slot and, for events, the stored checkpoint.
         elif is_connection_loss(fault) and tries < CONNECTION_TRIES:
             self._forget()
-            pause(tries, 0.2)
+            _pause(tries, 0.2)
         else:
             self._rollback()
             if is_denied(fault):
@@ -135,8 +141,9 @@ class FencedConnection:
         """
         self._check_slot()
         # In a `whole` job one task alone writes a table, so nobody is in its way.
-        if work.has_other_unique_keys and self._queues and not self._spec.whole:
+        if work.has_other_unique_keys and self._queues and not self.spec.whole:
             # Slots below 0 belong to tables: all writers of one table meet in the same.
+            # Two tables may share one, which costs them a wait and no more.
             self._lock_slot(-1 - work.index % SERIAL_SLOTS)
 
     def _check_slot(self) -> None:
@@ -153,39 +160,38 @@ class FencedConnection:
             message = "another attempt of this task has finished; what it wrote is not written again in this window"
             raise TargetUnavailable(message)
         if not self._claimed:
-            self._mark_slot(f"attempt = '{self._attempt}'")
+            self._mark_slot(self.spec.statements.claim_slot)
 
     def _close_slot(self) -> int:
         """Mark the task as finished in this window."""
         self._check_slot()
-        return self._mark_slot("finished = 1")
+        return self._mark_slot(self.spec.statements.close_slot)
 
     def _lock_slot(self, slot: int) -> tuple[str, int]:
         """Lock a slot for this transaction; return the attempt that holds it, and whether that has finished.
 
         Raise `LeaseLost` if the slot belongs to another epoch or window.
         """
-        columns = "epoch, window_id, attempt, finished"
-        sql = f"SELECT {columns} FROM {self.state('slots')} WHERE slot = {slot} FOR UPDATE"
-        row = self._of_state(lambda: self.row(sql))
-        if row is None or row[:2] != (self._spec.epoch, self._spec.window_id):
+        row = self._of_state(lambda: self.row(self.spec.statements.lock_slot % {"of": slot}))
+        if row is None or row[:2] != (self.spec.epoch, self.spec.window_id):
             message = (
-                f"the window {self._spec.window_id} of epoch {self._spec.epoch} is closed: another one is open ({row})"
+                f"the window {self.spec.window_id} of epoch {self.spec.epoch} is closed: another one is open ({row})"
             )
             raise LeaseLost(message)
         return str(row[2]), int(row[3])
 
-    def _mark_slot(self, change: str) -> int:
+    def _mark_slot(self, statement: str) -> int:
         """Change this task's slot."""
-        sql = f"UPDATE {self.state('slots')} SET {change} WHERE slot = {self._partition}"
-        return self._of_state(lambda: self.query(sql))
+        change = statement % {"of": self._partition, "by": f"'{self._attempt}'"}
+        return self._of_state(lambda: self.query(change))
 
     # the connection
 
     def live(self) -> Connection:
         """Return the connection, opened at first use."""
         if self._connection is None:
-            target = self._spec.downstream
+            target = self.spec.downstream
+            # Marked, so that a later owner can end this connection if its process is paused in the middle of a transaction.
             self._connection = connect(
                 target, self._password, prepare=lambda made: mark(made.query, target.state_schema)
             )
@@ -218,8 +224,9 @@ class FencedConnection:
     @property
     def state_schema(self) -> str:
         """The schema of the state."""
-        return self._spec.downstream.state_schema
+        return self.spec.downstream.state_schema
 
-    def state(self, table: str) -> str:
-        """Return a state table's qualified name."""
-        return f"{quote(self.state_schema)}.{quote(table)}"
+
+def _pause(tries: int, base: float) -> None:
+    """Sleep longer after each try, at most 5 seconds, with a random share so that tasks do not keep pace."""
+    time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets

@@ -7,6 +7,7 @@ from functools import partial
 
 from storage_consumer.apply.keyless import KeylessTable
 from storage_consumer.apply.rows import TRANSACTION_ROWS, TRANSACTION_SIZE, RowStatements
+from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.downstream.batches import batches
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.kernels.row_lines import size_of
@@ -23,6 +24,7 @@ def together(ordered: Iterable[Run]) -> Iterator[list[Run]]:
     for upsert, lines in ordered:
         for batch in batches(lines, TRANSACTION_ROWS, TRANSACTION_SIZE):
             more = size_of(batch)
+            # Short runs share a transaction, since each commit costs the server more than a few rows do.
             if held and (rows + len(batch) > TRANSACTION_ROWS or size + more > TRANSACTION_SIZE):
                 yield held
                 held, rows, size = [], 0, 0
@@ -37,18 +39,20 @@ class TargetWriter:
 
     def __init__(self, spec: JobSpec, password: str, partition: int) -> None:
         """Take this task's number `partition`, which is also its slot."""
-        self._target = RowStatements(spec, password, partition)
+        self._fenced = FencedConnection(spec, password, partition)
+        self._rows = RowStatements(self._fenced)
 
     def finish(self) -> None:
         """Close the slot: no other attempt of this task may write in this window."""
-        self._target.finish()
+        self._fenced.finish()
 
     def close(self) -> None:
         """Close the connection."""
-        self._target.close()
+        self._fenced.close()
 
     def write_states(self, work: TablePlan, deletes: Sequence[bytes], upserts: Sequence[bytes]) -> int:
         """Write last states in transactions of bounded size, deletes first, then upserts; return the number of rows. Idempotent."""
+        # Deletes first: the target may find a deleted key equal to one of the rows that are written.
         return self.write_runs(work, ((False, deletes), (True, upserts)))
 
     def write_together(self, states: Sequence[tuple[TablePlan, Sequence[bytes], Sequence[bytes]]]) -> list[int]:
@@ -57,19 +61,20 @@ class TargetWriter:
         def write() -> list[int]:
             return [self._write(work, ((False, deletes), (True, upserts))) for work, deletes, upserts in states]
 
-        return self._target.transaction(states[0][0], write)
+        # Any of the tables serves here: the plan only decides about queueing, which none of them does, and names a table in errors.
+        return self._fenced.transaction(states[0][0], write)
 
     def write_runs(self, work: TablePlan, ordered: Iterable[tuple[bool, Sequence[bytes]]]) -> int:
         """Write runs of upserts and deletes in order, many short ones in one transaction; return the number of rows."""
-        return sum(self._target.transaction(work, partial(self._write, work, some)) for some in together(ordered))
+        return sum(self._fenced.transaction(work, partial(self._write, work, some)) for some in together(ordered))
 
     def _write(self, work: TablePlan, some: Sequence[Run]) -> int:
         """Write the runs of one transaction; return the number of rows."""
-        return sum((self._target.replace if upsert else self._target.delete)(work, rows) for upsert, rows in some)
+        return sum((self._rows.replace if upsert else self._rows.delete)(work, rows) for upsert, rows in some)
 
     def write_events(self, work: TablePlan, parts: Iterable[Events]) -> int:
         """Write a keyless table's events; return how many.
 
         The table's stored checkpoint moves in the same transactions, only at ends of a commit-ts.
         """
-        return KeylessTable(self._target, work).write(parts)
+        return KeylessTable(self._rows, work).write(parts)

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
-from storage_consumer.checkpoint.tables import StateTables
 from storage_consumer.downstream.batches import batched
+from storage_consumer.downstream.state_tables import StateTables
 from storage_consumer.plan.copies import Copies
 from storage_consumer.ports import TableProgress
 
@@ -21,6 +21,7 @@ _CHUNK = 1_000
 
 def put_copies(connection: Connection, tables: StateTables, progress: Sequence[TableProgress]) -> None:
     """Store what copies of these tables have to contain, and contained; most tables have no such record."""
+    # None leaves the stored record as it is.
     rows = [{"table_key": t.table_key} | copy_values(t.copies) for t in progress if t.copies is not None]
     for some in batched(rows, _CHUNK):
         statement = insert(tables.copies)

@@ -1,4 +1,7 @@
-"""Operators' decisions about tables, applied to what is stored of them: the state tables ``table_decision`` and ``table_copies``."""
+"""StoredDecisions: what operators decide about statements and about tables.
+
+A decision about a statement is read by whoever runs it. One about a table is applied to what is stored of that table.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, and_, delete, exists, func, select, update
+from sqlalchemy import Select, delete, exists, func, select, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
 from storage_consumer.checkpoint.copies import COLUMNS, copies_in, copy_values
-from storage_consumer.checkpoint.schema_history import HistoryState
-from storage_consumer.checkpoint.tables import StateTables
-from storage_consumer.model import TableName
+from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.downstream.state_tables import StateTables, put, same_statement
+from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
@@ -26,38 +29,63 @@ from storage_consumer.plan.table_decisions import (
     obeyed,
     refusal,
 )
+from storage_consumer.ports import Decision
 
 
-class OperatedState(HistoryState):
-    """The state of one feed, as far as operators decide about its tables."""
+class StoredDecisions:
+    """The operators' decisions about one feed."""
 
-    def apply_decisions(self, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+    def __init__(self, transactions: OwnedTransactions) -> None:
+        """Read and apply them in `transactions`."""
+        self._transactions = transactions
+        self._tables = transactions.tables
+
+    def on_statements(self) -> Mapping[DdlId, Decision]:
+        """Return decisions about statements that are neither done nor skipped, by `DdlStep.identity`."""
+        made, journal = self._tables.decisions, self._tables.journal
+        query = select(made).join(journal, same_statement(made, journal))
+        with self._transactions.shared("reading the decisions about DDL") as connection:
+            rows = connection.execute(query.where(journal.c.state.not_in((DONE, SKIPPED)))).all()
+        return {
+            DdlId(row.table_dir, row.version, row.checksum): Decision(
+                verb=row.verb, statement=row.statement, decided_at=str(row.decided_at), decided_by=row.decided_by
+            )
+            for row in rows
+        }
+
+    def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
 
-        Decisions about tables that are `busy` wait. `timed` says whether rows carry their commit-ts.
+        Decisions about tables that are `busy` wait. `tells_time` says whether rows carry their commit-ts.
         """
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
         # Look without the lease first: a round without new decisions takes no lock.
-        with self._translated("reading the decisions about tables"), self._engine.begin() as connection:
+        with self._transactions.shared("reading the decisions about tables") as connection:
             if connection.execute(waits).first() is None:
                 return []
-        with self._owned("applying a decision about a table") as connection:
+        with self._transactions.owned("applying a decision about a table") as connection:
+            # Read again, under a lock: an operator may have replaced a decision since the first look.
             made = map(_decision, connection.execute(waits.with_for_update()).all())
-            return [self._obeyed(connection, each, timed=timed) for each in made if each.table_key not in busy]
+            return [
+                self._obeyed(connection, each, tells_time=tells_time) for each in made if each.table_key not in busy
+            ]
 
-    def _obeyed(self, connection: Connection, decision: TableDecision, *, timed: bool) -> Obeyed:
+    def _obeyed(self, connection: Connection, decision: TableDecision, *, tells_time: bool) -> Obeyed:
         tables, of = self._tables, decision.table_key
         row = connection.execute(stored_tables(tables).where(tables.tables.c.table_key == of).with_for_update()).first()
         stored = self._kept_only(connection, of) if row is None else stored_table(row)
-        stored = replace(stored, settled=connection.execute(last_settled(tables, of)).scalar_one() or 0)
+        # What the verdict needs of the journal is read in the same transaction, so that no statement moves in between.
+        stored = replace(stored, last_resolved=connection.execute(last_resolved(tables, of)).scalar_one() or 0)
         begun = connection.execute(begun_statements(tables, given_up=needs_copy(stored.state))).all()
-        stored = replace(stored, started=last_that_may_touch(begun, of))
-        if not (why := refusal(stored, decision, timed=timed)):
+        stored = replace(stored, started=last_that_may_touch(begun, stored.name))
+        if not (why := refusal(stored, decision, tells_time=tells_time)):
+            # A table that follows has reached this, though its own row may be older.
             running = connection.execute(select(tables.feed.c.checkpoint_running)).scalar_one()
             self._put(connection, obeyed(stored, decision, running))
             self._put_also(connection, stored, decision)
         made = tables.table_decisions
         connection.execute(
+            # In the transaction that changes the table: after a crash both are there, or the decision still waits.
             update(made).where(made.c.table_key == of).values(obeyed_at=func.utc_timestamp(6), refusal=why or None)
         )
         return Obeyed(table=str(stored.name), decision=decision, refusal=why)
@@ -68,14 +96,12 @@ class OperatedState(HistoryState):
         of = targets.c.table_key == table.table_key
         if decision.verb == "moved" and decision.to is not None:
             place = {"target_schema": decision.to.schema, "target_table": decision.to.table}
-            row = insert(targets).values({"table_key": table.table_key} | place)
-            connection.execute(row.on_duplicate_key_update(**place))
-        if decision.verb in (
-            "accept-keys",
-            "reload-done",
-        ):  # a copy may have keys that came from statements which it contains
+            connection.execute(put(targets, {"table_key": table.table_key} | place))
+        # A copy too may have keys that are new: those of the statements that it contains.
+        if decision.verb in ("accept-keys", "reload-done"):
             place_of = connection.execute(select(targets.c.target_schema, targets.c.target_table).where(of)).first()
             there = table.name if place_of is None else TableName(schema=place_of[0], table=place_of[1])
+            # Without its note a table's keys are taken as they are.
             connection.execute(delete(keys).where(keys.c.table_key == key_of(there)))
 
     def _kept_only(self, connection: Connection, table_key: str) -> StoredTable:
@@ -90,9 +116,7 @@ class OperatedState(HistoryState):
         new = {"checkpoint": table.checkpoint, "state": table.state, "follows": table.follows, "error": table.error}
         progress = insert(self._tables.tables).values(names | new)
         connection.execute(progress.on_duplicate_key_update(**new))
-        values = copy_values(table.copies)
-        row = insert(self._tables.copies).values({"table_key": table.table_key} | values)
-        connection.execute(row.on_duplicate_key_update(**values))
+        connection.execute(put(self._tables.copies, {"table_key": table.table_key} | copy_values(table.copies)))
 
 
 def stored_tables(tables: StateTables) -> Select[Any]:
@@ -115,11 +139,12 @@ def stored_table(row: Row[Any]) -> StoredTable:
     )
 
 
-def last_settled(tables: StateTables, table_key: str) -> Select[Any]:
+def last_resolved(tables: StateTables, table_key: str) -> Select[Any]:
     """Return the query for the version of a table's last statement that is done or skipped."""
     journal, kept = tables.journal.c, tables.structures.c
-    same = and_(*(kept[name] == journal[name] for name in ("table_dir", "version", "checksum")))
+    same = same_statement(tables.structures, tables.journal)
     found = select(func.max(journal.version)).join_from(tables.structures, tables.journal, same)
+    # A structure without a statement is journaled too, but it is no change that a copy has to hold.
     return found.where(kept.table_key == table_key, kept.query != "", journal.state.in_((DONE, SKIPPED)))
 
 
@@ -133,15 +158,15 @@ def begun_statements(tables: StateTables, *, given_up: bool) -> Select[Any]:
         journal.state == STARTED
     )
     if given_up:
-        same = and_(*(said[name] == journal[name] for name in ("table_dir", "version", "checksum")))
+        same = same_statement(tables.decisions, tables.journal)
         begun = begun.where(~exists().where(same, said.verb.in_(("done", "skip"))))
     return begun
 
 
-def last_that_may_touch(begun: Iterable[Sequence[Any]], table_key: str) -> int:
+def last_that_may_touch(begun: Iterable[Sequence[Any]], table: TableName) -> int:
     """Return the highest version of those statements that may touch a table, 0 for none."""
     named = ((version, query, TableName(schema=schema, table=table)) for version, query, schema, table in begun)
-    return max((version for version, query, name in named if may_touch(query, name, table_key)), default=0)
+    return max((version for version, query, name in named if may_touch(query, name, table)), default=0)
 
 
 def _decision(row: Row[Any]) -> TableDecision:

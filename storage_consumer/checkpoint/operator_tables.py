@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sqlalchemy import func, select, text
+
 from storage_consumer.checkpoint.copies import COLUMNS, copies_from
-from storage_consumer.checkpoint.decisions import begun_statements, last_settled, last_that_may_touch
-from storage_consumer.checkpoint.operator import StateInspector
-from storage_consumer.checkpoint.tables import StateTables, as_text
+from storage_consumer.checkpoint.decisions import begun_statements, last_resolved, last_that_may_touch
+from storage_consumer.checkpoint.operator_connection import OperatorConnection
+from storage_consumer.downstream.state_tables import put
 from storage_consumer.model import TableName
 from storage_consumer.plan.table_decisions import StoredTable, TableDecision, needs_copy
 
@@ -28,27 +30,49 @@ class TableRow:
     """Why it changed nothing."""
 
 
-class TableInspector(StateInspector):
+class TableInspector:
     """Reads tables one by one, and stores decisions about them."""
+
+    def __init__(self, connection: OperatorConnection) -> None:
+        """Use `connection`."""
+        self._connection = connection
+        self._tables = connection.tables
 
     def now_ms(self) -> int:
         """Return the target's clock in milliseconds since 1970-01-01 UTC."""
-        ((now,),) = self.rows("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)")
+        ((now,),) = self._connection.rows(text("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"))
         return int(now)
 
-    def tables(self) -> list[TableRow]:
+    def all(self) -> list[TableRow]:
         """Return all tables that the state knows, by name."""
-        rows = self.rows(
-            "SELECT p.table_key, p.schema_name, p.table_name, p.state, p.checkpoint, p.follows, p.error, "
-            f"{', '.join(f'c.{name}' for name in COLUMNS)}, "
-            "d.verb, d.copy_as_of, d.to_schema, d.to_table, d.decided_at, d.decided_by, d.obeyed_at IS NOT NULL, d.refusal "
-            f"FROM {self.table('table_progress')} p LEFT JOIN {self.table('table_copies')} c ON c.table_key = p.table_key "
-            f"LEFT JOIN {self.table('table_decision')} d ON d.table_key = p.table_key ORDER BY p.schema_name, p.table_name"
+        progress, copies, made, kept = (
+            each.c
+            for each in (
+                self._tables.tables,
+                self._tables.copies,
+                self._tables.table_decisions,
+                self._tables.structures,
+            )
         )
-        found = [_row(*row) for row in rows]
+        names = ("table_key", "schema_name", "table_name", "state", "checkpoint", "follows", "error")
+        said = ("verb", "copy_as_of", "to_schema", "to_table", "decided_at", "decided_by")
+        query = (
+            select(
+                *(progress[name] for name in names),
+                *(copies[name] for name in COLUMNS),
+                *(made[name] for name in said),
+                made.obeyed_at.is_not(None),
+                made.refusal,
+            )
+            .outerjoin_from(self._tables.tables, self._tables.copies, copies.table_key == progress.table_key)
+            .outerjoin(self._tables.table_decisions, made.table_key == progress.table_key)
+            .order_by(progress.schema_name, progress.table_name)
+        )
+        found = [_row(*row) for row in self._connection.rows(query)]
         known = {row.stored.table_key for row in found}
-        kept = self.rows(f"SELECT DISTINCT table_key, schema_name, table_name FROM {self.table('schema_history')}")
-        for key, schema, table in kept:
+        named = select(kept.table_key, kept.schema_name, kept.table_name).distinct()
+        # Tables on which nothing has run yet: only schema files name them.
+        for key, schema, table in self._connection.rows(named):
             if key not in known:
                 known.add(key)
                 name = TableName(schema=schema, table=table)
@@ -57,27 +81,35 @@ class TableInspector(StateInspector):
 
     def judged(self, table: StoredTable) -> StoredTable:
         """Return the table with what the consumer would look up about its statements before it follows a decision."""
-        tables, key = StateTables(self._schema), table.table_key
-        ((settled,),) = self.rows(*as_text(last_settled(tables, key)))
-        begun = self.rows(*as_text(begun_statements(tables, given_up=needs_copy(table.state))))
-        return replace(table, settled=settled or 0, started=last_that_may_touch(begun, key))
+        key = table.table_key
+        ((resolved,),) = self._connection.rows(last_resolved(self._tables, key))
+        begun = self._connection.rows(begun_statements(self._tables, given_up=needs_copy(table.state)))
+        return replace(table, last_resolved=resolved or 0, started=last_that_may_touch(begun, table.name))
 
     def decide_on(self, row: TableRow, decision: TableDecision) -> str:
         """Store a decision. Return ``stored``, or ``same`` if it was stored before and no consumer has seen it."""
         before = row.decision
+        # No consumer has seen the same decision yet, so there is nothing new to store.
         if (
             before is not None
             and not row.obeyed
             and (before.verb, before.at, before.to) == (decision.verb, decision.at, decision.to)
         ):
             return "same"
-        place = (decision.to.schema, decision.to.table) if decision.to else ("", "")
-        with self.transaction():
-            self.rows(
-                f"REPLACE INTO {self.table('table_decision')} (table_key, verb, copy_as_of, to_schema, to_table, decided_at, "
-                "decided_by) VALUES (%s, %s, %s, %s, %s, UTC_TIMESTAMP(6), %s)",
-                (decision.table_key, decision.verb, decision.at, *place, decision.decided_by),
-            )
+        place = decision.to or TableName(schema="", table="")
+        new = {
+            "table_key": decision.table_key,
+            "verb": decision.verb,
+            "copy_as_of": decision.at,
+            "to_schema": place.schema,
+            "to_table": place.table,
+            "decided_at": func.utc_timestamp(6),
+            "decided_by": decision.decided_by,
+        }
+        # What became of an earlier decision about the table says nothing of this one.
+        unseen = {"obeyed_at": None, "refusal": None}
+        with self._connection.transaction():
+            self._connection.rows(put(self._tables.table_decisions, {**new, **unseen}))
         return "stored"
 
 
@@ -95,6 +127,7 @@ def _row(*row: Any) -> TableRow:
     )
     if verb is None:
         return TableRow(stored=stored)
+    # Both names are empty for every verb but `moved`.
     to = TableName(schema=to_schema, table=to_table) if to_schema else None
     decision = TableDecision(table_key=key, verb=verb, at=at, to=to, decided_at=str(decided_at), decided_by=decided_by)
     return TableRow(stored=stored, decision=decision, obeyed=bool(obeyed), refusal=refused or "")

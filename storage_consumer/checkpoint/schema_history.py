@@ -1,15 +1,16 @@
-"""The schema history in the state: what every schema file that was ever read says of its table at its version."""
+"""StoredHistory: what every schema file that was ever read says of its table at its version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.dialects.mysql import insert
 
-from storage_consumer.checkpoint.journal import JournalState
 from storage_consumer.checkpoint.structures import definition_of, record_of
+from storage_consumer.checkpoint.transactions import OwnedTransactions
 from storage_consumer.downstream.batches import batched
+from storage_consumer.downstream.state_tables import IDENTITY, same_statement
 from storage_consumer.model import TableDefinition
 from storage_consumer.plan.journal import DONE, SKIPPED
 
@@ -17,11 +18,15 @@ _BATCH = 20
 """Structures per statement: their sizes differ much, and a packet is limited."""
 
 
-class HistoryState(JournalState):
+class StoredHistory:
     """The schema history of one feed. Each entry is complete: no other is needed to read it."""
 
-    _kept: dict[tuple[object, ...], object] | None = None
-    """What is known to be stored: identity → digest. Keys only, never structures; None until first needed."""
+    def __init__(self, transactions: OwnedTransactions) -> None:
+        """Read and write it in `transactions`."""
+        self._transactions = transactions
+        self._tables = transactions.tables
+        self._kept: dict[tuple[object, ...], object] | None = None
+        """What is known to be stored: identity → digest. Keys only, never structures; None until first needed."""
 
     def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
         """Store the structures that were read, each with its table directory. A structure that is stored already costs nothing."""
@@ -29,37 +34,39 @@ class HistoryState(JournalState):
         if not records:
             return
         table = self._tables.structures
-        identity = ("table_dir", "version", "checksum")
-        with self._owned("storing structures") as connection:
+        with self._transactions.owned("storing structures") as connection:
+            # Once for each process: from then on the owner alone adds to it.
             if self._kept is None:
-                rows = connection.execute(select(*(table.c[name] for name in identity), table.c.digest)).all()
+                rows = connection.execute(select(*(table.c[name] for name in IDENTITY), table.c.digest)).all()
                 self._kept = {tuple(row[:3]): row.digest for row in rows}
             known = self._kept
-            new = [r for r in records if known.get(tuple(r[name] for name in identity)) != r["digest"]]
+            new = [r for r in records if known.get(tuple(r[name] for name in IDENTITY)) != r["digest"]]
             for some in batched(new, _BATCH):
                 statement = insert(table)
+                # A file that was rewritten under its name replaces what was read of it.
                 changed = {column.name: statement.inserted[column.name] for column in table.c}
                 connection.execute(statement.on_duplicate_key_update(**changed), some)
         # Only after the commit: a transaction that failed has stored nothing.
-        known.update({tuple(r[name] for name in identity): r["digest"] for r in new})
+        known.update({tuple(r[name] for name in IDENTITY): r["digest"] for r in new})
 
     def known_versions(self) -> frozenset[tuple[str, int]]:
         """Return table directory and version of all schema files that were ever read."""
         table = self._tables.structures.c
-        with self._owned("reading the known versions") as connection:
+        with self._transactions.owned("reading the known versions") as connection:
             rows = connection.execute(select(table.table_dir, table.version)).all()
         return frozenset((row.table_dir, row.version) for row in rows)
 
-    def unsettled(self) -> list[tuple[str, int]]:
+    def unresolved(self) -> list[tuple[str, int]]:
         """Return table directory and version of the kept statements that the journal has as neither done nor skipped."""
         kept, journal = self._tables.structures.c, self._tables.journal.c
-        same = and_(*(kept[name] == journal[name] for name in ("table_dir", "version", "checksum")))
+        same = same_statement(self._tables.structures, self._tables.journal)
         query = (
             select(kept.table_dir, kept.version)
             .join_from(self._tables.structures, self._tables.journal, same, isouter=True)
+            # No entry in the journal counts as unresolved: the process may have ended right after the file was kept.
             .where(kept.query != "", or_(journal.state.is_(None), journal.state.not_in((DONE, SKIPPED))))
         )
-        with self._owned("reading the unresolved statements") as connection:
+        with self._transactions.owned("reading the unresolved statements") as connection:
             return sorted({(row.table_dir, row.version) for row in connection.execute(query)})
 
     def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
@@ -69,6 +76,6 @@ class HistoryState(JournalState):
         """
         table = self._tables.structures
         query = select(table).where(table.c.table_dir == table_dir, table.c.version == version)
-        with self._owned("reading a structure") as connection:
+        with self._transactions.owned("reading a structure") as connection:
             rows = connection.execute(query.order_by(table.c.checksum)).mappings().all()
         return [definition_of({str(name): value for name, value in row.items()}) for row in rows]

@@ -12,8 +12,6 @@ from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import key_of
 
-KEPT = "table_dir, version, checksum, schema_name, table_name, ddl_type, path, query, columns, digest"
-"""The columns that `definition_of` reads."""
 _DEFAULTS = {field.name: field.default for field in fields(TableColumn)}
 _HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl_type", "path", "query", "columns")
 
@@ -21,6 +19,7 @@ _HASHED = ("table_dir", "version", "checksum", "schema_name", "table_name", "ddl
 def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
     """Return the row for one schema file's content; `table_dir` is the file's directory."""
     columns = [
+        # Only what differs from the defaults. A field that a later program adds is then read with its default from an older row.
         {name: value for name, default in _DEFAULTS.items() if (value := getattr(column, name)) != default}
         for column in definition.columns
     ]
@@ -42,6 +41,7 @@ def record_of(table_dir: str, definition: TableDefinition) -> dict[str, object]:
 def definition_of(record: Mapping[str, Any]) -> TableDefinition:
     """Return what a row says; other rows do not matter. Raise `MalformedSchemaFile` if it is not as it was written."""
     name = TableName(schema=record["schema_name"], table=record["table_name"])
+    # Its statement may run from here, so a row that something else changed must not be believed.
     if record["digest"] != _digest(record):
         message = (
             f"the stored structure of {name} with version {record['version']} is damaged: something else wrote into "

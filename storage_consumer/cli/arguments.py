@@ -168,9 +168,12 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         raise ConfigError(f"there is no command `{words[0]}`{did_you_mean(words[0], VERBS)}; see {PROGRAM} --help")
     if not words or (words[0] not in VERBS and words[0] not in {"--help", "-h", "--version"}):
+        # TiCDC's own consumer has flags and no verbs, so its command line fits.
         words.insert(0, "run")
+    # Unknown words are judged below, where the nearest known one can be named.
     parsed, rest = _parser().parse_known_args(words)
     for word in rest:
+        # Without its value, which may be a secret.
         name = word.partition("=")[0]
         flags = [*(flag for option in OPTIONS for flag in _flags(option)), *OWN_FLAGS.get(words[0], ())]
         what = "flag" if word.startswith("-") else "argument"
@@ -185,6 +188,7 @@ def options_of(verb: str) -> tuple[Option, ...]:
         return OPTIONS
     if verb == "inspect":
         return tuple(each for each in OPTIONS if each.group in INSPECT_GROUPS and each.name != "downstream-uri")
+    # Commands on the state need nothing but the way to the target, and `rebind` the place as well.
     ends = {"downstream-uri", "config"} | ({"upstream-uri"} if verb == "rebind" else set())
     return tuple(
         each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name != "local-infile")
@@ -199,6 +203,7 @@ def asks_to_run(argv: Sequence[str]) -> bool:
 def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
     """Return the values of some options in a command line that can't be parsed, by keyword."""
     found: dict[str, object] = {}
+    # The empty word stands for the value that the last flag may lack.
     words = [*_normalised(argv), ""]
     flags = {flag: keyword for keyword in keywords for flag in _flags(BY_KEYWORD[keyword])}
     for word, following in pairwise(words):
@@ -222,7 +227,9 @@ def _normalised(argv: Sequence[str]) -> list[str]:
     takes_value = {flag for option in OPTIONS if not option.switch for flag in _flags(option)}
     words: list[str] = []
     for word in argv:
+        # `-h` is argparse's own short flag; all others of one dash are Go's way to write long ones.
         long = f"-{word}" if _GO_FLAG.fullmatch(word) and word != "-h" else word
+        # argparse would take a value such as -05:00 for a flag, and the text of --sql may begin with a comment.
         if words and (words[-1] == "--sql" or (words[-1] in takes_value and re.match(r"-\d", word))):
             words[-1] = f"{words[-1]}={word}"
         else:
@@ -258,6 +265,7 @@ def _parser() -> argparse.ArgumentParser:
             if option.group == name and option.flag:
                 _add(group, option)
             elif option.group == name:
+                # An option without a flag is explained with its group: it comes from the environment alone.
                 group.description = f"{option.environment}: {option.help}"
     _add_inspect(verbs)
     _add_ddl(verbs)
@@ -287,12 +295,12 @@ OWN_FLAGS = {
     },
     "table": {
         "--table": ("S.T", _TABLE),
-        "--at": ("TSO", "TSO of the copy: it holds all rows up to this commit ts, and none after it."),
+        "--at": ("TSO", "TSO of the copy: it holds all rows up to this commit-ts, and none after it."),
         "--to": ("S.T", "The table's name in the target, as database.table."),
     },
     "history": {
         "--table": ("S.T", _TABLE),
-        "--at": ("TSO", "Show the whole structure in force at this version or commit ts, instead of all versions."),
+        "--at": ("TSO", "Show the whole structure in force at this version or commit-ts, instead of all versions."),
     },
 }
 
@@ -365,6 +373,7 @@ class _Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Store the value; fail if there is one already."""
+        # Two tables or versions in one decision are a mistake; the last one would win unnoticed.
         if getattr(namespace, self.dest, None) is not None:
             parser.error(f"{option_string} may be given only once")
         setattr(namespace, self.dest, values)
@@ -397,6 +406,7 @@ def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add(group: argparse._ActionsContainer, option: Option) -> None:
+    # argparse formats its help by %.
     flags, text = _flags(option), help_text(option).replace("%", "%%")
     if option.repeatable:
         group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, action="append")

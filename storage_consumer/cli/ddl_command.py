@@ -6,7 +6,7 @@ import getpass
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage_consumer.checkpoint.operator import JournalRow, StateInspector
+from storage_consumer.checkpoint.operator_journal import JournalInspector, JournalRow
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
@@ -34,17 +34,18 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     action, as_json = own.get("action", LIST), "json" in own
     _check(action, own)
-    with opened(StateInspector, options, environ, _ONLY_HERE) as desk:
+    with opened(options, environ, _ONLY_HERE) as desk:
         if action == LIST:
-            return _listed(_wanted(desk, own), as_json=as_json)
-        row = _chosen(desk, own)
+            return _listed(_wanted(desk.journal, own), as_json=as_json)
+        row = _chosen(desk.journal, own)
         decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=who())  # type: ignore[arg-type]  # checked
-        outcome = desk.decide(row, decision)
-    if outcome == "settled":
+        outcome = desk.journal.decide(row, decision)
+    # A consumer brought the statement to its end between the look and the decision.
+    if outcome == "resolved":
         raise ConfigError(
             f"the DDL of {row.name} with version {row.version} was resolved in the meantime; nothing was changed"
         )
-    return _told(row, decision, outcome, as_json=as_json)
+    return _report(row, decision, outcome, as_json=as_json)
 
 
 def _check(action: str, own: Mapping[str, str]) -> None:
@@ -61,6 +62,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
     for name in ("version", "checksum"):
         if not is_unsigned(own.get(name, "0")):
             raise ConfigError(f"--{name} {own[name]!r}: a number is expected, as `storage-consumer ddl` shows it")
+    # An empty text would mean to run nothing, for which `skip` is the word.
     if (action == "replace") != bool(own.get("sql", "").strip()):
         raise ConfigError("`ddl replace` needs --sql, the text to run; no other verb takes it")
 
@@ -68,32 +70,36 @@ def _check(action: str, own: Mapping[str, str]) -> None:
 def who() -> str:
     """Return the user who decides, and the host."""
     try:
+        # In a container the user's number may have no name.
         user = getpass.getuser()
     except (OSError, KeyError):
         user = "unknown"
+    # As long as the state's column is.
     return f"{user}@{socket.gethostname()}"[:255]
 
 
-def _wanted(desk: StateInspector, own: Mapping[str, str]) -> list[JournalRow]:
+def _wanted(journal: JournalInspector, own: Mapping[str, str]) -> list[JournalRow]:
     """Return what waits, only of the named table if there is one."""
-    rows = desk.unsettled()
+    rows = journal.unresolved()
     return [row for row in rows if "table" not in own or is_meant(row.name, own["table"])]
 
 
-def _chosen(desk: StateInspector, own: Mapping[str, str]) -> JournalRow:
+def _chosen(journal: JournalInspector, own: Mapping[str, str]) -> JournalRow:
     """Return the one statement that is meant, if it is not resolved yet."""
     version = int(own["version"])
-    of_version = [row for row in desk.of_version(version) if is_meant(row.name, own["table"])]
+    of_version = [row for row in journal.of_version(version) if is_meant(row.name, own["table"])]
     refuse_several((row.name for row in of_version), own["table"])
-    rows = [row for row in of_version if "checksum" not in own or row.identity[2] == int(own["checksum"])]
+    # One version may have several statements of a table, such as those of a rename; the checksum in the file's name differs.
+    rows = [row for row in of_version if "checksum" not in own or row.identity.checksum == int(own["checksum"])]
     where = f"the DDL of {own['table']} with version {version}"
     if len(rows) > 1:
         raise ConfigError(f"there are several statements like {where}; choose one with --checksum:\n{_lines(rows)}")
-    if rows and not rows[0].settled:
+    if rows and not rows[0].resolved:
         return rows[0]
+    # The same decision as before has been carried out: that is an answer, not an error.
     if rows and rows[0].decision is not None and rows[0].decision.verb == own.get("action"):
         raise Obeyed(f"{where} is {rows[0].state}, as was decided: {rows[0].note}")
-    waiting = desk.unsettled()
+    waiting = journal.unresolved()
     names = [str(row.name) for row in waiting]
     why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own["table"], names)
     listed = f"what waits:\n{_lines(waiting)}" if waiting else "nothing waits for a decision"
@@ -110,7 +116,7 @@ def _lines(rows: Iterable[JournalRow]) -> str:
 
 def _line(row: JournalRow) -> str:
     """Return one statement as a few lines."""
-    lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity[2]}"]
+    lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity.checksum}"]
     lines.append(f"    {tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}")
     if row.note:
         lines.append(f"    {row.note}")
@@ -132,7 +138,7 @@ def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:
     return f"{len(rows)} not done yet:\n{_lines(rows)}\n"
 
 
-def _told(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -> str:
+def _report(row: JournalRow, decision: Decision, outcome: str, *, as_json: bool) -> str:
     """Return what was done, in words."""
     if as_json:
         return json_text({"outcome": outcome, "decision": decision.verb, "sql": decision.statement} | _document(row))
@@ -155,7 +161,7 @@ def _document(row: JournalRow) -> dict[str, object]:
         "table": str(row.name),
         "version": row.version,
         "time": tso_time(row.version),
-        "checksum": row.identity[2],
+        "checksum": row.identity.checksum,
         "state": row.state,
         "query": row.query,
         "statement": row.statement,

@@ -1,19 +1,28 @@
-"""The command `inspect`: options in, text out."""
+"""The command `inspect`: options in; out comes what was found of a bucket, as text or as one JSON document with stable keys."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
-from storage_consumer.cli.inspect_report import as_document, as_text
 from storage_consumer.config.load import load, with_files_read
+from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.inspection.inspector import inspect
 from storage_consumer.inspection.places import likely_places
+from storage_consumer.inspection.result import Bucket, Setting
+from storage_consumer.model import physical_ms
 from storage_consumer.storage.base import Storage
 from storage_consumer.telemetry import json_text, register_secret
+
+_SHOWN_TABLES = 10
+_LABEL = 14
+_ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
 def inspected(
@@ -32,8 +41,9 @@ def inspected(
         register_secret(secret)
     upstream = loaded.config.upstream
     storage = open_storage(upstream, loaded.secrets)
+    # First: a wrong endpoint or key should be named as such, not as an empty bucket.
     storage.check()
-    bucket = inspect(storage, upstream, loaded.told, time.time())
+    bucket = inspect(storage, upstream, loaded.origins, time.time())
     if not bucket.checkpoint:
         bucket = replace(bucket, likely=likely_places(upstream, lambda near: open_storage(near, loaded.secrets)))
     configs = _sources(given.get("config"))
@@ -45,3 +55,199 @@ def _sources(config: object) -> list[str]:
     """Return the names of the TOML files that were read."""
     documents = config if isinstance(config, list) else []
     return [document.source for document in documents if isinstance(document, Document)]
+
+
+def as_document(bucket: Bucket, configs: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the bucket as JSON takes it; the keys are part of the program's interface."""
+    return {
+        "bucket": bucket.place,
+        "layouts": list(bucket.layouts),
+        "architecture": bucket.architecture,
+        "index_widths": list(bucket.index_widths),
+        "dispatchers": bucket.dispatchers,
+        "settings": {
+            each.name: {"value": each.value, "state": each.state, "origin": each.origin} for each in bucket.settings
+        },
+        "missing": [each.name for each in bucket.missing],
+        "contradictions": [each.name for each in bucket.contradictions],
+        "tables": [
+            {
+                "path": each.directory,
+                "name": str(each.name) if each.name else None,
+                "versions": each.versions,
+                "files": each.files,
+                "bytes": each.size,
+            }
+            for each in bucket.tables
+        ],
+        "objects": bucket.objects,
+        "bytes": bucket.size,
+        "data_files": bucket.data_files,
+        "schema_files": bucket.schema_files,
+        "sampled_files": bucket.sampled,
+        "checkpoint": bucket.checkpoint,
+        "checkpoint_time": _time(bucket.checkpoint),
+        "commit_ts": {"sampled": list(bucket.commit_ts), "table_versions": list(bucket.versions)},
+        "warnings": list(bucket.warnings),
+        "likely": list(bucket.likely),
+        "command": command(bucket, configs),
+    }
+
+
+def as_text(bucket: Bucket, configs: Iterable[str] = ()) -> str:
+    """Return the bucket as text for readers."""
+    return "\n".join(_lines(bucket, configs)) + "\n"
+
+
+def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
+    yield f"{bucket.place}"
+    yield _line("layout", ", ".join(bucket.layouts) or "no schema file found")
+    yield _line(
+        "written by",
+        f"{bucket.architecture} architecture"
+        if bucket.architecture != "not tellable"
+        else "TiCDC of either architecture",
+    )
+    widths = " and ".join(map(str, bucket.index_widths)) or "none"
+    yield _line("file numbers", f"{widths} digits{', with the dispatcher in the name' if bucket.dispatchers else ''}")
+    yield _line(
+        "objects",
+        f"{bucket.objects:,} ({human(bucket.size)}): {bucket.data_files:,} data files, {bucket.schema_files:,} schema files",
+    )
+    yield _line("checkpoint", f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet")
+    if bucket.commit_ts:
+        low, high = bucket.commit_ts
+        yield _line(
+            "rows",
+            f"commit ts {low} to {high} ({_time(low)} to {_time(high)}) in the {bucket.sampled} sampled files",
+        )
+    if bucket.versions:
+        low, high = bucket.versions
+        yield _line("versions", f"{low} to {high} ({_time(low)} to {_time(high)}), of all paths")
+    yield ""
+    yield from _settings(bucket)
+    yield ""
+    yield from _tables(bucket)
+    if bucket.warnings:
+        yield ""
+        yield "warnings"
+        yield from (f"  {warning}" for warning in bucket.warnings)
+    yield ""
+    yield from _verdict(bucket, configs)
+
+
+def _settings(bucket: Bucket) -> Iterator[str]:
+    yield "settings"
+    name = max((len(each.name) for each in bucket.settings), default=0)
+    value = max((len(_shown(each)) for each in bucket.settings), default=0)
+    # An origin that repeats is shown as "likewise": several settings often come from one file.
+    before = ""
+    for each in bucket.settings:
+        state = f"{each.state}: " if each.origin and each.state not in ("given", "inferred") else ""
+        origin = f"inferred from {each.origin}" if each.state == "inferred" else each.origin
+        origin, before = ("likewise" if origin == before else origin), origin
+        yield f"  {each.name:{name}}  {_shown(each):{value}}  {state}{origin or each.state}"
+
+
+def _tables(bucket: Bucket) -> Iterator[str]:
+    count = len(bucket.tables)
+    yield f"{count} table{'s' if count != 1 else ''}{', the largest' if count > _SHOWN_TABLES else ''}"
+    names = [str(each.name or each.directory) for each in bucket.tables[:_SHOWN_TABLES]]
+    wide = max((len(name) for name in names), default=0)
+    for name, each in zip(names, bucket.tables, strict=False):
+        versions = f"{each.versions} version{'s' if each.versions != 1 else ''}"
+        files = f"{each.files:>6,} file{'s' if each.files != 1 else ' '}"
+        yield f"  {name:{wide}}  {files}  {human(each.size):>9}  {versions}"
+
+
+def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
+    if bucket.likely:
+        yield f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}"
+        return
+    for each in bucket.contradictions:
+        yield f"contradicts: --{each.name} was given as {_shown(each)}, but {each.origin}"
+    for each in bucket.missing:
+        yield f"missing: --{each.name} ({each.origin})"
+    for each in bucket.assumed:
+        yield f"assumed: --{each.name} {_shown(each)} ({each.origin}); give it if the changefeed says another"
+    if bucket.missing:
+        yield (
+            "  The changefeed's TOML file, given with --config, has all of these except --tz and what its sink URI "
+            "sets."
+        )
+    if not bucket.checkpoint:
+        yield (
+            "missing: the metadata file, which TiCDC writes into its folder with the first checkpoint; nothing is "
+            "applied before that"
+        )
+    if not bucket.missing and not bucket.contradictions:
+        yield ("nothing is missing; continue with:" if bucket.checkpoint else "once it is there, continue with:")
+    elif not bucket.contradictions:
+        yield "fill these in and continue with:"
+    if not bucket.contradictions:
+        yield f"  {command(bucket, configs)}"
+
+
+def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
+    """Return the command that copies the bucket, with inferred settings spelled out and no credentials."""
+    upstream = bucket.upstream
+    words = ["storage-consumer", "run", "--upstream-uri", shlex.quote(_uri(upstream))]
+    words += [word for path in configs for word in ("--config", shlex.quote(path))]
+    for each in bucket.settings:
+        # The paths show `run` the first two as well; the time zone comes below, even if it is not known.
+        if each.keyword in ("date_separator", "enable_partition_separator", "tz"):
+            continue
+        if each.state == "inferred" and each.value not in (None, ""):
+            words += [f"--{each.name}", shlex.quote(_flag(each.value))]
+        # An empty value has to be given as such, or the shell would lose it.
+        elif each.state == "inferred" and each.keyword != "binary_encoding_method":
+            words.append(f"--{each.name}=''")
+        elif each.is_missing:
+            words += [f"--{each.name}", f"'<{BY_KEYWORD[each.keyword].metavar}>'"]
+    # Always spelled out: nothing in the files shows it.
+    words += ["--tz", shlex.quote(upstream.time_zone or "<ZONE>")]
+    if not upstream.has_commit_ts and not any(each.is_missing for each in bucket.settings if each.keyword != "tz"):
+        words.append("--allow-missing-commit-ts")
+    return " ".join([*words, "--downstream-uri", "'mysql://<USER>@<HOST>:3306/'"])
+
+
+def _uri(upstream: Upstream) -> str:
+    parameters = {"endpoint": upstream.endpoint, "region": upstream.region}
+    given = [f"{name}={value}" for name, value in parameters.items() if value]
+    # Only what differs from the default, so that the URI stays short.
+    given += [] if upstream.force_path_style else ["force-path-style=false"]
+    return upstream.identity + (f"?{'&'.join(given)}" if given else "")
+
+
+def _flag(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "".join(_ESCAPES.get(char, char) for char in str(value))
+
+
+def _shown(setting: Setting) -> str:
+    value = setting.value
+    if value is None or (value == "" and setting.keyword == "binary_encoding_method"):
+        return "?" if setting.is_missing else "-"
+    # Quoted where it is empty or has a blank that nobody would see.
+    return _flag(value) if isinstance(value, bool) or (value and not set(str(value)) & set("\r\n\t ")) else repr(value)
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:{_LABEL}}{text}"
+
+
+def _time(ts: int) -> str | None:
+    """Return the time of a TSO in UTC; None for 0 and for a number that is not a time."""
+    try:
+        return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ts else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def human(size: int) -> str:
+    """Return a number of bytes as readers like it: ``640 B``, ``1.5 MiB``."""
+    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:  # noqa: PLR2004 - the step between units
+        value, units = value / 1024, units[1:]
+    return f"{size} B" if units[0] == "B" else f"{value:.1f} {units[0]}"

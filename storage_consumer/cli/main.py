@@ -16,7 +16,7 @@ from storage_consumer import telemetry
 from storage_consumer.cli import arguments, progress
 from storage_consumer.cli.exit_codes import ExitCode, code_of
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.config.log_options import LogWish, log_wish
+from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
 from storage_consumer.errors import (
     Abandoned,
@@ -64,9 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for secret in (found for word in given for found in secrets_in(word)):
         # Register before anything is logged: a message about a wrong argument may quote it.
         telemetry.register_secret(secret)
+    # Where the log goes has to be known even for a line that does not parse: the error is written there.
     options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
     try:
         verb, parsed = arguments.parse(given)
+        # Commands that show something print it; only `run` writes a log.
         if verb == "inspect":
             return _inspect(parsed)
         if verb in ("ddl", "table", "history", "rebind"):
@@ -78,15 +80,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         program = loaded.program
         telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
     except ConfigError as error:
+        # A log of JSON must get JSON, also for wrong arguments; the other commands have no log.
         wish = log_wish(options, os.environ) if arguments.asks_to_run(given) else LogWish()
         with suppress(ConfigError):  # the log file itself may be the mistake
             telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
         return _misconfigured(error, wish)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    # Help and the version have been printed.
     except SystemExit as end:
         return int(end.code or 0)
     code = run(loaded, options, _consumer)
+    # Whoever reads this starts again after the remedy: the line can be pasted.
     if code == ExitCode.TABLES_STOPPED:
         _log.warning("go_on", command=command_line(given))
     return code
@@ -112,7 +117,7 @@ def _inspect(options: Mapping[str, object]) -> int:
     try:
         text, fine = inspected(options, os.environ, open_storage)
     except TransientError as error:
-        return _told_on_stderr(error, ExitCode.FAILED)
+        return _print_error(error, ExitCode.FAILED)
     return _shown(text, ExitCode.DONE if fine else ExitCode.MISCONFIGURED)
 
 
@@ -129,10 +134,12 @@ def _ask(verb: str, options: Mapping[str, object]) -> int:
             text = rebind(options, os.environ, open_storage)
         else:
             text = {"ddl": ddl, "table": table, "history": history}[verb](options, os.environ)
-    except Obeyed as told:
-        text = f"{told}\n"
+    # Repeating a decision that was carried out is no mistake.
+    except Obeyed as outcome:
+        text = f"{outcome}\n"
     except (TransientError, TableError, NotTheWriter) as error:
-        return _told_on_stderr(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
+        return _print_error(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
+    # A document was redacted text by text when it was made, so that it stays one.
     return _shown(text if "json" in options else telemetry.redact(text), ExitCode.DONE)
 
 
@@ -145,17 +152,18 @@ def _shown(text: str, code: ExitCode) -> ExitCode:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try to flush again at exit
-        return code if isinstance(error, BrokenPipeError) else _told_on_stderr(error, ExitCode.FAILED)
+        return code if isinstance(error, BrokenPipeError) else _print_error(error, ExitCode.FAILED)
     return code
 
 
-def _told_on_stderr(error: Exception, code: ExitCode) -> ExitCode:
+def _print_error(error: Exception, code: ExitCode) -> ExitCode:
     sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
     return code
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
     """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
+    # Before anything can fail, so that each log begins with the version and the settings.
     _announce(loaded)
     reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
     with Stop() as stop:
@@ -169,6 +177,7 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
         except Abandoned:
             return _abandoned(asked=stop.abandoned.is_set())
         except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
+            # After the second signal anything may break on the way out: the wish to end is the reason then.
             return _failed(error, abandoned=stop.abandoned.is_set())
     code = exit_code(summary, once=loaded.program.once)
     _log.info("stopped", exit_code=int(code), reason=code.name.lower())
@@ -176,7 +185,9 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
 
 
 def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
+    # Patience ends before the consumer closes: closing is not a job that could be called off.
     with consumer(**options) as running, _patience(stop, running):
+        # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
         stop.on_abandon(running.abandon)
         return running.run_once(stop) if once else running.run(stop)
 
@@ -187,6 +198,7 @@ def _patience(stop: Stop, running: Runnable) -> Iterator[None]:
     ended = threading.Event()
 
     def call_off() -> None:
+        # Nobody may ever request it: the thread is a daemon, and ends with the process.
         stop.requested.wait()
         if not ended.wait(PATIENCE):
             running.abandon()
@@ -219,7 +231,7 @@ def _announce(loaded: Loaded) -> None:
         version=arguments.version_text(),
         upstream=config.upstream.identity,
         downstream=config.downstream.address,
-        protocol=config.upstream.protocol if "protocol" in loaded.told else "",
+        protocol=config.upstream.protocol if "protocol" in loaded.origins else "",
         time_zone=config.upstream.time_zone,
         state_schema=config.downstream.state_schema,
         once=loaded.program.once,
@@ -230,6 +242,7 @@ def _announce(loaded: Loaded) -> None:
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     """Return the exit code that the last round's summary means."""
+    # Without --once a table that waits is looked at again, so it is no reason for a code of its own.
     stopped = summary.halted or (once and summary.waiting)
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 
@@ -245,7 +258,7 @@ def _misconfigured(error: ConfigError, wish: LogWish) -> int:
     code = ExitCode.MISCONFIGURED
     # JSON on standard error must stay parseable, so the sentence is left out there.
     if wish.file or wish.style != "json":
-        _told_on_stderr(error, code)
+        _print_error(error, code)
     if wish.file or wish.style == "json":
         _log.error("failed", kind=type(error).__name__, error=str(error), exit_code=int(code))
     return code
@@ -253,6 +266,7 @@ def _misconfigured(error: ConfigError, wish: LogWish) -> int:
 
 def _abandoned(*, asked: bool) -> int:
     """Log the end of a run whose job was abandoned, by a second signal or after `PATIENCE`; return the exit code."""
+    # After `PATIENCE` the program ends by itself, as asked; a second signal is a person who did not wait for that.
     code = ExitCode.FAILED if asked else ExitCode.DONE
     _log.warning("stopped", exit_code=int(code), reason="abandoned" if asked else "interrupted")
     return code
@@ -263,6 +277,7 @@ def _failed(error: Exception, *, abandoned: bool) -> int:
         return _abandoned(asked=True)
     code = code_of(type(error))
     kind = type(error).__name__
+    # Our own errors are sentences for people; one of a library, such as Spark's, may go on for pages.
     text = str(error) if isinstance(error, StorageConsumerError) else f"unexpected {kind}: {_first_line(error)}"
     _log.error("failed", kind=kind, error=text, exit_code=int(code))
     return code

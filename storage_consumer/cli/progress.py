@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Never, TextIO
 
 from tqdm import tqdm
@@ -20,7 +21,7 @@ MANY_FILES = 50
 """Number of files from which a round shows its bar immediately."""
 _NAMED = 10
 """Number of halted tables that a line names."""
-_TOLD_AGAIN = 600.0
+_LOGGED_AGAIN = 600.0
 """Seconds between two lines about tables that stay halted."""
 PATIENCE = 3.0
 """Seconds after which a round with fewer files shows its bar too."""
@@ -67,6 +68,7 @@ def span(seconds: float) -> str:
 def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
     """Return a bar on standard error if `wanted` and that is a terminal that can show one; else `Silent`."""
     where = sys.stderr if stream is None else stream
+    # In a file or a pipe a bar would be a mass of control characters.
     if wanted and where.isatty() and os.environ.get("TERM") != "dumb":
         return Bar(stream=where)
     return Silent()
@@ -87,7 +89,7 @@ class Reporter:
         """Pass calls on to `inner`; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
         self._monotonic = monotonic
         self._halted: tuple[str, ...] = ()
-        self._told_at = 0.0
+        self._halts_logged_at = 0.0
         self._inner = inner
         self._now = now
         self._waiting: dict[str, str] = {}
@@ -111,20 +113,22 @@ class Reporter:
         for table in summary.waiting:
             if self._waiting.get(table.table) != table.error:
                 _log.warning("table_waiting", table=table.table, checkpoint=table.checkpoint, error=table.error)
+        # A table that has halted did not go on, though it waits no longer.
         for name in self._waiting.keys() - waiting.keys() - {table.table for table in summary.halted}:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
         _log.info("round_finished", **round_fields(summary, self._now()))
-        self._tell_halted(summary)
+        self._log_halted(summary)
 
-    def _tell_halted(self, summary: RoundSummary) -> None:
+    def _log_halted(self, summary: RoundSummary) -> None:
         """Log which tables are halted when that changes, and again while it lasts."""
         halted, now = summary.halted_tables, self._monotonic()
-        if halted and (halted != self._halted or now - self._told_at >= _TOLD_AGAIN):
+        # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
+        if halted and (halted != self._halted or now - self._halts_logged_at >= _LOGGED_AGAIN):
             fields = round_fields(summary, self._now())
             names = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
             _log.error("tables_halted", **{name: fields[name] for name in names})
-            self._told_at = now
+            self._halts_logged_at = now
         self._halted = halted
 
 
@@ -171,16 +175,18 @@ class Bar:
                 mininterval=self._every,
                 dynamic_ncols=True,
                 bar_format=_BAR,
+                # tqdm itself waits so long before it shows anything
                 delay=0 if files >= self._many_files else self._patience,
                 postfix=self._words(),
             )
-            telemetry.around_writes(lambda: tqdm.external_write_mode(file=self._stream))
+            telemetry.around_writes(self._aside)
 
     def advanced(self, *, files: int, rows: int) -> None:
         """Move the bar."""
         with self._lock:
             self._rows += rows
             if self._bar is not None:
+                # The update draws the bar, at most as often as it may.
                 self._bar.set_postfix_str(self._words(), refresh=False)
                 self._bar.update(files)
 
@@ -189,25 +195,44 @@ class Bar:
         with self._lock:
             if self._bar is not None:
                 self._bar.set_postfix_str(f"DDL on {table}, {self._words()}", refresh=False)
-                self._bar.update(0)
+                # No file moves while a statement runs, and by itself tqdm draws only what has moved far enough.
+                if self._is_due():
+                    self._bar.refresh()
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Remove the bar."""
         with self._lock:
+            # A round before the first checkpoint reports 0, which says nothing about the lag.
             self._checkpoint = summary.checkpoint or self._checkpoint
             self._close()
 
     def _close(self) -> None:
         if self._bar is not None:
+            # First, so that no line of the log looks for a bar that is gone.
             telemetry.around_writes(None)
+            # tqdm itself takes away only what an update has drawn, not what a statement or a line of the log has.
+            if self._is_due():
+                self._bar.clear()
             self._bar.close()
             self._bar = None
 
+    def _is_due(self) -> bool:
+        """Return whether the bar may be on the screen by now."""
+        # Read once: a line of the log asks from its own thread.
+        bar = self._bar
+        return bar is not None and time.monotonic() - self._started >= (bar.delay or 0)
+
+    def _aside(self) -> AbstractContextManager[object]:
+        """Take the bar off the screen for a line of the log, and put it back below; do nothing before its time."""
+        return tqdm.external_write_mode(file=self._stream) if self._is_due() else nullcontext()
+
     def _words(self) -> str:
         """Return rows, rows/s and lag; before the checkpoint is known, the bucket's lag is a lower limit."""
+        # The first call may come in the same instant as the start.
         rate = self._rows / max(time.monotonic() - self._started, 0.001)
         words = f"{self._rows:,} rows, {rate:,.0f} rows/s"
         known = lag_seconds(self._checkpoint, self._now())
+        # The target is never ahead of the bucket.
         least = lag_seconds(self._storage_checkpoint, self._now())
         if known is not None:
             return f"{words}, lag {span(known)}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
-from storage_consumer.checkpoint.operator_feed import FeedInspector, FeedRow, busy
+from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector
+from storage_consumer.checkpoint.operator_feed import FeedRow, busy
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.settings import Secrets, Upstream
@@ -14,8 +15,7 @@ from storage_consumer.errors import ConfigError, LeaseHeld
 from storage_consumer.inspection.places import likely_places, missing_metadata
 from storage_consumer.operating.same_files import Comparison, compared, shortened
 from storage_consumer.poll.metadata import Metadata
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.small_file import METADATA_BYTES
+from storage_consumer.storage.base import METADATA_BYTES, Storage
 from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 _ONLY_HERE = ("json", "allow_missing", "allow_rewritten", "restored")
@@ -33,19 +33,22 @@ def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_stora
     for secret in loaded.hidden:
         register_secret(secret)
     upstream = loaded.config.upstream
-    with closing(FeedInspector(loaded.config.downstream, loaded.secrets.password)) as desk:
-        feed = desk.feed()
+    with closing(StateInspector(loaded.config.downstream, loaded.secrets.password, OLDER_TOO)) as desk:
+        feed = desk.feed.row()
+        # Nothing to do, and so no listing: repeating the command is cheap.
         if feed.upstream == upstream.identity and "restored" not in own:
-            return _told(feed, upstream.identity, None, as_json="json" in own)
+            return _report(feed, upstream.identity, None, as_json="json" in own)
+        # This only spares a long comparison; `FeedInspector.rebind` checks it again, under a lock.
         if feed.is_held and not process_is_gone(feed.holder):
             raise LeaseHeld(busy(feed.holder))
         storage = open_storage(upstream, loaded.secrets)
         storage.check()
         _check_metadata(storage, feed, upstream, lambda near: open_storage(near, loaded.secrets))
-        found = compared(storage, desk.schema_files(), desk.streams())
+        found = compared(storage, desk.feed.schema_files(), desk.feed.sequences())
+        # What differs in content is never allowed: it is another changefeed's, or damaged.
         _check(found, feed, upstream.identity, may_miss="allow_missing" in own, may_differ="allow_rewritten" in own)
-        desk.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
-    return _told(feed, upstream.identity, found, as_json="json" in own)
+        desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
+    return _report(feed, upstream.identity, found, as_json="json" in own)
 
 
 def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:
@@ -57,6 +60,7 @@ def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened:
         raise ConfigError(missing_metadata(upstream, likely_places(upstream, opened))) from None
     if odd:
         raise ConfigError(f"nothing was changed: {odd[0]}")
+    # An older copy may lack files that were listed at the former place.
     if metadata.checkpoint < feed.storage_checkpoint:
         raise ConfigError(
             f"metadata in {upstream.identity} says {metadata.checkpoint} ({tso_time(metadata.checkpoint)}), and {feed.storage_checkpoint} "
@@ -72,6 +76,7 @@ def _check(found: Comparison, feed: FeedRow, place: str, *, may_miss: bool, may_
             f"files in {place} differ from those that were read in {feed.upstream}; nothing was "
             f"changed:{shortened(found.different)}"
         )
+    # An empty place differs in nothing: something must speak for it.
     if not found.proves:
         raise ConfigError(
             f"none of the files that were read in {feed.upstream} is in {place}, so nothing shows that it is the same changefeed; "
@@ -96,7 +101,7 @@ def _sizes(found: Comparison) -> str:
     return shortened(found.sizes.shown, found.sizes.count)
 
 
-def _told(feed: FeedRow, place: str, found: Comparison | None, *, as_json: bool) -> str:
+def _report(feed: FeedRow, place: str, found: Comparison | None, *, as_json: bool) -> str:
     """Return what was done, in words or as a document."""
     if as_json:
         document: dict[str, object] = {

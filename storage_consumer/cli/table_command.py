@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from storage_consumer.checkpoint.operator_tables import TableInspector, TableRow
+from storage_consumer.checkpoint.operator_tables import TableRow
 from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import TableName, physical_ms
-from storage_consumer.plan.table import DROPPED, RUNNING
 from storage_consumer.plan.table_decisions import TableDecision, refusal
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
 from storage_consumer.telemetry import json_text, tso_time
 
@@ -36,8 +36,8 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
     action, as_json = own.get("action", LIST), "json" in own
     _check(action, own)
-    with opened(TableInspector, options, environ, _ONLY_HERE) as desk:
-        rows = desk.tables()
+    with opened(options, environ, _ONLY_HERE) as desk:
+        rows = desk.tables.all()
         if action == LIST:
             shown = [_chosen(rows, own["table"])] if "table" in own else [row for row in rows if _stands_still(row)]
             return _listed(shown, as_json=as_json)
@@ -49,14 +49,16 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
             to=_place(own["to"]) if "to" in own else None,
             decided_by=who(),
         )
-        if physical_ms(decision.at) > desk.now_ms() + _AHEAD_MS:
+        # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
+        if physical_ms(decision.at) > desk.tables.now_ms() + _AHEAD_MS:
             raise ConfigError(
                 f"--at {decision.at} is {tso_time(decision.at)}, which is in the future; give the TSO of the copy"
             )
-        if why := refusal(desk.judged(row.stored), decision):
+        # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
+        if why := refusal(desk.tables.judged(row.stored), decision):
             raise ConfigError(why)
-        outcome = desk.decide_on(row, decision)
-    return _told(row, decision, outcome, as_json=as_json)
+        outcome = desk.tables.decide_on(row, decision)
+    return _report(row, decision, outcome, as_json=as_json)
 
 
 def _check(action: str, own: Mapping[str, str]) -> None:
@@ -69,6 +71,7 @@ def _check(action: str, own: Mapping[str, str]) -> None:
         raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
     if (action == "moved") != ("to" in own):
         raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
+    # A TSO has 64 bits.
     if not own.get("at", "0").isdecimal() or int(own.get("at", "0")) >= 1 << 64:
         raise ConfigError(
             f"--at {own['at']!r}: a TSO is expected, as `SELECT @@tidb_current_ts` or a dump's metadata show it"
@@ -86,6 +89,7 @@ def _place(name: str) -> TableName:
 def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
     """Return the one table that is meant."""
     refuse_several((row.stored.name for row in rows), name)
+    # At most one is left: `refuse_several` has raised over any other.
     for row in rows:
         if is_meant(row.stored.name, name):
             return row
@@ -96,8 +100,9 @@ def _chosen(rows: Sequence[TableRow], name: str) -> TableRow:
 
 def _stands_still(row: TableRow) -> bool:
     """Return whether an operator may want to see the table: it is stopped, or a decision about it waits or had no effect."""
+    # A decision that could not be obeyed is shown until another one replaces it.
     waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
-    return waits or row.stored.state not in (RUNNING, DROPPED)
+    return waits or row.stored.state not in (TableState.RUNNING, TableState.DROPPED)
 
 
 def _lines(rows: Iterable[TableRow]) -> str:
@@ -126,7 +131,7 @@ def _listed(rows: Sequence[TableRow], *, as_json: bool) -> str:
     return f"{_lines(rows)}\n" if rows else "no table is halted or waiting\n"
 
 
-def _told(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
+def _report(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
     """Return what was done, in words."""
     if as_json:
         return json_text(

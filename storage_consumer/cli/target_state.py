@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TypeVar
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.load import load_target
-from storage_consumer.config.settings import Downstream
 from storage_consumer.telemetry import register_secret
-
-Inspector = TypeVar("Inspector", bound=StateInspector)
 
 
 @contextmanager
-def opened(
-    inspector: Callable[[Downstream, str], Inspector],
-    options: Mapping[str, object],
-    environ: Mapping[str, str],
-    own: Collection[str],
-) -> Iterator[Inspector]:
-    """Yield what `inspector` makes of the target that `options` and `environ` name; it is closed afterwards.
+def opened(options: Mapping[str, object], environ: Mapping[str, str], own: Collection[str]) -> Iterator[StateInspector]:
+    """Yield the state in the target that `options` and `environ` name; it is closed afterwards.
 
     `own`: keywords that are the command's own and say nothing about the target. Raises `ConfigError`, and `TargetUnavailable`.
     """
@@ -29,5 +20,5 @@ def opened(
     downstream, secrets, hidden = load_target(target, environ)
     for secret in hidden:
         register_secret(secret)
-    with closing(inspector(downstream, secrets.password)) as found:
+    with closing(StateInspector(downstream, secrets.password)) as found:
         yield found

@@ -93,6 +93,7 @@ KNOWN: dict[str, object] = {
     "integrity": _keys("integrity-check-level", "corruption-handle-level"),
     "synced-status": _keys("synced-check-interval", "checkpoint-interval"),
     OWN_TABLE: {
+        # An option that TiCDC's own part of the file gives has no second key here.
         **_keys(*(option.name for option in OPTIONS if option.toml_key == f"{OWN_TABLE}.{option.name}"), "sink-uri"),
         "filter": {**_keys("rules"), "event-filters": _keys("matcher", "ignore-event", "ignore-sql")},
         "routes": _keys("matcher", "target-schema", "target-table"),
@@ -156,6 +157,7 @@ def leaves(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             isinstance(value, list)
             and value
             and all(isinstance(item, Mapping) for item in value)
+            # Of TiCDC's arrays only the keys matter; ours are parsed table by table.
             and not dotted.startswith(f"{OWN_TABLE}.")
         ):
             for item in value:
@@ -177,6 +179,7 @@ def _check(source: str, table: Mapping[str, object], known: Mapping[str, object]
         below = known[key]
         if below is ANY:
             continue
+        # The tables of an array all have the same keys.
         tables = value if isinstance(value, list) else [value]
         for item in tables:
             _check_value(source, item, below, f"{where}.{key}" if where else key)
@@ -196,6 +199,7 @@ def _elsewhere(key: str, known: Mapping[str, object], where: str) -> str:
     homes = [dotted.rpartition(".")[0] for dotted in _dotted(KNOWN) if dotted.rpartition(".")[2] == key]
     if not homes:
         return did_you_mean(key, known)
+    # A table below the one where the key stands is likelier than ours, and ours is likelier than any other of TiCDC's.
     below = [home for home in homes if where and home.startswith(f"{where}.")]
     home = (below or [OWN_TABLE] * (OWN_TABLE in homes) or homes)[0]
     return f"; it belongs in [{home}]" if home else "; it belongs at the top of the file"
@@ -212,6 +216,7 @@ def merged(documents: tuple[Document, ...]) -> dict[str, tuple[object, str]]:
     """Return dotted key → (value, source) over all documents; a later document overrides an earlier one."""
     found: dict[str, tuple[object, str]] = {}
     for document in documents:
+        # Key by key: a later file replaces values, never a whole table.
         found.update({key: (value, document.source) for key, value in leaves(document.content)})
     return found
 

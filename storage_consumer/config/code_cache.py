@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from storage_consumer.config.ownership import writers_of
+from storage_consumer.config.own_folder import writers_of
 
 VARIABLE = "NUMBA_CACHE_DIR"
 _REMEDY = f"remove the write permission of other users (chmod go-w), or set {VARIABLE} to another folder"
 
 
-def place_of_code(told: str, *below: str) -> Path | None:
+def place_of_code(chosen: str, *below: str) -> Path | None:
     """Return the folder for compiled code, which may not exist yet; None if this user has no home.
 
-    `told`: the user's choice, else it is in their cache folder. `below`: the last parts of its path.
+    `chosen`: the user's choice, else it is in their cache folder. `below`: the last parts of its path.
     """
     try:
-        parent = Path(told or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
+        parent = Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).resolve()
     except (RuntimeError, OSError):
         return None
     return parent.joinpath("storage-consumer", "compiled", *below)
@@ -26,6 +26,7 @@ def place_of_code(told: str, *below: str) -> Path | None:
 def make_place(folder: Path) -> bool:
     """Create a folder and its missing parents, each for this user only; return whether it exists."""
     try:
+        # One by one, the outermost first: mkdir itself would make the parents with the usual mode.
         for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
     except OSError:

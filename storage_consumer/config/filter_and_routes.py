@@ -14,55 +14,73 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.config.table_filter import table_rules
+from storage_consumer.model import DdlKind
 
 EVENTS: Mapping[int, str] = MappingProxyType(
     {
-        1: "create database",
-        2: "drop database",
-        26: "modify schema charset and collate",
-        3: "create table",
-        60: "create table",
-        4: "drop table",
-        11: "truncate table",
-        14: "rename table",
-        47: "rename table",
-        25: "recover table",
-        17: "modify table comment",
-        22: "modify table charset and collate",
-        21: "create view",
-        24: "drop view",
-        19: "add table partition",
-        20: "drop table partition",
-        23: "truncate table partition",
-        42: "exchange table partition",
-        64: "reorganize table partition",
-        71: "alter table partitioning",
-        72: "remove table partitioning",
-        5: "add column",
-        37: "add column",
-        6: "drop column",
-        38: "drop column",
-        12: "modify column",
-        15: "set default value",
-        13: "rebase auto id",
-        32: "add primary key",
-        33: "drop primary key",
-        7: "create index",
-        8: "drop index",
-        18: "rename index",
-        41: "alter index visibility",
-        65: "alter ttl info",
-        67: "alter ttl remove",
-        61: "multi schema change",
-        9: "add foreign key",
-        10: "drop foreign key",
-        230: "add fulltext index",
-        231: "create hybrid index",
+        DdlKind.CREATE_SCHEMA: "create database",
+        DdlKind.DROP_SCHEMA: "drop database",
+        DdlKind.ALTER_SCHEMA: "modify schema charset and collate",
+        DdlKind.CREATE_TABLE: "create table",
+        DdlKind.CREATE_TABLES: "create table",
+        DdlKind.DROP_TABLE: "drop table",
+        DdlKind.TRUNCATE_TABLE: "truncate table",
+        DdlKind.RENAME_TABLE: "rename table",
+        DdlKind.RENAME_TABLES: "rename table",
+        DdlKind.RECOVER_TABLE: "recover table",
+        DdlKind.MODIFY_TABLE_COMMENT: "modify table comment",
+        DdlKind.MODIFY_TABLE_CHARSET: "modify table charset and collate",
+        DdlKind.CREATE_VIEW: "create view",
+        DdlKind.DROP_VIEW: "drop view",
+        DdlKind.ADD_PARTITION: "add table partition",
+        DdlKind.DROP_PARTITION: "drop table partition",
+        DdlKind.TRUNCATE_PARTITION: "truncate table partition",
+        DdlKind.EXCHANGE_PARTITION: "exchange table partition",
+        DdlKind.REORGANIZE_PARTITION: "reorganize table partition",
+        DdlKind.ALTER_PARTITIONING: "alter table partitioning",
+        DdlKind.REMOVE_PARTITIONING: "remove table partitioning",
+        DdlKind.ADD_COLUMN: "add column",
+        DdlKind.ADD_COLUMNS: "add column",
+        DdlKind.DROP_COLUMN: "drop column",
+        DdlKind.DROP_COLUMNS: "drop column",
+        DdlKind.MODIFY_COLUMN: "modify column",
+        DdlKind.SET_DEFAULT_VALUE: "set default value",
+        DdlKind.REBASE_AUTO_ID: "rebase auto id",
+        DdlKind.ADD_PRIMARY_KEY: "add primary key",
+        DdlKind.DROP_PRIMARY_KEY: "drop primary key",
+        DdlKind.ADD_INDEX: "create index",
+        DdlKind.DROP_INDEX: "drop index",
+        DdlKind.RENAME_INDEX: "rename index",
+        DdlKind.ALTER_INDEX_VISIBILITY: "alter index visibility",
+        DdlKind.ALTER_TTL: "alter ttl info",
+        DdlKind.REMOVE_TTL: "alter ttl remove",
+        DdlKind.MULTI_SCHEMA_CHANGE: "multi schema change",
+        DdlKind.ADD_FOREIGN_KEY: "add foreign key",
+        DdlKind.DROP_FOREIGN_KEY: "drop foreign key",
+        DdlKind.ADD_FULLTEXT_INDEX: "add fulltext index",
+        DdlKind.CREATE_HYBRID_INDEX: "create hybrid index",
     }
 )
 """TiDB's DDL action code → TiCDC's name of the event."""
 ALL_DDL, ALTER_TABLE = "all ddl", "alter table"
-NO_ALTERATIONS = frozenset((1, 2, 26, 3, 60, 4, 11, 25, 21, 24, 9, 10, 230, 231))
+NO_ALTERATIONS = frozenset(
+    (
+        DdlKind.CREATE_SCHEMA,
+        DdlKind.DROP_SCHEMA,
+        DdlKind.ALTER_SCHEMA,
+        DdlKind.CREATE_TABLE,
+        DdlKind.CREATE_TABLES,
+        DdlKind.DROP_TABLE,
+        DdlKind.TRUNCATE_TABLE,
+        DdlKind.RECOVER_TABLE,
+        DdlKind.CREATE_VIEW,
+        DdlKind.DROP_VIEW,
+        DdlKind.ADD_FOREIGN_KEY,
+        DdlKind.DROP_FOREIGN_KEY,
+        DdlKind.ADD_FULLTEXT_INDEX,
+        DdlKind.CREATE_HYBRID_INDEX,
+    )
+)
 """Actions that TiCDC's ``alter table`` does not cover."""
 ALIASES: Mapping[str, str] = MappingProxyType({"create schema": "create database", "drop schema": "drop database"})
 _OF_ROWS = frozenset(("all dml", "insert", "update", "delete"))
@@ -76,7 +94,9 @@ def rules(value: object) -> tuple[str, ...]:
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not isinstance(item, str):
             raise ValueError(f"a rule like shop.* or !shop.items is expected, not {item!r}")  # noqa: TRY004 - one exception for every value that does not fit
+        # A rule may begin with a bracket as well: what is no TOML array is one rule a line.
         found += _array(item) or item.splitlines()
+    # Compiled here only to see whether they can be.
     given = tuple(found)
     table_rules(given)
     return given
@@ -91,6 +111,7 @@ def event_filters(value: object) -> tuple[EventFilter, ...]:
             _check_event(event)
         for pattern in given["ignore-sql"]:
             _check_expression(pattern)
+        # In TiCDC's own spelling, which statements are compared with.
         events = tuple(ALIASES.get(event.lower(), event.lower()) for event in given["ignore-event"])
         found.append(EventFilter(matcher=given["matcher"], ignore_event=events, ignore_sql=given["ignore-sql"]))
     return tuple(found)
@@ -129,6 +150,7 @@ def routed_to_reserved(selecting: Selecting, reserved: Reserved) -> str:
 def taken_from_reserved(selecting: Selecting, reserved: Reserved) -> str:
     """Return why the filter is impossible: it names such a database, and no route leads its tables elsewhere; empty if it is not."""
     for schema in table_rules(selecting.rules).named_schemas():
+        # One route that leads some table elsewhere is enough here: what stays behind is refused when it arrives.
         moved = any(r.target_schema and table_rules(r.matcher).matches_schema(schema) for r in selecting.routes)
         if not moved and (why := reserved.why(schema)):
             return (

@@ -23,6 +23,7 @@ def _text(name: str, toml: str, default: str, help_text: str) -> Option:
         default=default,
         shown_default=INFERRED,
         toml=toml,
+        # In the NULL marker a backslash is a backslash, as in TiCDC's default \N.
         escapes=name != "null",
     )
 
@@ -38,7 +39,7 @@ _CSV_OPTIONS = (
     _text("null", "sink.csv.null", _CSV.null, "How NULL is written in CSV."),
     _csv_switch(
         "include-commit-ts",
-        "Whether CSV rows carry their commit ts. They should; this is the changefeed's `[sink.csv] include-commit-ts`.",
+        "Whether CSV rows carry their commit-ts. They should; this is the changefeed's `[sink.csv] include-commit-ts`.",
     ),
     Option(
         name="binary-encoding-method",
@@ -70,7 +71,7 @@ EXTENSION = replace(
     switch(
         "enable-tidb-extension",
         _GROUP,
-        "Whether canal-json messages carry `_tidb` with their commit ts. They should; TiCDC's sink URI parameter.",
+        "Whether canal-json messages carry `_tidb` with their commit-ts. They should; TiCDC's sink URI parameter.",
         toml="sink.kafka-config.codec-config.enable-tidb-extension",
         uri=("upstream", "enable-tidb-extension"),
     ),

@@ -18,10 +18,10 @@ from storage_consumer.config.settings import Config, Downstream, Secrets, Select
 from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.upstream import (
+    raw_updates_origin,
     refuse_lost_keys,
     require_commit_ts,
-    told_raw_updates,
-    untold,
+    unset,
     upstream_settings,
     weaker_promise,
 )
@@ -53,7 +53,7 @@ class Loaded:
     program: Program
     notices: tuple[str, ...] = ()
     """Settings that were accepted without effect, or assumed: to be logged once at the start."""
-    told: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
     """Keyword of a format option → who gave it; options that are missing here have to be inferred before a file is read."""
     hidden: tuple[str, ...] = field(default=(), repr=False)
     """Every text that must not be shown: the secrets, and those in the environment for the stores' own clients."""
@@ -61,20 +61,21 @@ class Loaded:
     """Who configured TiCDC not to split updates that change a key; empty: nobody."""
 
     @property
-    def untold(self) -> tuple[str, ...]:
+    def unset(self) -> tuple[str, ...]:
         """Keywords of the format options that matter and were not given; `config` holds a placeholder for each."""
-        return untold(self.config.upstream, self.told)
+        return unset(self.config.upstream, self.origins)
 
     def completed(self, upstream: Upstream, inferred: Mapping[str, str]) -> Loaded:
         """Return the same with the bucket's settings, completed by `inferred` (keyword → evidence); raise `ConfigError`."""
         require_commit_ts(upstream)
         refuse_lost_keys(upstream, self.raw_updates)
-        return replace(self, config=replace(self.config, upstream=upstream), told={**inferred, **self.told})
+        # What was given keeps its origin: nothing that is inferred replaces it.
+        return replace(self, config=replace(self.config, upstream=upstream), origins={**inferred, **self.origins})
 
     @property
     def warning(self) -> str:
         """What is promised less than usual; empty if nothing is."""
-        return "" if self.untold else weaker_promise(self.config.upstream)
+        return "" if self.unset else weaker_promise(self.config.upstream)
 
 
 def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: bool = True) -> Loaded:
@@ -88,11 +89,13 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     sources = Sources(options, environ, target=target)
     time_zone, notices = _time_zone(sources)
     changefeed.refuse(sources.settings)
-    upstream, told = upstream_settings(sources, time_zone)
-    raw_updates = told_raw_updates(sources)
-    if not untold(upstream, told):
+    upstream, origins = upstream_settings(sources, time_zone)
+    raw_updates = raw_updates_origin(sources)
+    # What is still to be inferred is judged in `completed`.
+    if not unset(upstream, origins):
         refuse_lost_keys(upstream, raw_updates)
     downstream = _downstream(sources, time_zone)
+    # The fields of `Tuning` have the names of their options, so a new one needs no line here.
     tuning = Tuning(**sources.values(*Tuning.__slots__))
     program = _program(sources)
     secrets = Secrets(
@@ -109,8 +112,9 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         secrets=secrets,
         program=program,
         notices=(*notices, *_notices(sources)),
-        told=told,
+        origins=origins,
         raw_updates=raw_updates,
+        # Also what the stores' own clients take from the environment: their errors may quote it.
         hidden=(*secrets.texts(), *environment_secrets(environ)),
     )
 
@@ -179,6 +183,7 @@ def _downstream(sources: Sources, time_zone: str) -> Downstream:
             raise uri.error(f"`{name.replace('_', '-')}`: there is no file {given[name]}")
     if bool(given["ssl_cert"]) != bool(given["ssl_key"]):
         raise uri.error("`ssl-cert` and `ssl-key` are given together or not at all")
+    # Whoever gives a certificate wants TLS, even without +ssl.
     mode, asked = given["ssl_mode"], uri.ssl or bool(given["ssl_ca"] or given["ssl_cert"])
     if mode in ("disabled", "preferred") and asked:
         raise uri.error(f"`ssl-mode` {mode} contradicts +ssl, `ssl-ca` or `ssl-cert`, which ask for TLS")
@@ -215,6 +220,7 @@ def _selecting(sources: Sources, state_schema: str) -> Selecting:
 def _password(sources: Sources) -> str:
     """Return the password: from keyword or flag, else the URI, else the environment, else the file that environment or TOML name."""
     given, file = BY_KEYWORD["downstream_password"], BY_KEYWORD["downstream_password_file"]
+    # The caller's own words first: a flag that names a file outranks the password in the URI.
     for keyword in (given.keyword, file.keyword):
         if sources.options.get(keyword) is not None:
             found = sources.find(BY_KEYWORD[keyword])
@@ -247,12 +253,14 @@ def _notices(sources: Sources) -> list[str]:
         notices.append("--enable-profiling: accepted; no profiling port is opened")
     notices += _file_notices(sources)
     for name in sorted(sources.environ):
+        # A misspelt variable has no effect, and nothing else would show that.
         if name.startswith(ENVIRONMENT_PREFIX) and name not in BY_ENVIRONMENT:
             notices.append(f"environment variable {name} is not known{did_you_mean(name, BY_ENVIRONMENT)}")
     return notices
 
 
 def _file_notices(sources: Sources) -> list[str]:
+    # Whatever is neither read here nor shown by the files themselves has no effect, and that is said.
     used = {option.toml_key for option in OPTIONS}
     used |= {refusal.key for refusal in changefeed.REFUSALS} | changefeed.OF_THE_WRITER | changefeed.SELECTORS
     notices: list[str] = []

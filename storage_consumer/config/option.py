@@ -69,6 +69,7 @@ class Option:
     @property
     def toml_key(self) -> str:
         """The dotted key in the TOML file, or an empty text."""
+        # None and the empty text differ: None is a key of our own table, the empty text is no key.
         return f"{OWN_TABLE}.{self.name}" if self.toml is None else self.toml
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from storage_consumer.config import parsers
-from storage_consumer.config.filter_options import SELECTING
+from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
-from storage_consumer.config.option import Option, switch
+from storage_consumer.config.option import OWN_TABLE, Option, switch
 from storage_consumer.config.settings import SSL_MODES, Downstream, Tuning
 
+# The defaults stand in the records of the settings; the options only show them.
 _TUNING = Tuning()
 _DOWNSTREAM_STATE_SCHEMA = Downstream().state_schema
 
@@ -56,6 +56,49 @@ _WHAT = (
         repeatable=True,
         help="TOML file: the changefeed's own, unchanged, and/or one with our [consumer] table. May be given several times; "
         "a later file overrides an earlier one. (The environment variable separates several files by ':'.)",
+    ),
+)
+
+_SELECTING = (
+    Option(
+        name="filter",
+        group="which tables, and under which names",
+        metavar="RULE",
+        parse=filter_and_routes.rules,
+        default=(),
+        shown_default="every table",
+        toml=f"{OWN_TABLE}.filter.rules",
+        repeatable=True,
+        help="Which tables to replicate: a rule of TiCDC's table filter, such as 'shop.*' or '!shop.items'. May be "
+        "given several times; the last one that matches a table decides. (The environment variable takes one per "
+        "line, or a TOML array.)",
+    ),
+    Option(
+        name="event-filter",
+        group="which tables, and under which names",
+        metavar="TABLE",
+        parse=filter_and_routes.event_filters,
+        default=(),
+        shown_default="none",
+        toml=f"{OWN_TABLE}.filter.event-filters",
+        repeatable=True,
+        help="Which statements not to run, as an inline table of TOML with `matcher` and `ignore-event` or "
+        "`ignore-sql`: "
+        '\'{matcher = ["shop.*"], ignore-event = ["drop table"]}\'. May be given several times.',
+    ),
+    Option(
+        name="route",
+        group="which tables, and under which names",
+        metavar="TABLE",
+        parse=filter_and_routes.routes,
+        default=(),
+        shown_default="none",
+        toml=f"{OWN_TABLE}.routes",
+        repeatable=True,
+        help="What tables are called in the target, as an inline table of TOML with `matcher` and `target-schema` or "
+        "`target-table`: "
+        '\'{matcher = ["shop.*"], target-schema = "copy", target-table = "{table}_old"}\'. May be given several times; the first '
+        "one that matches a table applies.",
     ),
 )
 
@@ -255,6 +298,6 @@ _PROGRAM = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
+OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

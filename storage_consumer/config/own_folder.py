@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from storage_consumer.config.ownership import writers_of
-
 _PREFIX = "storage-consumer-"
 MARK = "removed-with-its-process"
 """A file that distinguishes it from a folder of the user's own with a similar name, such as a clone of this repository."""
@@ -27,10 +25,13 @@ LONGEST = 60
 """Upper limit of its path in characters: a socket in it, with a name of 42, has to stay below 108."""
 _OF_SPARK = "spark-"
 """Prefix of the folders that are noted for Spark's JVM."""
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def own_folder() -> Path:
     """Return the folder of this process, mode 0700; the same at each call. Raise `OSError` if none can be created."""
+    # By the process: a child that was forked gets a folder of its own.
     return _folder_of(os.getpid())
 
 
@@ -48,10 +49,13 @@ def noted() -> list[Path]:
 def _folder_of(process: int) -> Path:
     """Create the folder of a process, which is this one, and remove what others have left."""
     parents = [*_parents()]
+    # In every place, since the process that is gone may have found another one best.
     for parent in parents:
         _remove_left(parent)
     made = (_made(parent) for parent in parents)
+    # As the last resort any place will do: mode 0700 still keeps others out of the folder itself.
     folder = next(filter(None, made), None) or _locked(Path(tempfile.mkdtemp(prefix=_PREFIX)))
+    # With the number of the process: a child that is forked runs this too, and must leave the folder to its parent.
     atexit.register(_remove, process, folder)
     return folder
 
@@ -93,6 +97,7 @@ def _remove_left(parent: Path) -> None:
     """Remove the folders of processes that are gone, with the folders they noted."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError), _opened(folder) as handle:
+            # A process that lives holds the lock, so only a folder that was left behind can be locked here.
             if os.fstat(handle).st_uid == os.geteuid() and (folder / MARK).exists():
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove_all(folder)
@@ -125,7 +130,55 @@ def remove_noted(folder: Path) -> None:
         with suppress(OSError):
             target = link.readlink()
             found = target.lstat()
+            # The link was made by us, but what is there now may be somebody else's.
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
             if ours and target.name.startswith(_OF_SPARK) and link.name == f"{_LINK}{target.name}":
                 shutil.rmtree(target, ignore_errors=True)
         link.unlink(missing_ok=True)
+
+
+def writers_of(folder: Path) -> str:
+    """Return who else could change the content of `folder`, as a sentence that names the place; empty if nobody can.
+
+    It is checked as ssh checks its keys, since code that is loaded from there runs with our rights.
+
+    `folder` contains no symbolic link (see `Path.resolve`). The folder, everything in it and each folder above it must belong to
+    this user or root, and no other user may write to it. A folder above it may be open to all if it is sticky, as /tmp is: nobody
+    else can rename or remove our files there. Within a folder that nobody else may enter, only owners count. A missing folder is no
+    reason; check again once it was created.
+    """
+    # From the root downwards: whoever may write to a folder above can put something else in the place of those below.
+    for place in (*reversed(folder.parents), folder):
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return ""
+        sticky = place != folder and bool(found.st_mode & stat.S_ISVTX)
+        if reason := _reason(place, found, open_allowed=sticky):
+            return reason
+    # The last one that was looked at is the folder itself.
+    closed = not found.st_mode & _OTHERS
+    return next(filter(None, (_reason(place, each, open_allowed=closed) for place, each in _below(folder))), "")
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield everything in a folder; raise `OSError` if it can't be listed. What vanishes meanwhile is left out."""
+    for root, folders, files in os.walk(folder, onerror=_raised):
+        for place in (Path(root, name) for name in (*folders, *files)):
+            with suppress(FileNotFoundError):
+                yield place, place.lstat()
+
+
+def _raised(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _reason(place: Path, found: os.stat_result, *, open_allowed: bool) -> str:
+    if stat.S_ISLNK(found.st_mode):
+        return f"{place} is a symbolic link"
+    if found.st_uid not in (0, os.geteuid()):
+        return f"{place} belongs to another user (number {found.st_uid})"
+    if found.st_mode & _OTHERS_WRITE and not open_allowed:
+        return f"others may write to {place} (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""

@@ -111,6 +111,7 @@ def seconds_of(value: object) -> float:
     if given == "0":
         return 0.0
     parts = _DURATION_PART.findall(given)
+    # findall leaves out what it cannot read, so its parts have to make up the whole text.
     if not parts or "".join(number + unit for number, unit in parts) != given:
         raise ValueError(f"a duration like 2s, 1h30m or 100ms is expected, not {value!r}")
     return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
@@ -191,6 +192,7 @@ def time_zone(value: object) -> str:
 def _offset(match: re.Match[str], given: str) -> str:
     sign, hours, minutes = match.groups()
     total = int(hours) * 60 + int(minutes)
+    # MySQL's own limits for an offset.
     low = -_MAX_OFFSET_MINUTES + 1 if sign == "-" else 0
     if int(minutes) >= 60 or not low <= (-total if sign == "-" else total) <= _MAX_OFFSET_MINUTES:  # noqa: PLR2004 - minutes in an hour
         raise ValueError(f"a time zone offset must be between -13:59 and +14:00, not {given!r}")
@@ -199,6 +201,7 @@ def _offset(match: re.Match[str], given: str) -> str:
 
 def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
     """Return the host's zone name: from ``TZ``, ``/etc/timezone`` or the target of ``/etc/localtime``; ValueError if unnamed."""
+    # POSIX allows a colon before the name.
     candidates = [environ.get("TZ", "").lstrip(":")]
     named = etc / "timezone"
     if named.is_file():
@@ -209,6 +212,7 @@ def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
     else:
         candidates.append("UTC")
     for candidate in candidates:
+        # A path is no name: a copy of a zone's file does not say which zone it is.
         if candidate and not candidate.startswith("/"):
             return time_zone(candidate)
     raise ValueError("this host's time zone has no name; give one, like --tz UTC or --tz Asia/Shanghai")
@@ -216,4 +220,5 @@ def system_zone(environ: Mapping[str, str], etc: Path = Path("/etc")) -> str:
 
 def is_unsigned(text: str) -> bool:
     """Return whether a text is a number as a TSO or a checksum is one: plain digits, at most 64 bits."""
+    # isdecimal alone takes the digits of other scripts too.
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST and int(text) < 1 << 64

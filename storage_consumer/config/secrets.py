@@ -58,6 +58,7 @@ def write_secrets(secrets: Secrets) -> str:
 def _held_open(content: bytes) -> str:
     """Return the place of a file in memory that this process holds open; raise `AttributeError` or `OSError` without such files."""
     process, name = Path(f"/proc/{os.getpid()}"), f"{_NAME}{uuid.uuid4().hex}"
+    # No program that is started from here inherits the handle. Workers open its path instead, and the kernel checks whose they are.
     handle = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     path = f"{process}/fd/{handle}"
     try:
@@ -87,12 +88,14 @@ def remove_secrets(place: str) -> None:
     if not name:
         Path(path).unlink(missing_ok=True)
     elif _holds(path, name):
+        # The path ends in the number of this process's own handle; without it the memory is free.
         os.close(int(path.rpartition("/")[2]))
 
 
 def held_secrets(place: str) -> Secrets | None:
     """Return the secrets in the file, or None if this machine and user have no such file."""
     path, _, name = place.partition(_AND)
+    # On another machine the path may lead to something else, or to nothing.
     if not path or (name and not _holds(path, name)):
         return None
     with suppress(FileNotFoundError, PermissionError):
@@ -121,6 +124,7 @@ def password_in(path: str, origin: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"{origin}: the password file {path} cannot be read: {reason}") from None
+    # One end of a line, of either kind: any other white space belongs to the password.
     return content.removesuffix("\n").removesuffix("\r")
 
 

@@ -225,6 +225,7 @@ class Secrets:
 
     def texts(self) -> tuple[str, ...]:
         """Return every text that must not be shown; of a credentials file, each of its secret parts."""
+        # All fields, so that a secret that is added later is hidden without another line.
         texts = [getattr(self, name) for name in self.__slots__]
         texts += signatures(self.sas_token)
         if self.gcs_credentials:

@@ -1,16 +1,17 @@
-"""The places that a value may come from, and which of them wins."""
+"""The places that a value may come from, which of them wins, and the log's settings as far as they are known while others are wrong."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.option import OWN_TABLE, Option
 from storage_consumer.config.options import BY_KEYWORD
-from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.parsers import Document, did_you_mean
 from storage_consumer.config.uris import parse_downstream, parse_upstream
 from storage_consumer.errors import ConfigError
 
@@ -39,12 +40,15 @@ class Sources:
         """
         self.options = known_options(options)
         self.environ = environ
+        # Empty until the URIs are parsed: a URI cannot be given by a parameter of itself.
         self.parameters: dict[str, Mapping[str, str]] = {}
         self.settings: dict[str, tuple[object, str]] = {}
+        # The files come first, since they may name both URIs.
         self.documents = tuple(changefeed.read_document(item) for item in self._config())
         for document in self.documents:
             changefeed.check_keys(document)
             changefeed.refuse_routed_selectors(document)
+        # Dotted key → value and file, over all files.
         self.settings = changefeed.merged(self.documents)
         if f"{OWN_TABLE}.sink-uri" in self.settings:
             self.settings.setdefault(f"{OWN_TABLE}.upstream-uri", self.settings[f"{OWN_TABLE}.sink-uri"])
@@ -55,6 +59,7 @@ class Sources:
     def _config(self) -> list[object]:
         given = self.find(BY_KEYWORD["config"])
         from_environment = given.origin.startswith("environment") and isinstance(given.value, list)
+        # Only a variable has to pack several paths into one text.
         if from_environment:
             return [part for item in given.value for part in str(item).split(os.pathsep) if part]
         return list(given.value or ())
@@ -76,6 +81,7 @@ class Sources:
                 return Given(value=option.parse(given), origin=origin)
             except ValueError as error:
                 shown = (
+                    # A parser's message may quote the value, and these values hold secrets.
                     str(error) if "uri" not in option.name and "password" not in option.name else "a text is expected"
                 )
                 raise ConfigError(f"{origin}: {shown}") from None
@@ -86,6 +92,7 @@ class Sources:
         found: list[tuple[object, str]] = [(by_hand(self.options.get(option.keyword)), f"--{option.name}")]
         if option.uri:
             side, parameter = option.uri
+            # An empty parameter, or an empty variable below, counts as not given; an empty flag is a value.
             in_uri = self.parameters.get(side, {}).get(parameter) or None
             found.append((in_uri, f"--{side}-uri: parameter `{parameter}`"))
         in_environment = by_hand(self.environ.get(option.environment) or None)
@@ -100,7 +107,7 @@ class Sources:
         """Return the first file with a ``[sink]`` table, which makes it a changefeed's; empty if there is none."""
         return next((each.source for each in self.documents if isinstance(each.content.get("sink"), Mapping)), "")
 
-    def told(self, keyword: str) -> Any:
+    def explicit(self, keyword: str) -> Any:
         """Return the value of an option that was given, None if it was not."""
         given = self.find(BY_KEYWORD[keyword])
         return given.value if given.origin else None
@@ -114,6 +121,7 @@ def known_options(options: Mapping[str, object]) -> dict[str, object]:
     """Return the options that are given, by keyword, aliases resolved; raise `ConfigError` for an unknown one."""
     known: dict[str, object] = {}
     for keyword, value in options.items():
+        # Aliases are in this table as well, so two names of one option meet in the keyword of the record.
         if keyword not in BY_KEYWORD:
             raise ConfigError(f"there is no option `{keyword}`{did_you_mean(keyword, BY_KEYWORD)}")
         name = BY_KEYWORD[keyword].keyword
@@ -127,3 +135,38 @@ def known_options(options: Mapping[str, object]) -> dict[str, object]:
 
 def _as_it_is(value: object) -> object:
     return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWish:
+    """The log that was asked for."""
+
+    level: str = "info"
+    file: str = ""
+    """Path; empty: standard error."""
+    style: str = "text"
+
+
+def log_wish(options: Mapping[str, object], environ: Mapping[str, str]) -> LogWish:
+    """Return the log settings of options, environment and the TOML files that were read; invalid ones are left out."""
+    names = {"level": "log_level", "file": "log_file", "style": "log_format"}
+    found = {field: _found(BY_KEYWORD[name], options, environ) for field, name in names.items()}
+    return LogWish(**{field: value for field, value in found.items() if value})
+
+
+def _found(option: Option, options: Mapping[str, object], environ: Mapping[str, str]) -> str:
+    for given in (options.get(option.keyword), environ.get(option.environment), *_in_files(option, options)):
+        # What is wrong here is reported with the other settings; until then the next place decides.
+        with suppress(ValueError):
+            if given not in (None, ""):
+                return str(option.parse(given))
+    return ""
+
+
+def _in_files(option: Option, options: Mapping[str, object]) -> Iterator[object]:
+    """Yield the values in the files, the last file first."""
+    documents = options.get("config")
+    for document in reversed(documents if isinstance(documents, list) else []):
+        table = document.content.get(OWN_TABLE) if isinstance(document, Document) else None
+        if isinstance(table, Mapping):
+            yield table.get(option.name)

@@ -67,6 +67,7 @@ def complaint(store: Store, parameters: Mapping[str, str]) -> str:
     """Return what is wrong with the parameters of a store's URI; empty if nothing is."""
     for name in parameters:
         owners = [other for other, known in PARAMETERS.items() if name in known]
+        # A parameter that no store has is refused where the URI is read, with the nearest known name.
         if owners and store not in owners:
             return f"`{name}` is a parameter of {' and '.join(owners)}, not of {store}"
     endpoint = parameters.get("endpoint", "")
@@ -118,12 +119,14 @@ def _is_key(parameter: str, value: str) -> bool:
 def endpoint(store: Store, parameters: Mapping[str, str]) -> str:
     """Return the server's URL as the store's driver takes it; empty: the cloud's own."""
     text = parameters.get("endpoint", "").rstrip("/")
+    # For TiCDC an endpoint may have the path of the API; gcsfs adds that itself.
     return text.removesuffix("/storage/v1") if store == "gcs" else text
 
 
 def path_style(parameters: Mapping[str, str]) -> bool:
     """Return whether the path holds an S3 bucket's name if ``force-path-style`` does not say so."""
     provider = parameters.get("provider", "").lower()
+    # S3's accelerated servers, too, take the bucket's name only as part of the host's.
     return provider not in _BY_HOST and parameters.get("use-accelerate-endpoint", "").lower() != "true"
 
 
@@ -143,6 +146,7 @@ def environment_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     They include those in a Google credentials file that is named there, if it can be read.
     """
     texts = [environ[name].strip() for name in _IN_ENVIRONMENT if environ.get(name, "").strip()]
+    # An error may show the key alone, without the connection string around it.
     texts += _IN_CONNECTION.findall(environ.get("AZURE_STORAGE_CONNECTION_STRING", ""))
     if file := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
         with suppress(ValueError):

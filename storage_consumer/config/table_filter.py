@@ -2,14 +2,20 @@
 
 The last rule that fits decides, and a name that no rule fits is excluded. Excluding rules (``!``) therefore follow an including
 one.
+
+Column selectors speak it too: a selector's matcher is a list of rules for tables (``schema.table``), and its columns are rules for one
+name. They say which columns TiCDC's new architecture writes for a table. Schema files list all of them nevertheless.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from storage_consumer.config.settings import ColumnSelector
+from storage_consumer.errors import ConfigError
 
 _TOKEN = re.compile(
     r"""
@@ -37,6 +43,7 @@ class _Rule:
     """The first part if it is a plain name; empty if it is a pattern."""
 
     def fits(self, name: tuple[str, ...]) -> bool:
+        # An expression between slashes may match anywhere; every other pattern has its own anchors.
         return all(pattern.search(part) for pattern, part in zip(self.patterns, name, strict=True))
 
     @property
@@ -93,6 +100,7 @@ def _rule(text: str, parts: int, *, case: bool) -> Iterator[_Rule]:
         return
     if text.startswith("@"):
         raise _error(text, "rules in a file of TiCDC's host cannot be read here; write them out")
+    # Only one mark counts: a second one is an error.
     taken_in = not text.startswith("!")
     place, patterns, names = 0 if taken_in else 1, [], []
     for part in range(parts):
@@ -127,6 +135,7 @@ def _pattern(text: str, place: int) -> tuple[str, str, int]:
         place = found.end()
     if not pattern:
         raise _error(text, "a name or pattern is missing")
+    # A wildcard is neither an escaped sign nor a plain one, so it leaves a None: then the rule names no schema.
     return rf"\A(?s:{''.join(pattern)})\Z", "" if None in signs else "".join(signs), place
 
 
@@ -148,6 +157,7 @@ def _literal_caret(inside: str) -> str:
 
 def _compiled(text: str, pattern: str, *, case: bool) -> re.Pattern[str]:
     try:
+        # Without case unless the changefeed asks for it, as in TiCDC.
         return re.compile(pattern, 0 if case else re.IGNORECASE)
     except re.error as error:
         raise _error(text, f"the regular expression cannot be read: {error}") from error
@@ -155,3 +165,27 @@ def _compiled(text: str, pattern: str, *, case: bool) -> re.Pattern[str]:
 
 def _error(rule: str, why: str) -> ValueError:
     return ValueError(f"the rule {rule!r} cannot be read: {why}")
+
+
+def unselected(
+    selectors: Sequence[ColumnSelector], table: tuple[str, str], names: Iterable[str], *, case: bool
+) -> list[str]:
+    """Return the columns that the rows of a table (schema, name) lack. `case`: table names are case-sensitive; column names never are.
+
+    The first selector whose matcher includes the table applies to it; without one, its rows carry all columns.
+    """
+    for selector in selectors:
+        if table_rules(selector.matcher, case=case).matches(*table):
+            columns = table_rules(selector.columns, parts=1)
+            return [name for name in names if not columns.matches(name)]
+    return []
+
+
+def check_selectors(selectors: Iterable[ColumnSelector]) -> None:
+    """Raise `ConfigError` for a rule that cannot be read."""
+    for selector in selectors:
+        try:
+            table_rules(selector.matcher)
+            table_rules(selector.columns, parts=1)
+        except ValueError as error:
+            raise ConfigError(f"[[sink.column-selectors]]: {error}") from error

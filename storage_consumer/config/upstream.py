@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage_consumer.config import parsers, stores
-from storage_consumer.config.column_selectors import check
 from storage_consumer.config.format_options import CSV_OPTIONS
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import ColumnSelector, CsvOptions, Upstream
 from storage_consumer.config.sources import Given, Sources
+from storage_consumer.config.table_filter import check_selectors
 from storage_consumer.config.uris import Uri
 from storage_consumer.errors import ConfigError
 
@@ -44,8 +44,8 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         terminator=given["terminator"].value,
         csv=CsvOptions(**{field: given[keyword].value for keyword, field in CSV_OPTIONS.items()}),
         enable_tidb_extension=given["enable_tidb_extension"].value,
-        date_separator=sources.told("date_separator"),
-        partition_separator=sources.told("enable_partition_separator"),
+        date_separator=sources.explicit("date_separator"),
+        partition_separator=sources.explicit("enable_partition_separator"),
         column_selectors=_selectors(sources),
         file_expiration_days=_days_kept(sources),
         case_sensitive=sources.settings.get("case-sensitive", (False, ""))[0] is True,
@@ -53,18 +53,19 @@ def upstream_settings(sources: Sources, time_zone: str) -> tuple[Upstream, Mappi
         allow_missing_commit_ts=sources.find(BY_KEYWORD["allow_missing_commit_ts"]).value,
     )
     given |= {keyword: sources.find(BY_KEYWORD[keyword]) for keyword in _SHOWN_BY_PATHS}
-    told = {keyword: found.origin for keyword, found in given.items() if found.origin}
-    if not untold(upstream, told):
+    origins = {keyword: found.origin for keyword, found in given.items() if found.origin}
+    if not unset(upstream, origins):
         require_commit_ts(upstream)
-    return upstream, told
+    return upstream, origins
 
 
-def untold(upstream: Upstream, told: Mapping[str, str]) -> tuple[str, ...]:
+def unset(upstream: Upstream, origins: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keywords of the format options that matter for this protocol and were not given."""
-    if "protocol" not in told:
-        return tuple(keyword for keyword in FORMAT_KEYWORDS if keyword not in told)
+    # Which options matter depends on the protocol, so without it all of them do.
+    if "protocol" not in origins:
+        return tuple(keyword for keyword in FORMAT_KEYWORDS if keyword not in origins)
     needed = tuple(CSV_OPTIONS) if upstream.protocol == "csv" else ("enable_tidb_extension", "terminator")
-    return tuple(keyword for keyword in needed if keyword not in told)
+    return tuple(keyword for keyword in needed if keyword not in origins)
 
 
 def require_commit_ts(upstream: Upstream) -> None:
@@ -101,18 +102,19 @@ def _days_kept(sources: Sources) -> int:
         days = int(str(parsers.integer(low=0, high=100_000)(value)))
     except ValueError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    return days if sources.told("date_separator") in (None, "day") else 0
+    # If it was not given, the bucket may have a folder for each day.
+    return days if sources.explicit("date_separator") in (None, "day") else 0
 
 
-def told_raw_updates(sources: Sources) -> str:
+def raw_updates_origin(sources: Sources) -> str:
     """Return who configured TiCDC not to split updates that change a key; empty if nobody did. Raise `ConfigError`."""
     name = "output-raw-change-event"
     value, source = sources.settings.get(f"sink.cloud-storage-config.{name}", (False, ""))
     given = [(value, f"{source}: [sink.cloud-storage-config] {name}")]
     given.append((sources.upstream.parameters.get(name) or False, f"--upstream-uri: parameter `{name}`"))
-    for told, origin in given:
+    for text, origin in given:
         try:
-            if parsers.boolean(told):
+            if parsers.boolean(text):
                 return origin
         except ValueError as error:
             raise ConfigError(f"{origin}: {error}") from None
@@ -158,7 +160,7 @@ def _selectors(sources: Sources) -> tuple[ColumnSelector, ...]:
                 )
             matcher, columns = texts
             found.append(ColumnSelector(matcher=tuple(matcher or ()), columns=tuple(columns or ())))
-    check(found)
+    check_selectors(found)
     return tuple(found)
 
 

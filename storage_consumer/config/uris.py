@@ -15,7 +15,9 @@ from storage_consumer.errors import ConfigError
 _SECRET_WORDS = ("key", "secret", "token", "password", "passwd", "credential", "pwd")
 _SIGNATURES = frozenset({"sig", "signature"})
 """Parameters that a SAS token is split into if it was not percent-encoded as it should be."""
+# Names that only sound as if they held a secret: paths, ids and switches.
 _NOT_SECRET = frozenset({"ssl-key", "sse-kms-key-id", "output-handle-key", "output-row-key"})
+# Also cut at ; and #: the rest of a secret that was not percent-encoded may follow one of them.
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)(?:=([^&;#]*))?")
 _USER_AND_PASSWORD = re.compile(
     r"(?s)^(\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?![A-Za-z][A-Za-z0-9+.-]*://))[^:/?#]*):(.*)@"
@@ -123,6 +125,7 @@ def mask_uri(uri: str) -> str:
 
 def secrets_in(uri: str) -> tuple[str, ...]:
     """Return what `mask_uri` hides, as written and percent-decoded, also of a URI within the URI; accepts any text."""
+    # A parameter may be a URI with secrets of its own, such as an endpoint, hence the recursion.
     found = [match[2] for match in _USER_AND_PASSWORD.finditer(uri)]
     for _, name, value in _PARAMETER.findall(uri):
         nested = unquote(value)
@@ -162,7 +165,9 @@ def parse_upstream(text: str) -> Uri:
         side="upstream",
         masked=masked,
         scheme=stores.SCHEMES[scheme],
+        # Not `split.hostname`, which is in lower case: a bucket's name stays as it is.
         host=split.netloc,
+        # The root of a bucket becomes the empty text.
         path=posixpath.normpath("/" + unquote(split.path).strip("/")).rstrip("/"),
         parameters=_parameters("upstream", split.query, masked, UPSTREAM_PARAMETERS),
     )
@@ -220,6 +225,7 @@ def parse_downstream(text: str) -> Uri:
             f"{split.scheme}:// is not a target; give mysql://, tidb:// or mariadb://, with +ssl for "
             f"TLS{did_you_mean(scheme, _TARGET_SCHEMES)}",
         )
+    # At the last @: an earlier one may belong to a password that was not percent-encoded.
     userinfo, _, _ = split.netloc.rpartition("@")
     user, colon, password = userinfo.partition(":")
     uri = Uri(
@@ -279,6 +285,7 @@ def _split(side: str, text: str) -> SplitResult:
         split = urlsplit(text.strip())
     except ValueError:
         raise _error(side, masked, "this is not a well-formed URI") from None
+    # What follows a # would be lost without a word, and it may be the rest of a password.
     if split.fragment or text.strip().endswith("#"):
         raise _error(side, masked, "a `#` ends a URI; inside a password, path or parameter it is written %23")
     return split

@@ -25,6 +25,7 @@ def is_zone(name: str) -> bool:
         return False
     try:
         zoneinfo.ZoneInfo(name)
+    # A folder of zones, such as Europe, raises an OSError.
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return False
     return True
@@ -42,6 +43,7 @@ def others_of(zone: str) -> tuple[str, ...]:
     # Not an abbreviation of another zone, or of any: avoid reading the table.
     if zone == "UTC" or not zone.isalpha():
         return ()
+    # Offsets are compared, not names: zones whose clocks agree all year mean the same.
     own = _year_of(zone)[1]
     return tuple(name for name, abbreviations, offsets in _zones() if zone.upper() in abbreviations and offsets != own)
 
@@ -68,7 +70,10 @@ def _year_of(name: str) -> tuple[frozenset[str], _Year]:
     zone = zoneinfo.ZoneInfo(name)
     year = dt.datetime.now(tz=dt.UTC).year
     moments = [
-        dt.datetime(year, month, day, tzinfo=dt.UTC).astimezone(zone) for month in range(1, 13) for day in (1, 15)
+        # Two days of each month: often enough to meet an offset that lasts for one month only.
+        dt.datetime(year, month, day, tzinfo=dt.UTC).astimezone(zone)
+        for month in range(1, 13)
+        for day in (1, 15)
     ]
     names = (moment.tzname() or "" for moment in moments)
     return frozenset(one.upper() for one in names), tuple(moment.utcoffset() for moment in moments)

@@ -20,18 +20,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock, SystemClock
-from storage_consumer.ddl.ports import Journal, Structure
+from storage_consumer.ddl.ports import Execution, Structure
 from storage_consumer.ddl.rules.arrangement import unfolded
 from storage_consumer.ddl.rules.clauses import source_collation
-from storage_consumer.ddl.settling import refusal, unlike
 from storage_consumer.ddl.time_literals import refuse_uncertain_moments
-from storage_consumer.ddl.translate import DdlAction, create_from_columns, refuse_what_may_not_run, safe_action
+from storage_consumer.ddl.translate import (
+    DdlAction,
+    create_from_columns,
+    refuse_what_may_not_run,
+    safe_action,
+    stored_text,
+)
 from storage_consumer.downstream.connection import escape
 from storage_consumer.downstream.existing_names import matters_for
 from storage_consumer.downstream.mysql_errors import ALREADY_DONE
 from storage_consumer.errors import Abandoned, DdlFailed, TableError, TargetBusy, TargetUnavailable
-from storage_consumer.model import TableName
-from storage_consumer.plan.barriers import ALTER_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
+from storage_consumer.plan.barriers import DROPS
 from storage_consumer.plan.journal import (
     DONE,
     FAILED,
@@ -44,24 +50,27 @@ from storage_consumer.plan.journal import (
     Sent,
 )
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.ports import DdlContext, Decision, TableProgress
+from storage_consumer.plan.table_words import table_flag
+from storage_consumer.ports import DdlContext, Decision, Journal, TableProgress
+from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, has_words, quote, tokens
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
 
-_DROPS = (DROP_SCHEMA, DROP_TABLE, DROP_VIEW)
 _NOTHING_THERE = frozenset((1008, 1051, 4092))
 """Answers to a DROP of a database, table or view that does not exist; MariaDB has a number of its own for views."""
 _LOOK = 1.0
 """Seconds between two looks at a statement that still runs."""
-_TOLD_EVERY = 30.0
+_LOGGED_EVERY = 30.0
 """Seconds between two log lines about it."""
 _LOCK_TRIES = 3
 """How often a statement asks for locks that others hold before its table waits for the next round."""
 _FIRST_PAUSE = 1.0
 _LOSSES = 3
 """How often in a row a connection may break under one statement before the round starts over."""
+_HIDDEN = "_V$_"
+"""Prefix of the hidden columns in which TiDB keeps expression indexes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,22 +89,22 @@ class DdlRunner:
 
     def __init__(
         self,
-        database: Structure,
-        state: Journal,
+        structure: Structure,
+        execution: Execution,
+        journal: Journal,
         server_type: str,
         *,
-        zone: str = "UTC",
         clock: Clock | None = None,
         patience: float = 24 * 3600.0,
     ) -> None:
-        """`server_type` is ``mariadb``, ``mysql`` or ``tidb``; `zone` is the feed's, in which statements run.
+        """`server_type` is ``mariadb``, ``mysql`` or ``tidb``.
 
         `patience` is how many seconds to wait for a statement that lost its connection while the server still runs it.
         """
-        self._database = database
-        self._state = state
-        self._flavor = server_type
-        self._zone = zone
+        self._structure = structure
+        self._execution = execution
+        self._journal = journal
+        self._server_type = server_type
         self._clock = clock or SystemClock()
         self._patience = patience
 
@@ -105,9 +114,10 @@ class DdlRunner:
         Return what was changed or found, or "". Raise `DdlFailed` if the target refuses the statement, `TargetBusy` if others keep it
         from running, and `TargetUnavailable` if its outcome is not known yet.
         """
-        entry = self._state.journal_entry(step)
+        entry = self._journal.entry(step)
+        # It may have run though its tables were not advanced: the entry is stored again, together with them.
         if entry and entry.state in (DONE, SKIPPED):
-            self._state.journal(step, entry.state, note=entry.note, tables=moved)
+            self._journal.record(step, entry.state, note=entry.note, tables=moved)
             return "done before"
         decision = context.decision
         if decision is not None and decision.verb != "replace":
@@ -120,49 +130,53 @@ class DdlRunner:
                 started = _Started(step=step, action=sent, context=context, names=(step.name,))
                 self._wait_while_running(started, entry.statement)
                 self._fence(started)
-            self._state.journal(step, state, note=note, tables=moved)
+            self._journal.record(step, state, note=note, tables=moved)
             return note
         try:
             action = self._action(step, context) if decision is None else _replaced(step, decision)
         except TableError as fault:
-            self._state.refused(step, str(fault))
+            self._journal.refused(step, str(fault))
             raise
+        # Skipped rather than done, so that a later DROP of what this would have made knows that it need not exist.
         if not action.statement:
-            self._state.journal(step, SKIPPED, note="; ".join(action.notes), tables=moved)
+            self._journal.record(step, SKIPPED, note="; ".join(action.notes), tables=moved)
             return "; ".join(action.notes)
         started = _Started(step=step, action=action, context=context, names=_names(step, action))
         note, outcome = self._once(started, entry)
         note = "; ".join(filter(None, (*action.notes, note)))
-        self._state.journal(step, DONE, note=note, run=outcome, tables=moved)
+        self._journal.record(step, DONE, note=note, run=outcome, tables=moved)
         return note
 
     def refused(self, step: DdlStep, error: str) -> None:
         """Note why a statement stops its table."""
-        self._state.refused(step, error)
+        self._journal.refused(step, error)
 
     def fence(self) -> None:
         """Stop a former owner from beginning a statement under this runner's lock; leave alone what it is running already."""
-        self._database.fence_ddl()
+        self._execution.fence_ddl()
 
     def close(self) -> None:
         """Close the connection."""
-        self._database.close()
+        self._execution.close()
 
     def _action(self, step: DdlStep, context: DdlContext) -> DdlAction:
         """Return what to run; create a database first that the source had before its changefeed."""
         if step.skip:
             return DdlAction(statement="", schema="", notes=(step.skip,))
-        refuse_what_may_not_run(step, self._flavor)
+        refuse_what_may_not_run(step, self._server_type)
         name, found = step.name, tokens(unfolded(step.definition.query))
         collation = self._collation(step, context, found)
         if not step.ensure:
-            names = self._database.part_names(name, found) if matters_for(found) else None
-            zone = self._database.statement_zone(step.version)
-            if zone != self._zone:
-                refuse_uncertain_moments(step.definition, found, self._zone, self._database.describe)
-            source = source_collation(context.database_statements, self._flavor)
-            return safe_action(step.definition, self._flavor, collation, names, zone=zone, source_collation=source)
-        if self._database.describe([name]):
+            # Names are asked for only where they can matter: each costs several queries on information_schema.
+            names = self._structure.part_names(name, found) if matters_for(found) else None
+            # A server without the zone's name gets the offset in force at the statement's version, so this differs between statements.
+            zone, feed_zone = self._execution.statement_zone(step.version), self._execution.zone
+            if zone != feed_zone:
+                refuse_uncertain_moments(step.definition, found, feed_zone, self._structure.describe)
+            source = source_collation(context.database_statements, self._server_type)
+            return safe_action(step.definition, self._server_type, collation, names, zone=zone, source_collation=source)
+        # A table that is only to exist may have been there before the changefeed; whether it fits shows with its first rows.
+        if self._structure.describe([name]):
             return DdlAction(statement="", schema="", notes=("the table already exists",))
         statement = create_from_columns(step.definition, escape)
         note = (
@@ -178,14 +192,14 @@ class DdlRunner:
         ours, name = context.database_is_ours, step.name
         if ours and not has_words(found[:2], "CREATE", "TABLE"):
             return None
-        collation = self._database.database_collation(name.schema)
-        if collation is None and not ours and (name.table or step.definition.ddl_type == ALTER_SCHEMA):
+        collation = self._structure.database_collation(name.schema)
+        if collation is None and not ours and (name.table or step.definition.ddl_type == DdlKind.ALTER_SCHEMA):
             defaults = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
             statement = f"CREATE DATABASE IF NOT EXISTS {quote(name.schema)} {defaults}"
             try:
-                self._database.execute_ddl(statement, "", step.version)
+                self._execution.execute_ddl(statement, "", step.version)
             except DdlFailed as fault:
-                raise refusal(step, statement, fault) from fault
+                raise _refusal(step, statement, fault) from fault
         return collation
 
     def _once(self, started: _Started, entry: JournalEntry | None) -> tuple[str, Outcome]:
@@ -193,35 +207,38 @@ class DdlRunner:
 
         If the connection breaks under it, find out immediately, over a new connection, what became of it.
         """
+        # Each turn begins as a restart would: with the journal's entry, and with a look at the target.
         for _ in range(_LOSSES):
             interrupted = entry is not None and entry.state == STARTED
             # First wait, then fence, then look: otherwise the structure could still change after the look.
             if interrupted and entry is not None:
                 self._wait_while_running(started, entry.statement or started.action.statement)
             self._fence(started)
-            if interrupted and entry is not None and (found := self._settled(started, entry)) is not None:
+            if interrupted and entry is not None and (found := self._resolved(started, entry)) is not None:
                 return found
             try:
                 return self._execute(started, interrupted=interrupted)
+            # Not a loss, though it is a TargetUnavailable too: the journal already has the statement as planned again.
             except TargetBusy:
                 raise
             except TargetUnavailable as fault:
                 step = started.step
                 _log.warning("ddl_lost", table=str(step.name), version=step.version, error=str(fault))
-                lost, entry = fault, self._state.journal_entry(step)
+                lost, entry = fault, self._journal.entry(step)
         raise lost
 
     def _wait_while_running(self, started: _Started, statement: str) -> None:
         """Let the server finish an interrupted statement; raise as `_wait_while` does."""
-        self._wait_while(started, statement, lambda: self._database.is_running(statement))
+        self._wait_while(started, statement, lambda: self._execution.is_running(statement))
 
     def _fence(self, started: _Started) -> None:
         """Stop former owners from running anything under this lock. If one is running a statement, wait for it rather than kill it."""
-        self._wait_while(started, "a statement of a former owner", lambda: not self._database.fence_ddl())
+        self._wait_while(started, "a statement of a former owner", lambda: not self._execution.fence_ddl())
 
     def _wait_while(self, started: _Started, statement: str, is_so: Callable[[], bool]) -> None:
         """Wait while `is_so`. Raise `TargetUnavailable` if that takes longer than the patience, `Abandoned` if asked to end."""
-        step, began, told = started.step, self._clock.monotonic(), -_TOLD_EVERY
+        # Not 0, so that the first look that finds it running is logged.
+        step, began, logged_at = started.step, self._clock.monotonic(), -_LOGGED_EVERY
         while is_so():
             waited = self._clock.monotonic() - began
             if waited >= self._patience:
@@ -230,74 +247,81 @@ class DdlRunner:
                     f"running on the target after a wait of {waited:.0f} s (--ddl-patience)"
                 )
                 raise TargetUnavailable(message)
-            if waited - told >= _TOLD_EVERY:
+            if waited - logged_at >= _LOGGED_EVERY:
                 _log.warning(
                     "ddl_running",
                     table=str(step.name),
                     version=step.version,
                     query=statement,
                     seconds=waited,
-                    blockers="; ".join(self._database.blockers(started.names)),
+                    blockers="; ".join(self._structure.blockers(started.names)),
                 )
-                told = waited
+                logged_at = waited
             if not started.context.should_continue():
                 raise Abandoned
+            # An event that nobody sets: a plain pause by the clock, which tests can move.
             self._clock.wait(threading.Event(), _LOOK)
 
-    def _settled(self, started: _Started, entry: JournalEntry) -> tuple[str, Outcome] | None:
+    def _resolved(self, started: _Started, entry: JournalEntry) -> tuple[str, Outcome] | None:
         """Return what became of an interrupted statement, or None if it is to run."""
         step = started.step
         if started.context.decision is not None and entry.statement != started.action.statement:
             return None  # the operator has replaced the text since, and so has judged this one
-        now = self._database.fingerprint(started.names)
+        now = self._structure.fingerprint(started.names)
+        # The same structure: it had no effect, or its effect cannot be seen. `_refuse_if_unknowable` knows the one kind that matters.
         if now == entry.structure_before:
             self._refuse_if_unknowable(step)
             return None
-        there = self._database.describe([step.name])
-        if why := unlike(step.definition, there.get(step.name.folded())):
+        there = self._structure.describe([step.name])
+        if why := _unlike(step.definition, there.get(step.name.folded())):
             message = (
                 f"{step.name}: the DDL with version {step.version} ({step.definition.path}) was interrupted, and the "
                 f"table now has neither its former structure nor the one that the statement produces: {why}. Somebody "
                 "else changed it; change it to what the statement produces"
             )
-            self._state.refused(step, message)
+            self._journal.refused(step, message)
             raise DdlFailed(message)
         return "it had taken effect when an earlier run was interrupted", Outcome(structure_after=now)
 
     def _execute(self, started: _Started, *, interrupted: bool) -> tuple[str, Outcome]:
         """Send the statement; return a note about the answer, and how the statement ended."""
         step, action = started.step, started.action
-        before = self._database.fingerprint(started.names)
+        # After the fence, so no other statement of ours changes this until the statement is sent.
+        before = self._structure.fingerprint(started.names)
         unmade = self._why_unmade(step, started.context)
+        # Only a statement that may have been sent before can meet its own effect.
         ignorable = ALREADY_DONE if interrupted else _NOTHING_THERE if unmade else frozenset[int]()
         try:
             answer, seconds = self._sent(started, before, ignorable)
             # No fingerprint is empty, so "" accepts the answer whatever the structure.
             self._refuse_if_not_ours(answer.ignored, started.names, "" if unmade else before)
         except DdlFailed as fault:
-            self._state.journal(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
-            raise refusal(step, action.statement, fault) from fault
-        after = self._database.fingerprint(started.names)
+            # The answer is noted before the error is worded for people: the journal keeps what the server said.
+            self._journal.record(step, FAILED, note=str(fault), run=Outcome(answer=str(fault)))
+            raise _refusal(step, action.statement, fault) from fault
+        after = self._structure.fingerprint(started.names)
         note = f"nothing to do, because {unmade}: {answer.ignored}" if unmade and answer.ignored else answer.ignored
         return note, Outcome(structure_after=after, seconds=seconds, answer=str(answer))
 
     def _why_unmade(self, step: DdlStep, context: DdlContext) -> str:
         """Return why the object of a DROP need not exist; "" if it should, and for all other statements."""
-        if step.definition.ddl_type not in _DROPS:
+        if step.definition.ddl_type not in DROPS:
             return ""
+        # Nothing that was read ever made the object, so there may be nothing to drop.
         if not context.table_was_seen:
             return "it never appeared in the bucket"
-        entry = self._state.journal_entry(context.made_by) if context.made_by is not None else None
+        entry = self._journal.entry(context.made_by) if context.made_by is not None else None
         return "the statement that creates it was not run" if entry is not None and entry.state == SKIPPED else ""
 
     def _sent(self, started: _Started, before: str, ignorable: frozenset[int]) -> tuple[DdlAnswer, float]:
         """Send the statement; return the server's answer and the seconds it took. Ask again while others hold locks."""
         step, action, pause = started.step, started.action, _FIRST_PAUSE
         for left in reversed(range(_LOCK_TRIES)):
-            self._state.journal(step, STARTED, run=Sent(statement=action.statement, structure_before=before))
+            # Before it is sent: from here on, after a crash, the structure has to show whether it took effect.
+            self._journal.record(step, STARTED, run=Sent(statement=action.statement, structure_before=before))
             began = self._clock.monotonic()
             try:
-                answer = self._database.execute_ddl(action.statement, action.schema, step.version, ignorable)
+                answer = self._execution.execute_ddl(action.statement, action.schema, step.version, ignorable)
             except TargetBusy as fault:
                 busy = self._blocked(started, before, fault)
             else:
@@ -313,10 +337,12 @@ class DdlRunner:
     def _blocked(self, started: _Started, before: str, fault: TargetBusy) -> TargetBusy:
         """Journal and log that others keep a statement from running, and who they are; return the error."""
         step = started.step
-        blockers = "; ".join(self._database.blockers(started.names))
+        # Asked right now: a moment later the holders may be gone, and nobody could say who they were.
+        blockers = "; ".join(self._structure.blockers(started.names))
         who = blockers or "the target does not show who holds them: look for long transactions in its process list"
         message = f"{step.name}: the DDL with version {step.version} waits for locks that others hold ({fault}): {who}"
-        self._state.journal(
+        # No longer started: it did nothing, so no restart has to look for its effect.
+        self._journal.record(
             step, PLANNED, run=Sent(statement=started.action.statement, structure_before=before), note=message
         )
         _log.warning("ddl_blocked", table=str(step.name), version=step.version, error=str(fault), blockers=who)
@@ -327,17 +353,17 @@ class DdlRunner:
 
         What was there before is not that statement's work, and the rest of the statement has not been done.
         """
-        if answer and self._database.fingerprint(names) == before:
+        if answer and self._structure.fingerprint(names) == before:
             raise DdlFailed(answer)
 
     def _refuse_if_unknowable(self, step: DdlStep) -> None:
         """Stop the table if neither looking nor repeating is right."""
-        if has_words(tokens(step.definition.query), "EXCHANGE", "PARTITION"):
+        if step.ddl.exchanges_partition:
             message = (
                 f"{step.name}: EXCHANGE PARTITION with version {step.version} was interrupted and the target does not "
                 "show whether it took effect. Compare the rows, and exchange the partition manually if it did not"
             )
-            self._state.refused(step, message)
+            self._journal.refused(step, message)
             raise DdlFailed(message)
 
 
@@ -349,5 +375,45 @@ def _replaced(step: DdlStep, decision: Decision) -> DdlAction:
 
 def _names(step: DdlStep, action: DdlAction) -> tuple[TableName, ...]:
     """Return the tables whose structure shows whether a statement took effect: those in the original, and those in the text that runs."""
+    if action.statement == stored_text(step.definition):
+        return tuple(sorted(step.ddl.mentioned))
+    # The operator's text may name other tables than the original, and its effect may show only there.
     run = replace(step.definition, query=action.statement)
-    return tuple(sorted({*mentioned_names(step.definition), *mentioned_names(run)}))
+    return tuple(sorted(step.ddl.mentioned | parsed(run).mentioned))
+
+
+def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:
+    """Return how a table differs from what a statement leads to, or "" if it may be its result; `there` is None if it does not exist.
+
+    Only the names of the columns are compared: every server shows those in the same way. Views, databases and statements about another
+    table than the file's own tell nothing.
+    """
+    is_view = definition.ddl_type in (DdlKind.CREATE_VIEW, DdlKind.DROP_VIEW)
+    if is_view or not definition.columns or parsed(definition).is_astray:
+        return ""
+    if definition.ddl_type == DdlKind.DROP_TABLE:
+        return "" if there is None else "it exists"
+    if there is None:
+        return "it does not exist"
+    wanted = {folded_name(c.name): c.name for c in definition.columns if not c.name.startswith(_HIDDEN)}
+    found = {folded_name(column.name): column.name for column in there.columns}
+    lacking = ", ".join(name for folded, name in wanted.items() if folded not in found)
+    beyond = ", ".join(name for folded, name in found.items() if folded not in wanted)
+    parts = (lacking and f"it lacks the columns {lacking}", beyond and f"it has the extra columns {beyond}")
+    return " and ".join(part for part in parts if part)
+
+
+def _refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
+    """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
+    remedy = fault.remedy or "Make the target's table fit"
+    if step.definition.ddl_type == DdlKind.CREATE_TABLE and not fault.remedy:
+        remedy = (
+            "If the table already holds the source's rows as of a known TSO (from a copy, or because a state was "
+            f"lost), run `storage-consumer table reload-done {table_flag(step.origin.name)} --at TSO`. Otherwise "
+            f"{remedy[0].lower()}{remedy[1:]}"
+        )
+    return DdlFailed(
+        f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
+        f"statement is: {statement[:500]}. {remedy}, then start again or run `storage-consumer table resume` to try "
+        "it again"
+    )

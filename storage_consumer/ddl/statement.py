@@ -48,6 +48,7 @@ def statement_of(
     if end >= 0:
         parts = elements(found, opening, end)
     elif (first := _first_action(found)) > 0:
+        # Only commas outside all parentheses separate actions.
         commas = [i for i in range(first, len(found)) if found[i].text == "," and found[i].depth == 0]
         parts = list(_ranges(first, commas, len(found)))
     else:
@@ -72,6 +73,7 @@ def _create_body(found: Sequence[Token]) -> tuple[int, int]:
     if not found or found[0].upper != "CREATE" or find_words(found[:4], "TABLE") < 0:
         return -1, -1
     opening = next((i for i, t in enumerate(found) if t.kind == "symbol" and t.text == "("), -1)
+    # In CREATE TABLE a (LIKE b) the parenthesis holds no columns.
     if opening < 0 or opening + 1 >= len(found) or found[opening + 1].upper == "LIKE":
         return -1, -1
     return opening, closing(found, opening)
@@ -80,6 +82,7 @@ def _create_body(found: Sequence[Token]) -> tuple[int, int]:
 def index_columns(part: Sequence[Token]) -> list[str]:
     """Return the columns that an index definition names directly inside its parentheses, in order."""
     opening = next((i for i, token in enumerate(part) if token.text == "(" and token.kind == "symbol"), -1)
+    # A name deeper inside belongs to an expression, such as the argument of a function.
     inside = part[opening].depth + 1 if opening >= 0 else 0
     return [
         token.name

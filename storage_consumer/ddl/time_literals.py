@@ -8,7 +8,7 @@ from storage_consumer.ddl.statement import statement_of
 from storage_consumer.decode.time_zone import zone_caveat
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import TableDefinition, TableName, folded_name
 from storage_consumer.sql.column_parts import column_parts
 from storage_consumer.sql.tokens import Token, has_words
 
@@ -48,13 +48,15 @@ def _converted(
     describe: Callable[[Iterable[TableName]], Mapping[TableName, TargetTable]],
 ) -> str:
     """Return the first column that becomes a TIMESTAMP or stops being one, or "": its values are converted."""
+    # Only these convert values that are there; a default is handled by `literals.timestamps`.
     if not any(has_words(found, verb) for verb in ("MODIFY", "CHANGE")):
         return ""
     there = describe([definition.name]).get(definition.name.folded())
-    before = {c.name.casefold(): c.data_type.upper() for c in there.columns} if there else {}
-    after = {column.name.casefold(): column.type for column in definition.columns}
+    before = {folded_name(c.name): c.data_type.upper() for c in there.columns} if there else {}
+    after = {folded_name(column.name): column.type for column in definition.columns}
     for former, name, _ in column_parts(found, statement_of(found, None, None).parts):
-        old, new = before.get(former.casefold(), ""), after.get(name.casefold(), "")
+        old, new = before.get(folded_name(former), ""), after.get(folded_name(name), "")
+        # A TIMESTAMP is stored in UTC, all other types as they read: passing from one to the other needs the zone for each value.
         if old and new and (old == _TIMESTAMP) != (new == _TIMESTAMP):
             return f"values of {name} that are converted from {old} to {new}"
     return ""

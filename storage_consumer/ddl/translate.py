@@ -12,13 +12,15 @@ from storage_consumer.ddl.rules.arrangement import arranged
 from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.ddl.rules.catalogue import all_edits
 from storage_consumer.ddl.statement import statement_of
+from storage_consumer.decode.values import is_known
 from storage_consumer.downstream.existing_names import PartNames
 from storage_consumer.downstream.identifier_case import is_far
 from storage_consumer.errors import NotReplicable
 from storage_consumer.gate.judging import refuse_foreign, refuse_unsafe
 from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.sql.tokens import Token, find_words, heeds_comment, quote, replace_spans, tokens
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.tokens import Token, heeds_comment, quote, replace_spans, tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,28 +51,33 @@ def action_for(
     session that will run it. `source_collation` is the default collation of its database at the source. Raise `NotReplicable` for what
     such a server cannot hold.
     """
-    stored = _stored(definition)
+    stored = stored_text(definition)
+    # Before anything reads the text: a backslash without its escape would move the end of a string.
     query = escaped(stored)
     notes = ["backslash"] if query != stored else []
     found = tokens(query)
+    # What looks bare may have its only action in a comment that TiDB alone obeys.
     if _is_bare(found) and not (server_type == "tidb" and heeds_comment(query)):
         note = "attribute of TiDB" if heeds_comment(query) else "an ALTER TABLE without any action"
         return DdlAction(statement="", schema="", notes=(note,))
     refuse_what_only_tidb_holds(definition, server_type)
     schema = definition.name.schema if definition.name.table else ""
+    # Rules look for closing parentheses, so they cannot read such a text; the server's answer is the better error.
     if not found or not _is_whole(found):
         return DdlAction(statement=query, schema=schema)
+    # The server would run these statements, but then hold other rows than the source: the table stops instead.
     if server_type == "mariadb" and names is not None and names.fractions:
         _refuse_fractions(definition, ", ".join(sorted(names.fractions)))
     if server_type != "tidb" and names is not None and names.scattered:
         _refuse_partition(definition)
     if server_type != "tidb":
-        query, arrangements = arranged(query)
+        # Before the rules: they expect each clause in the one place where all servers want it.
+        query, found, arrangements = arranged(query, found)
         notes += arrangements
-        found = tokens(query)
     statement = statement_of(found, collation, names, query, definition.name.table)
     statement = replace(statement, columns=definition.columns, zone=zone, source_collation=source_collation)
     edits, changes = all_edits(statement, server_type)
+    # Arranging and a rule may name the same difference.
     notes = list(dict.fromkeys(changes + notes))
     return DdlAction(statement=replace_spans(query, edits).strip(), schema=schema, notes=tuple(notes))
 
@@ -90,6 +97,7 @@ def safe_action(
     """
     action = action_for(definition, server_type, collation, names, zone=zone, source_collation=source_collation)
     if action.statement:
+        # The text that is sent is judged again, not only the stored one: an edit must not open a way around the gate.
         refuse_unsafe(definition, action.statement, server_type)
     return action
 
@@ -120,6 +128,7 @@ def _is_whole(found: Sequence[Token]) -> bool:
     open_ones = 0
     for token in found:
         open_ones += (token.text == "(") - (token.text == ")") if token.kind == "symbol" else 0
+        # A quote that stands alone as a token never found its end.
         if open_ones < 0 or token.text in ("'", '"', "`"):
             return False
     return open_ones == 0
@@ -132,7 +141,7 @@ def _is_bare(found: Sequence[Token]) -> bool:
     return len(found) == 3 or found[3].text == "."  # noqa: PLR2004 - with the database's name before the table's
 
 
-def _stored(definition: TableDefinition) -> str:
+def stored_text(definition: TableDefinition) -> str:
     """Return the text of a statement without the semicolon that the new architecture may append."""
     return definition.query.strip().removesuffix(";").strip()
 
@@ -143,8 +152,9 @@ def refuse_what_may_not_run(step: DdlStep, server_type: str) -> None:
     The error is `StatementRefused` or `NotReplicable`. A table that is created from its columns has no statement to check.
     """
     refuse_what_only_tidb_holds(step.definition, server_type)
+    # As the bucket has it, before the names of routes and of the target come into the text.
     if not step.ensure:
-        refuse_foreign(step.origin.definition, escaped(_stored(step.origin.definition)), server_type)
+        refuse_foreign(step.origin.definition, escaped(stored_text(step.origin.definition)), server_type)
 
 
 def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -> None:
@@ -152,15 +162,16 @@ def refuse_what_only_tidb_holds(definition: TableDefinition, server_type: str) -
 
     FLASHBACK CLUSTER runs on no server: it would take the whole target back, including our own state and other databases.
     """
-    found = tokens(definition.query)
     if server_type != "tidb":
-        _refuse_far_names(definition, found)
-    if server_type != "tidb" or find_words(found[:2], "FLASHBACK", "CLUSTER") == 0:
-        _refuse_recovery(definition, found)
+        _refuse_far_names(definition)
+    if server_type != "tidb" or parsed(definition).head == ("FLASHBACK", "CLUSTER"):
+        _refuse_recovery(definition)
 
 
-def _refuse_far_names(definition: TableDefinition, found: Sequence[Token]) -> None:
+def _refuse_far_names(definition: TableDefinition) -> None:
     """Stop before a name that the server refuses (MariaDB) or silently changes to question marks (MySQL)."""
+    # Most texts have no such character at all, so that most are not even cut into tokens.
+    found = tokens(definition.query) if is_far(definition.query) else ()
     names = (definition.name.schema, definition.name.table, *(t.name for t in found if t.kind in ("quoted", "word")))
     if far := next((name for name in names if is_far(name)), ""):
         message = (
@@ -179,12 +190,12 @@ _RECOVERED = {
 }
 
 
-def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> None:
+def _refuse_recovery(definition: TableDefinition) -> None:
     """Stop before a statement that brings back rows which only TiDB keeps."""
-    if len(found) > 1 and found[0].upper in ("RECOVER", "FLASHBACK") and found[1].upper in _RECOVERED:
-        what = f"{found[0].upper} {found[1].upper}"
+    verb, *what = parsed(definition).head or ("",)
+    if verb in ("RECOVER", "FLASHBACK") and what and what[0] in _RECOVERED:
         message = (
-            f"{definition.name}: {what} with version {definition.version} brought {_RECOVERED[found[1].upper]} back "
+            f"{definition.name}: {verb} {what[0]} with version {definition.version} brought {_RECOVERED[what[0]]} back "
             f"at the source; the rows are in no file, and only TiDB can do this ({definition.path}). Reload what it "
             "names as of that version"
         )
@@ -195,14 +206,6 @@ def _refuse_recovery(definition: TableDefinition, found: Sequence[Token]) -> Non
 
 _LENGTHS = frozenset(("CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"))
 _SCALES = frozenset(("DATETIME", "TIMESTAMP", "TIME"))
-_TYPES = (
-    _LENGTHS
-    | _SCALES
-    | frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR", "FLOAT", "DOUBLE", "DECIMAL"))
-    | frozenset(("VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
-    | frozenset(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "DATE", "ENUM", "SET", "JSON", "VECTOR"))
-)
-"""All types in schema files (format sheet 3.3). Any other text would become part of a statement."""
 
 
 def create_from_columns(definition: TableDefinition, escape: Callable[[str], str]) -> str:
@@ -211,18 +214,20 @@ def create_from_columns(definition: TableDefinition, escape: Callable[[str], str
     A schema file has no index but the primary key, no reliable defaults, no charset, and no comment. Raise `NotReplicable` for a
     column whose type it does not fully describe.
     """
+    # TiDB's hidden columns belong to expression indexes, of which a schema file says nothing.
     columns = [
         _column(definition, column, escape) for column in definition.columns if not column.name.startswith("_V$_")
     ]
     key = [quote(column.name) for column in definition.columns if column.is_pk]
     parts = columns + ([f"PRIMARY KEY ({', '.join(key)})"] if key else [])
+    # The files do not say which charset the source has; this is TiDB's default.
     options = "DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     return f"CREATE TABLE {quote(definition.name.table)} ({', '.join(parts)}) {options}"
 
 
 def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[str], str]) -> str:
     """Return one column's definition."""
-    if column.type not in _TYPES:
+    if not is_known(column):  # the type becomes part of a statement: no other text may
         raise NotReplicable(
             f"{definition.name}.{column.name}: {definition.path} gives the column the type {column.type[:40]!r}, "
             "which TiDB does not have. Find out who wrote the file, or create the table manually and start again"
@@ -243,7 +248,9 @@ def _column(definition: TableDefinition, column: TableColumn, escape: Callable[[
         text += f"({column.precision or 10},{column.scale or 0})"
     elif column.type == "VAR_STRING":
         text = f"VARCHAR({column.precision or 255})"
+    # The files write BIT UNSIGNED and YEAR UNSIGNED, where the word says nothing.
     if column.unsigned and column.type not in ("BIT", "YEAR"):
         text += " UNSIGNED"
+    # Explicitly NULL: without the word, an older server may make a TIMESTAMP NOT NULL.
     null = " NOT NULL" if not column.nullable or column.is_pk else " NULL"
     return f"{quote(column.name)} {text}{null}"

@@ -16,5 +16,5 @@ def decoder_for(upstream: Upstream) -> Decoder:
     """Return the decoder for a bucket's protocol and options."""
     if upstream.protocol == "csv":
         return CsvDecoder(upstream.csv)
-    untimed = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
-    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=untimed)
+    lacks_commit_ts = upstream.allow_missing_commit_ts and not upstream.has_commit_ts
+    return CanalJsonDecoder(upstream.terminator, allow_missing_commit_ts=lacks_commit_ts)

@@ -13,7 +13,7 @@ from storage_consumer.decode.decoder import FilesBatch, Tally, apart
 from storage_consumer.decode.wire_format import encode_field
 from storage_consumer.kernels.arrays import Flags, Offsets, Places
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.model import Window
+from storage_consumer.model import CommitRange
 
 
 class Rows(Protocol):
@@ -47,7 +47,7 @@ class RowsBatch:
     """An implementation of `decoder.Batch`."""
 
     rows: Rows
-    """The rows of the changes, and others outside the window."""
+    """The rows of the changes, and others outside the commit range."""
     inside: Places
     """The indexes of the rows that are changes."""
     numbers: Offsets
@@ -71,13 +71,16 @@ class RowsBatch:
         return self.rows.lines(written, self.inside[chosen], converted)
 
 
-def inside(window: Window, rows: Rows, numbers: Offsets, converted: Sequence[int]) -> tuple[RowsBatch, Flags, Flags]:
-    """Return the rows inside the window as a batch, which of all rows they are, and which rows are later.
+def inside(
+    commit_range: CommitRange, rows: Rows, numbers: Offsets, converted: Sequence[int]
+) -> tuple[RowsBatch, Flags, Flags]:
+    """Return the rows inside the commit range as a batch, which of all rows they are, and which rows are later.
 
     `numbers`: the number in the file of each row. `converted`: the columns whose fields are not written as the bytes
     have them. Raises `ValueError` if a text of these columns is not a value of its column's type.
     """
-    within, later = apart(rows.ts, window)
+    # Only rows inside are converted: values of others may belong to another table version.
+    within, later = apart(rows.ts, commit_range)
     places = np.flatnonzero(within)
     batch = RowsBatch(
         rows=rows,
@@ -90,17 +93,21 @@ def inside(window: Window, rows: Rows, numbers: Offsets, converted: Sequence[int
     return batch, within, later
 
 
-def of_files(window: Window, rows: Rows, lines: Offsets, counts: Offsets, converted: Sequence[int]) -> FilesBatch:
+def of_files(
+    commit_range: CommitRange, rows: Rows, lines: Offsets, counts: Offsets, converted: Sequence[int]
+) -> FilesBatch:
     """Return all rows of some files as one batch.
 
     `lines`: for each row, its number in all files together, from 0; only the two rows of one update share a number.
     `counts`: how many such numbers each file has. `converted`, and what is raised: see `inside`.
     """
     ends: Offsets = np.cumsum(counts)
+    # The file in which each row lies: the first one that ends after its number.
     files = np.searchsorted(ends, lines, "right")
-    batch, within, later = inside(window, rows, lines - (ends - counts)[files] + 1, converted)
+    batch, within, later = inside(commit_range, rows, lines - (ends - counts)[files] + 1, converted)
     # The two rows of an update are one row of the file, so only the first of them is counted.
     firsts = np.append(True, lines[1:] != lines[:-1])
+    # Rows of one file are adjacent: its first row, and the first of the next one.
     borders = np.searchsorted(files, np.arange(len(counts) + 1))
     tallies = [Tally(rows=int(count)) for count in counts]
     for tally, start, end in zip(tallies, borders[:-1], borders[1:], strict=True):

@@ -68,12 +68,15 @@ _MIDNIGHT = "00:00:00"
 def _number(text: str) -> str:
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f"{text[:40]!r} is not a number")
+    # Decimal is exact here: no digit of a text is ever rounded.
     sign, digits, exponent = Decimal(text).as_tuple()
     written = "".join(map(str, digits)).lstrip("0")
     significant = written.rstrip("0")
+    # Zero has no sign.
     if not significant:
         return "0"
     minus, power = "-" if sign else "", int(exponent) + len(written) - len(significant)
+    # Written out, ``1e999999999`` would be a text of a billion characters.
     if not -_PLAIN <= power <= _PLAIN:
         return f"{minus}{significant}e{power}"
     if power >= 0:
@@ -87,12 +90,14 @@ def _nearest_single(text: str) -> str:
     try:
         (nearest,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
+        # Beyond the largest FLOAT there is no nearest one, so the number keeps its own text.
         nearest = math.inf
     return _number(repr(nearest) if math.isfinite(nearest) else text)
 
 
 def _single(text: str) -> str:
     nearest = _nearest_single(text)
+    # A number that a FLOAT does not hold exactly is another value than its neighbour: it keeps its own text.
     return nearest if float(nearest) == float(text) else _number(text)
 
 
@@ -102,6 +107,7 @@ def _moment_parts(text: str) -> tuple[str, str]:
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date, with or without a time")
     fraction = (found[3] or "").rstrip("0")
+    # A date alone is midnight of that day.
     return found[1], (found[2] or _MIDNIGHT) + (f".{fraction}" if fraction else "")
 
 
@@ -120,6 +126,7 @@ def _time(text: str) -> str:
         raise ValueError(f"{text[:40]!r} is not a time")
     fraction = (found[4] or "").rstrip("0")
     time = f"{int(found[2]):02d}:{found[3]}" + (f".{fraction}" if fraction else "")
+    # ``-00:00:00`` is zero as well.
     return time if time == _MIDNIGHT else found[1] + time
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.file_splits import RowBoundary
 from storage_consumer.kernels.row_lines import Lines
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.model import CommitRange, TableColumn, TableName
 
 MOST_TS = 2**63 - 1
 """The highest commit-ts of rows that are read in bulk, where it is a signed integer."""
@@ -37,7 +37,7 @@ class RowLayout:
     columns: tuple[TableColumn, ...]
     """Without hidden, virtual generated and unselected columns; stored generated ones are included."""
     unselected: frozenset[str] = frozenset()
-    """Casefolded names of the columns that a column selector keeps out of the rows."""
+    """Folded names of the columns that a column selector keeps out of the rows."""
     listed: tuple[str, ...] = ()
     """Names of all columns of the schema file, in order: a CSV header line may also name columns that rows lack."""
     zone: str = ""
@@ -57,23 +57,26 @@ class Tally:
     rows: int = 0
     """Rows read, whatever became of them."""
     duplicates: int = 0
-    """Rows with commit-ts <= the window's low border: applied before."""
+    """Rows with commit-ts <= the commit range's low border: applied before."""
     later: int = 0
-    """Rows with commit-ts > the window's high border: kept for a later round."""
+    """Rows with commit-ts > the commit range's high border: kept for a later round."""
     max_ts: int = 0
     """Highest commit-ts in the file."""
     next_ts: int = 0
-    """Lowest commit-ts above the window, 0 if there is none."""
+    """Lowest commit-ts above the commit range, 0 if there is none."""
+    taken: int = 0
+    """Changes that were buffered; decoders leave it alone."""
 
     @property
     def inside(self) -> int:
-        """Rows inside the window, where each is a change of its own."""
+        """Rows inside the commit range, where each is a change of its own."""
         return self.rows - self.duplicates - self.later
 
     def add(self, ts: NDArray[np.int64], inside: NDArray[np.bool_], later: NDArray[np.bool_]) -> None:
         """Count many rows, except in `rows`; `inside` and `later`: see `apart`."""
         if not len(ts):
             return
+        # Each row is exactly one of three: inside, later, or a duplicate.
         beyond = int(later.sum())
         self.max_ts = max(self.max_ts, int(ts.max()))
         self.duplicates += len(ts) - int(inside.sum()) - beyond
@@ -82,15 +85,32 @@ class Tally:
             self.next_ts = min(int(ts[later].min()), self.next_ts or MOST_TS)
 
 
-def apart(ts: NDArray[np.int64], window: Window) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which rows with these commit-ts are inside the window, and which are later."""
-    # The window's borders may exceed int64, the type of the array.
-    later = ts > min(window.high, MOST_TS)
-    return (ts > min(window.low, MOST_TS)) & ~later, later
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FileRead:
+    """One file, or one split of it, and what is wanted of it."""
+
+    blocks: Iterable[bytes]
+    """Its content; it is read once."""
+    source: str
+    """The file's path, for messages."""
+    layout: RowLayout
+    commit_range: CommitRange
+    """The changes with ``low < commit-ts <= high`` of the range are wanted; the other rows are only counted."""
+    key: tuple[int, ...] = ()
+    """The indexes of the key's columns in the layout; empty if the table has no key."""
+    tally: Tally = field(default_factory=Tally)
+    """Filled while the file is read. Rows are numbered from `Tally.rows` + 1 on."""
+
+
+def apart(ts: NDArray[np.int64], commit_range: CommitRange) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows with these commit-ts are inside the commit range, and which are later."""
+    # The range's borders may exceed int64, the type of the array.
+    later = ts > min(commit_range.high, MOST_TS)
+    return (ts > min(commit_range.low, MOST_TS)) & ~later, later
 
 
 class Batch(Protocol):
-    """Row changes inside the window, read in bulk and not turned into values. Every column has one entry per change.
+    """Row changes inside the commit range, read in bulk and not turned into values. Every column has one entry per change.
 
     It holds inserts, full deletes, and updates that change no key or, in a table without a key, have no old image. Any
     other update is a delete of its old row, followed immediately by an insert of its new row with the same number.
@@ -143,25 +163,17 @@ class Decoder(Protocol):
         """Where a row begins in any file; None if that cannot be decided without all bytes before it."""
         ...
 
-    def changes(
-        self,
-        blocks: Iterable[bytes],
-        layout: RowLayout,
-        window: Window,
-        tally: Tally,
-        source: str,
-        key: Sequence[int],
-    ) -> Iterator[RowChange | Batch]:
+    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
         """Yield what `rows` does, in any order, in batches where rows have the form that is usual for the layout.
 
-        `key`: the indexes of the key's columns in the layout. An update whose file shows that it changes one comes by
-        itself, or as a delete and an insert (see `Batch`); without a key this holds for every update with an old image.
-        In old images only the key has to be read.
+        An update whose file shows that it changes a column of the key comes by itself, or as a delete and an insert
+        (see `Batch`); without a key this holds for every update with an old image. In old images only the key has to be
+        read.
         """
         ...
 
     def together(
-        self, contents: Sequence[bytes], layout: RowLayout, window: Window, key: Sequence[int]
+        self, contents: Sequence[bytes], layout: RowLayout, commit_range: CommitRange, key: Sequence[int]
     ) -> FilesBatch | None:
         """Return in bulk what `changes` yields for each of these files.
 
@@ -170,13 +182,10 @@ class Decoder(Protocol):
         """
         ...
 
-    def rows(
-        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
-    ) -> Iterator[RowChange]:
-        """Yield the changes with ``window.low < commit-ts <= window.high``, in file order.
+    def rows(self, file: FileRead) -> Iterator[RowChange]:
+        """Yield the changes inside the commit range, in file order, with all columns of old images; the key does not matter.
 
-        Rows outside the window are only counted in `tally`, before their columns are decoded. `source` is the file's
-        path, for messages. Raises `UndecodableRow` with file, row number, byte offset, excerpt and (if known)
-        commit-ts.
+        Rows outside the commit range are only counted, before their columns are decoded. Raises `UndecodableRow` with file,
+        row number, byte offset, excerpt and (if known) commit-ts.
         """
         ...

@@ -68,14 +68,17 @@ def split_of(blocks: Iterator[bytes], mark: RowBoundary, start: int, end: int | 
     last = sys.maxsize if end is None else end
     inside, held, at = not start, b"", start
     for block in blocks:
+        # Byte 0 is in the first split only; no mark precedes the file's first row, so its beginning is checked instead.
         if not at and not held and not block.startswith(mark.first):
             raise NotSplittable
         # Up to this split's first mark search everything; after it only a mark at or after `last` matters.
         held += block
         while found := mark.pattern.search(held, max(0, last - at) if inside else 0):
+            # A mark begins with a line end, which belongs to the row before.
             row = found.start() + mark.ends
             if inside:
                 yield held[:row]
+            # Either the split has ended, or no row begins in it: its bytes then belong to a row of an earlier split.
             if inside or at + found.start() >= last:
                 return
             inside, held, at = True, held[row:], at + row

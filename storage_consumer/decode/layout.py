@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from storage_consumer.config.column_selectors import unselected
 from storage_consumer.config.settings import Upstream
+from storage_consumer.config.table_filter import unselected
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.time_zone import converted_zone
 from storage_consumer.decode.values import is_known
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn, TableDefinition
+from storage_consumer.model import TableColumn, TableDefinition, folded_name
 
 _HIDDEN_PREFIX = "_v$_"
 
 
 def is_hidden(name: str) -> bool:
     """Return whether TiDB created this column for an expression index: schema files list it, rows never have it."""
-    return name.casefold().startswith(_HIDDEN_PREFIX)
+    return folded_name(name).startswith(_HIDDEN_PREFIX)
 
 
 def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: Upstream) -> RowLayout:
     """Return the columns of the definition's rows, in order.
 
-    `virtual`: the casefolded names of the virtual generated columns as the target reports them. Schema files do not
+    `virtual`: the folded names of the virtual generated columns as the target reports them. Schema files do not
     mark them, and rows never have them. Raises `NotReplicable`, before any row is read, if a column's type has no rule,
     or if it is TIMESTAMP and no time zone for its values is configured.
     """
-    real = [c for c in definition.columns if not is_hidden(c.name) and c.name.casefold() not in virtual]
+    real = [c for c in definition.columns if not is_hidden(c.name) and folded_name(c.name) not in virtual]
     names = [column.name for column in real]
     table = (definition.name.schema, definition.name.table)
     lacking = unselected(upstream.column_selectors, table, names, case=upstream.case_sensitive)
@@ -36,7 +36,7 @@ def row_layout(definition: TableDefinition, virtual: frozenset[str], upstream: U
     return RowLayout(
         table=definition.name,
         columns=columns,
-        unselected=frozenset(name.casefold() for name in lacking),
+        unselected=frozenset(folded_name(name) for name in lacking),
         listed=tuple(column.name for column in definition.columns),
         zone=converted_zone(upstream.time_zone),
     )

@@ -27,6 +27,7 @@ def session_zone(zone: str) -> str:
 
 def converted_zone(zone: str) -> str:
     """Return `zone` if its TIMESTAMP values must become UTC during decoding; empty if the session's zone suffices."""
+    # UTC and offsets within the servers' range need no conversion: the session's zone takes care of them.
     return "" if zone.upper() in _UTC_NAMES or _OFFSET.fullmatch(zone) else zone
 
 
@@ -36,6 +37,7 @@ def offset_at(zone: str, milliseconds: int) -> str:
         return session_zone(zone)
     moment = dt.datetime.fromtimestamp(milliseconds / 1000, tz=_info(zone))
     offset = moment.utcoffset() or dt.timedelta()
+    # Rounded down, since sessions take no seconds; zones had them before they were standardized.
     minutes = int(offset.total_seconds() // 60)
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
@@ -72,6 +74,7 @@ def from_utc(zone: str, text: str) -> str:
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not a date and time")
+    # MySQL's zero date is no date of any calendar, and the same in every zone.
     if found[1] == _ZERO:
         return text
     moment = dt.datetime.fromisoformat(found[1]).replace(tzinfo=dt.UTC)
@@ -84,6 +87,8 @@ def occurs_twice(zone: str, text: str) -> bool:
     found = _MOMENT.fullmatch(text)
     if found is None or found[1] == _ZERO or zone.upper() in _UTC_NAMES:
         return False
+    # `fold` chooses the second of two equal wall-clock times. It also changes the offset of times that the clocks
+    # skipped, which no server writes.
     first = dt.datetime.fromisoformat(found[1]).replace(tzinfo=_info(zone))
     return first.utcoffset() != first.replace(fold=1).utcoffset()
 
@@ -97,6 +102,7 @@ def to_utc(zone: str) -> partial[str]:
 def _utc_second(zone: str, text: str) -> str:
     if text == _ZERO:
         return text
+    # Without `fold`, Python takes the first of two equal wall-clock times.
     local = dt.datetime.fromisoformat(text).replace(tzinfo=_info(zone))
     try:
         return local.astimezone(dt.UTC).replace(tzinfo=None).isoformat(" ")

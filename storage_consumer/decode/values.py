@@ -11,13 +11,14 @@ import binascii
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import Literal
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Spelling
 from storage_consumer.decode.time_zone import to_utc
 from storage_consumer.errors import NotReplicable
-from storage_consumer.kernels.codes import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
+from storage_consumer.kernels.arrays import FLOAT_FIELD, INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD
 from storage_consumer.model import TableColumn
 
 Converter = Callable[[str], str]
@@ -74,6 +75,7 @@ def single(text: str) -> str:
 
 def _bytes_of_base64(text: str) -> str:
     try:
+        # Strict, since characters that are no digits would otherwise be skipped without an error.
         return binascii.a2b_base64(text, strict_mode=True).hex().upper()
     except ValueError as error:
         raise ValueError(f"{text[:40]!r} is not base64: {error}") from error
@@ -128,6 +130,12 @@ class _Rule:
     canal: Converter | None = None
 
 
+INTEGER_TYPES = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
+FLOAT_TYPES = frozenset(("FLOAT", "DOUBLE"))
+TEXT_TYPES = frozenset(("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
+"""Families of column types, as schema files spell them: also for those who ask no more than what a type is like."""
+
 _BINARY = _Rule(
     form=CsvForm.PLAIN,
     csv_kind=WireKind.HEX,
@@ -135,19 +143,16 @@ _BINARY = _Rule(
     csv=_bytes_of_base64,
     canal=bytes_of_latin1,
 )
+IN_FORMATTED = frozenset(f"{ascii_letters}{digits}+-./:= ")
+"""What dates, times, decimals, base64 and hexadecimal digits consist of."""
 _FREE_TEXT = _Rule(form=CsvForm.FREE)
 _FORMATTED = _Rule(form=CsvForm.PLAIN)
 _MEMBERS = _Rule(form=CsvForm.FREE, canal_grammar=UNSIGNED_INTEGER, canal_kind=WireKind.UNSIGNED)
 """CSV has the names of the members, canal-json their number."""
-_INTEGERS = _Rule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)
-_FLOATS = _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT)
 
 _RULES: dict[str, _Rule] = {
-    "TINYINT": _INTEGERS,
-    "SMALLINT": _INTEGERS,
-    "MEDIUMINT": _INTEGERS,
-    "INT": _INTEGERS,
-    "BIGINT": _INTEGERS,
+    **dict.fromkeys(INTEGER_TYPES, _Rule(form=CsvForm.BARE, csv_grammar=INTEGER, canal_grammar=INTEGER)),
+    # The bits, as a number. A string would be stored as the bytes of its digits.
     "BIT": _Rule(
         form=CsvForm.BARE,
         csv_grammar=UNSIGNED_INTEGER,
@@ -157,27 +162,16 @@ _RULES: dict[str, _Rule] = {
     ),
     "YEAR": _Rule(form=CsvForm.BARE, csv_grammar=YEAR, canal_grammar=YEAR, csv=year, canal=year),
     "FLOAT": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT, csv=single, canal=single),
-    "DOUBLE": _FLOATS,
+    "DOUBLE": _Rule(form=CsvForm.BARE, csv_grammar=FLOAT, canal_grammar=FLOAT),
     "DECIMAL": _FORMATTED,
     "DATE": _FORMATTED,
     "DATETIME": _FORMATTED,
     "TIMESTAMP": _FORMATTED,
     "TIME": _FORMATTED,
-    "CHAR": _FREE_TEXT,
-    "VARCHAR": _FREE_TEXT,
-    "VAR_STRING": _FREE_TEXT,
-    "TINYTEXT": _FREE_TEXT,
-    "TEXT": _FREE_TEXT,
-    "MEDIUMTEXT": _FREE_TEXT,
-    "LONGTEXT": _FREE_TEXT,
+    **dict.fromkeys(TEXT_TYPES, _FREE_TEXT),
     "JSON": _FREE_TEXT,
     "VECTOR": _FREE_TEXT,
-    "BINARY": _BINARY,
-    "VARBINARY": _BINARY,
-    "TINYBLOB": _BINARY,
-    "BLOB": _BINARY,
-    "MEDIUMBLOB": _BINARY,
-    "LONGBLOB": _BINARY,
+    **dict.fromkeys(BINARY_TYPES, _BINARY),
     "ENUM": _MEMBERS,
     "SET": _MEMBERS,
 }
@@ -215,6 +209,7 @@ def converter(
     none. `zone`, `spelling`: see `RowLayout`.
     """
     found = _converter(column, protocol, binary_encoding, zone)
+    # First the value as the target takes it, then its one spelling: a spelling knows wire texts only.
     if spelling is None or found is None:
         return found if spelling is None else spelling.spell
     convert = found
@@ -228,6 +223,7 @@ def _converter(column: TableColumn, protocol: Protocol, binary_encoding: BinaryE
         return to_utc(zone)
     if protocol == "canal-json":
         return rule.canal
+    # canal-json was handled above: only CSV has a choice of encodings.
     if rule is _BINARY and binary_encoding != "base64":
         return _bytes_of_hex if binary_encoding else _bytes_of_unknown
     return rule.csv
@@ -239,6 +235,7 @@ def grammar(column: TableColumn, protocol: Protocol) -> str:
     return rule.csv_grammar if protocol == "csv" else rule.canal_grammar
 
 
-def csv_form(column: TableColumn) -> CsvForm:
-    """Return the form of the column's values in a CSV row."""
-    return _rule(column).form
+def csv_form(column: TableColumn, quote: str = "") -> CsvForm:
+    """Return the form of the column's values in a CSV row with this quote; empty: with one that is not in `IN_FORMATTED`."""
+    form = _rule(column).form
+    return CsvForm.FREE if form is CsvForm.PLAIN and quote in IN_FORMATTED else form

@@ -54,6 +54,7 @@ def encode_field(value: str | None) -> bytes:
     """Return one field of a line."""
     if value is None:
         return NULL
+    # First, or the backslashes of the other two escapes would be doubled.
     if "\\" in value:
         value = value.replace("\\", "\\\\")
     if "\t" in value:
@@ -65,6 +66,7 @@ def encode_field(value: str | None) -> bytes:
 
 def decode_line(line: bytes) -> list[str | None]:
     """Return the fields of a line that `LineEncoder.encode_line` wrote."""
+    # A TAB in a value is escaped, so every raw one is a separator.
     return [decode_field(field) for field in line.split(b"\t")]
 
 
@@ -81,5 +83,6 @@ def decode_field(field: bytes) -> str | None:
     if b"\\" in field:
         if field == NULL:
             return None
+        # One pass from left to right: an escaped backslash must not become the beginning of another escape.
         field = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], field)
     return field.decode(*_CODING)

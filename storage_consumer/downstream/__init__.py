@@ -1,5 +1,6 @@
 """Adapters: the MySQL-compatible server.
 
-Takes: settings and the password. Gives: connections with a known session, the server's kind, structures and locks, and errors sorted by remedy.
+Takes: settings, the password and statements. Gives: connections with a known session, the server's kind, structures and locks, the
+outcome of a statement, errors sorted by remedy, and the definitions of the state tables.
 Touches the outside: the target.
 """

@@ -1,9 +1,7 @@
-"""Rows in batches, and pauses between tries."""
+"""Rows in batches."""
 
 from __future__ import annotations
 
-import random
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
@@ -26,12 +24,8 @@ def batches(rows: Sequence[bytes], most: int, most_size: int) -> Iterator[Sequen
     first = 0
     while first < len(rows):
         some = rows[first : first + most]
+        # Rows are measured one by one only where all of them together are too much, which is rare.
         if size_of(some) > most_size:
             some = some[: max(1, bisect_right([*accumulate(map(len, some))], most_size))]
         yield some
         first += len(some)
-
-
-def pause(tries: int, base: float) -> None:
-    """Sleep longer after each try, at most 5 seconds, with a random share so that tasks do not keep pace."""
-    time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets

@@ -1,6 +1,6 @@
 """One connection to the target, with the session that every statement of ours relies on.
 
-The driver is PyMySQL. It lacks MariaDB's bulk statements, which are added here. LOAD DATA LOCAL is fed from memory: the answer to the
+The driver is PyMySQL, with MariaDB's bulk statements added by `mariadb_bulk`. LOAD DATA LOCAL is fed from memory: the answer to the
 server's request is the buffer that this very statement is sending, whatever file name the server asks for. Without such a buffer
 it gets nothing. So a hostile server can read no file.
 """
@@ -12,44 +12,30 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pymysql
-from pymysql.connections import Connection as _PlainConnection
 from pymysql.connections import MySQLResult
-from pymysql.constants import CLIENT, COMMAND
+from pymysql.constants import CLIENT
 from pymysql.converters import escape_string
-from pymysql.cursors import Cursor
 from pymysql.protocol import MysqlPacket
 
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream import tls
 from storage_consumer.downstream.logging_in import WAYS, Trust
+from storage_consumer.downstream.mariadb_bulk import BulkConnection
 from storage_consumer.downstream.mysql_errors import translated
 from storage_consumer.downstream.opening import Deadline, opened_socket
 from storage_consumer.downstream.session import set_session
 from storage_consumer.errors import ConfigError, StorageConsumerError, TableError, TargetUnavailable
 
-if TYPE_CHECKING:
-    _Connection = _PlainConnection[Cursor]
-else:
-    _Connection = _PlainConnection  # generic in its type stubs only
-
 _CHUNK = 1 << 20
 _NO_SERVER = (ValueError, IndexError, AssertionError, struct.error)
 """What the driver raises over packets that are not MySQL's."""
-_BULK_EXECUTE = 0xFA
-_TYPES_FOLLOW = 128
-_BULK = 1 << 2
-_KNOWS_BULK = struct.pack("<I", _BULK)
-_RESERVED = slice(9, 32)
-"""Place in a client's first packet that MySQL leaves empty; its end holds what a MariaDB client can do beyond MySQL's capabilities."""
-_OFFERED = struct.Struct("<27xI")
-"""What follows the version in a server's first packet; its last field is what a MariaDB has beyond MySQL's capabilities."""
 
 
-class Connection(_Connection):
-    """A PyMySQL connection that can feed LOAD DATA LOCAL from memory only, and run MariaDB's bulk statements."""
+class Connection(BulkConnection):
+    """A connection that reveals the password only to those who may have it, and feeds LOAD DATA LOCAL from memory only."""
 
     feed: bytes = b""
     """What the running LOAD DATA LOCAL statement sends."""
@@ -57,12 +43,6 @@ class Connection(_Connection):
     """Most bytes of it per packet."""
     warnings: int = 0
     """Number of warnings that the last statement raised."""
-    has_bulk: bool = False
-    """Whether the server, or what is before it, reports that it takes bulk statements: a MariaDB of version 10.2 or newer does."""
-    _greeting: MysqlPacket | None = None
-    """The server's first packet, after it was looked at and until it is read."""
-    _offers_bulk: bool = False
-    _logging_in: bool = False
     trust: Trust
     """Who answers; it decides about the password."""
     password: bytes
@@ -86,6 +66,7 @@ class Connection(_Connection):
     def connect_over(self, opened: socket.socket, trust: Trust) -> None:
         """Log in over a connected socket."""
         self.trust = trust
+        # PyMySQL notes this where it opens the socket itself: over a Unix socket it then sends a password without TLS.
         if self.unix_socket:
             self._secure = True
         self.connect(opened)
@@ -100,67 +81,16 @@ class Connection(_Connection):
         """Whether the server's certificate was verified, or will be before anything is sent."""
         return self.encrypts and self.ctx.verify_mode is ssl.CERT_REQUIRED  # type: ignore[attr-defined] # likewise
 
-    def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, handler: Any = None) -> Any:
+    def _process_auth(self, plugin_name: bytes, auth_packet: MysqlPacket, *handler: Any) -> Any:
         """Log in as PyMySQL does, but reveal the password only to those who may have it."""
         self.trust.check(plugin_name, self)
-        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc] # likewise
+        # PyMySQL has a third parameter since 1.2 only.
+        return super()._process_auth(plugin_name, auth_packet, *handler)  # type: ignore[misc] # likewise
 
     def _get_server_information(self) -> None:
-        """Read the greeting as PyMySQL does, and also what is not among MySQL's capabilities."""
-        self._greeting = greeting = super()._read_packet()  # type: ignore[no-untyped-call] # of the driver
-        # After a byte for the protocol's version, the server's version ends at a NUL.
-        _, _, rest = greeting.get_all_data()[1:].partition(b"\0")
-        self._offers_bulk = len(rest) >= _OFFERED.size and bool(_OFFERED.unpack_from(rest)[0] & _BULK)
-        super()._get_server_information()  # type: ignore[misc] # not in the stubs
+        """Read the greeting, and let `trust` decide with which login method to begin."""
+        super()._get_server_information()
         self._auth_plugin_name = self.trust.begins(self._auth_plugin_name, self)
-
-    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
-        """Read a packet as PyMySQL does, beginning with the one that was looked at."""
-        looked_at, self._greeting = self._greeting, None
-        if looked_at is not None:
-            return looked_at
-        packet: MysqlPacket = super()._read_packet(packet_type)  # type: ignore[no-untyped-call] # of the driver
-        return packet
-
-    def _request_authentication(self) -> None:
-        """Log in as PyMySQL does. A MariaDB that leaves out the first capability exchanges further ones that MySQL does not have."""
-        newer = not self.server_capabilities & CLIENT.LONG_PASSWORD  # type: ignore[attr-defined] # not in the stubs
-        self.has_bulk = newer and self._offers_bulk
-        if self.has_bulk:
-            self.client_flag &= ~CLIENT.LONG_PASSWORD
-        self._logging_in = True
-        try:
-            super()._request_authentication()  # type: ignore[misc] # likewise
-        finally:
-            self._logging_in = False
-
-    def write_packet(self, payload: bytes) -> None:
-        """Write a packet as PyMySQL does, and report bulk statements in the first ones."""
-        if self._logging_in and self.has_bulk and not any(payload[_RESERVED]) and len(payload) >= _RESERVED.stop:
-            payload = payload[: _RESERVED.stop - len(_KNOWS_BULK)] + _KNOWS_BULK + payload[_RESERVED.stop :]
-        super().write_packet(payload)
-
-    def bulk(self, sql: str, types: bytes, values: memoryview) -> tuple[int, int]:
-        """Run one statement for all rows of `values`, see `apply.bulk`; return (affected rows, warnings). Only for `has_bulk`."""
-        statement = self._prepare(sql)
-        try:
-            head = statement + struct.pack("<H", _TYPES_FOLLOW) + types
-            self._execute_command(_BULK_EXECUTE, b"".join((head, values)))  # type: ignore[attr-defined] # not in the stubs
-            affected = self._read_query_result()
-        finally:
-            if self.open:
-                self._execute_command(COMMAND.COM_STMT_CLOSE, statement)  # type: ignore[attr-defined] # likewise; it has no answer
-        return affected, self.warnings
-
-    def _prepare(self, sql: str) -> bytes:
-        """Prepare a statement; return the id that the server gave it, as it is sent."""
-        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)  # type: ignore[attr-defined] # likewise
-        answer: bytes = self._read_packet().get_all_data()  # type: ignore[no-untyped-call] # of the driver
-        for count in struct.unpack_from("<HH", answer, 5):
-            # one packet per parameter or column, and one after the last
-            for _ in range(count + 1 if count else 0):
-                self._read_packet()
-        return answer[1:5]
 
     def load(self, sql: str, rows: bytes, *, most: int = _CHUNK) -> tuple[int, int]:
         """Run one LOAD DATA LOCAL statement with `rows` as the file, in packets of up to `most` bytes; return (affected rows, warnings)."""
@@ -168,12 +98,14 @@ class Connection(_Connection):
         try:
             affected = self.query(sql)
         finally:
+            # From here on a server that asks for a file gets nothing.
             self.feed = b""
         return affected, self.warnings
 
     @contextmanager
     def undecoded(self) -> Iterator[Connection]:
         """Yield this connection, returning text as bytes inside the block."""
+        # For this block only: SHOW CREATE may hold the default of a binary column, which is no text.
         self.use_unicode = False
         try:
             yield self
@@ -183,6 +115,7 @@ class Connection(_Connection):
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - PyMySQL's signature
         """Read a result as PyMySQL does, with one that can feed; ours never reads unbuffered."""
         self._result = None
+        # The steps are PyMySQL's own; it offers no other way to give it another class of results.
         result = _FedResult(self)
         result.read()
         self._result = result
@@ -203,6 +136,7 @@ class _FedResult(MySQLResult):
     def _read_load_local_packet(self, first_packet: MysqlPacket) -> None:  # noqa: ARG002 - the file name asked for does not matter
         connection = self._feeder
         feed = memoryview(connection.feed)
+        # In pieces below the server's largest packet, however much there is to send.
         for start in range(0, len(feed), connection.feed_piece):
             connection.write_packet(feed[start : start + connection.feed_piece].tobytes())
         # An empty packet ends the file.
@@ -236,6 +170,7 @@ def connect(
     is_ours = False
     try:
         with deadline.over(opened):
+            # Logging in and the session's settings are under the same deadline: a server may fall silent in any of them.
             made.connect_over(opened, Trust(downstream, opened))
             _set_session(made, downstream, ddl=ddl)
             is_ours = True
@@ -243,6 +178,7 @@ def connect(
                 prepare(made)
     except (pymysql.err.MySQLError, OSError, EOFError, RuntimeError, *_NO_SERVER) as fault:
         _force_close(made)
+        # The login succeeded: what the server refuses to `prepare` is for its caller to judge.
         if is_ours and not deadline.passed:
             raise
         raise _refusal(fault, downstream, deadline) from fault
@@ -270,6 +206,7 @@ def _made(downstream: Downstream, password: str, read_timeout: int | None) -> Co
         client_flag=CLIENT.FOUND_ROWS,
         auth_plugin_map=WAYS,
         read_timeout=read_timeout,
+        # `connect_over` brings an open socket
         defer_connect=True,
     )
 
@@ -282,6 +219,7 @@ def _force_close(connection: Connection) -> None:
 def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -> StorageConsumerError:
     """Return our error for a failed login; what the server refuses then is no row's fault."""
     doing = f"cannot connect to the target {downstream.address} as {downstream.user}"
+    # First: whatever the driver met then comes from the watch, which shut the socket down.
     if deadline.passed:
         return TargetUnavailable(
             f"{doing}: it accepted the connection, but did not answer within {deadline.seconds:g} s (--connect-timeout)"
@@ -290,6 +228,7 @@ def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -
         return refused
     if isinstance(fault, RuntimeError):
         package = "pynacl" if "pynacl" in str(fault) else "cryptography"
+        # PyMySQL raises a plain RuntimeError where a package for a login method is missing.
         return ConfigError(f"{doing}: the account's login method needs a Python package: pip install {package}")
     if isinstance(fault, _NO_SERVER):
         return TargetUnavailable(f"{doing}: what answers there is not a MySQL server ({type(fault).__name__}: {fault})")
@@ -303,6 +242,7 @@ def _refusal(fault: BaseException, downstream: Downstream, deadline: Deadline) -
 
 def _set_session(connection: Connection, downstream: Downstream, *, ddl: bool) -> None:
     """Set what our statements rely on, after ending a transaction that the server's `init_connect` left open."""
+    # In full, since by `completion_type` a plain ROLLBACK may begin another transaction, or end the connection.
     connection.query("ROLLBACK AND NO CHAIN NO RELEASE")
     version = str(connection.get_server_info())  # type: ignore[no-untyped-call] # of the driver
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storage_consumer.model import TableName
+from storage_consumer.decode.values import INTEGER_TYPES
+from storage_consumer.downstream.query import Query, text_of
+from storage_consumer.model import TableName, folded_name
 from storage_consumer.sql.column_parts import column_at
 from storage_consumer.sql.tokens import Token, has_words, quote
-
-Query = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
-"""Runs a query with arguments and returns all its rows."""
 
 _COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
 _COLLATION = "SELECT table_collation FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
@@ -29,7 +28,7 @@ _METHOD = (
 _OTHER_METHODS = frozenset(("KEY", "LINEAR KEY", "LINEAR HASH"))
 """Methods by which MySQL and MariaDB put rows into other partitions than TiDB does."""
 
-_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "INTEGER", "BOOL", "BOOLEAN")
+_INTEGERS = INTEGER_TYPES | {"INTEGER", "BOOL", "BOOLEAN"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +108,11 @@ def part_names(query: Query, name: TableName, found: Sequence[Token]) -> PartNam
         if has_words(found, "PRIMARY")
         else frozenset(),
         indexes=frozenset(_folded(one) for (one,) in query(_INDEXES, place)),
-        foreign_keys=frozenset(key for table, key in foreign if table == name.table.casefold()),
-        other_foreign_keys=frozenset(key for table, key in foreign if table != name.table.casefold()),
+        foreign_keys=frozenset(key for table, key in foreign if table == folded_name(name.table)),
+        other_foreign_keys=frozenset(key for table, key in foreign if table != folded_name(name.table)),
+        # This reads the table's rows, so it is asked only for columns that become integers.
         fractions=frozenset(column for column in to_integers(found) if _has_fractions(query, name, column)),
-        collation="".join(_text(one) for (one,) in query(_COLLATION, place)) if changes_defaults(found) else "",
+        collation="".join(text_of(one) for (one,) in query(_COLLATION, place)) if changes_defaults(found) else "",
         scattered=takes_rows_of_partitions(found) and _is_scattered(query, name),
     )
 
@@ -121,7 +121,8 @@ def _is_scattered(query: Query, name: TableName) -> bool:
     """Return whether a table has rows in another partition than at the source: all by KEY, those of NULL by HASH."""
     for method, expression in query(_METHOD, (name.schema, name.table)):
         by = _folded(method or "").upper()
-        of_null = f"SELECT 1 FROM {_in_query(name)} WHERE ({_text(expression).replace('%', '%%')}) IS NULL LIMIT %s"
+        of_null = f"SELECT 1 FROM {_in_query(name)} WHERE ({text_of(expression).replace('%', '%%')}) IS NULL LIMIT %s"
+        # By HASH all servers put numbers alike, but not those rows whose expression is NULL.
         if by in _OTHER_METHODS or (by == "HASH" and query(of_null, (1,))):
             return True
     return False
@@ -134,6 +135,7 @@ def _in_query(name: TableName) -> str:
 
 def _has_fractions(query: Query, name: TableName, column: str) -> bool:
     """Return whether a text column holds a number with a fraction or an exponent."""
+    # Only texts: the servers convert all other values alike.
     if not query(f"{_COLUMNS} AND column_name = %s AND collation_name IS NOT NULL", (name.schema, name.table, column)):
         return False
     found = f"SELECT 1 FROM {_in_query(name)} WHERE {quote(column).replace('%', '%%')} REGEXP %s LIMIT 1"
@@ -143,8 +145,4 @@ def _has_fractions(query: Query, name: TableName, column: str) -> bool:
 
 
 def _folded(value: Any) -> str:
-    return _text(value).casefold()
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return folded_name(text_of(value))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from storage_consumer.downstream.query import Query, text_of
 from storage_consumer.model import TableName, folded_name
-
-Query = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
-"""Runs a query with arguments and returns all its rows."""
 
 _DATABASES = "SELECT schema_name FROM information_schema.schemata"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s"
@@ -32,6 +30,7 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
     for name in sorted(set(wanted)):
         by_schema.setdefault(name.schema, []).append(name.table)
     found: dict[TableName, TableName] = {}
+    # All of them: there are few, and case is compared here as the source compares it.
     databases = _texts(query(_DATABASES, ())) if by_schema else []
     for schema, tables in by_schema.items():
         real = closest(schema, databases)
@@ -41,6 +40,7 @@ def existing(query: Query, wanted: Iterable[TableName]) -> dict[TableName, Table
         for table in tables:
             own = there.get(table) if table else ""
             if own is not None:
+                # The first one stays: two wanted names may fold to one.
                 found.setdefault(TableName(schema=schema, table=table).folded(), TableName(schema=real, table=own))
     return found
 
@@ -60,6 +60,7 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
     if len(there) < len(tables):
         alike: dict[str, str] = {}
         missing = [folded_name(table) for table in near if table not in there]
+        # At least once: the names with characters beyond ASCII are needed even where no other name is missing.
         for first in range(0, max(len(missing), 1), _CHUNK):
             some = missing[first : first + _CHUNK] or [""]
             alike_there = f"{_TABLES} AND (LOWER(table_name) IN ({', '.join(['%s'] * len(some))}) OR {_NOT_ASCII})"
@@ -72,8 +73,9 @@ def _real_tables(query: Query, schema: str, tables: list[str]) -> dict[str, str]
 def closest(name: str, there: Iterable[str]) -> str | None:
     """Return the name itself if it is there, else the first that differs only in case, or None."""
     candidates = sorted(one for one in there if folded_name(one) == folded_name(name))
+    # Sorted, so that of several the choice is the same each time.
     return name if name in candidates else next(iter(candidates), None)
 
 
 def _texts(rows: list[tuple[Any, ...]]) -> list[str]:
-    return [row[0].decode() if isinstance(row[0], bytes) else str(row[0]) for row in rows]
+    return [text_of(row[0]) for row in rows]

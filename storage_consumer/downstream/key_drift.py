@@ -7,42 +7,16 @@ written only to a table that has no more keys than that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Sequence
 
+from storage_consumer.downstream.key_notes import KeyNotes
+from storage_consumer.downstream.structure import TargetStructure
 from storage_consumer.errors import TableError
 from storage_consumer.job.match import refuse_changes
-from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
-from storage_consumer.plan.barriers import DROP_SCHEMA, DROP_TABLE, DROP_VIEW, mentioned_names
-from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.barriers import DROPS
+from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Ddl, DdlContext, TableProgress
-from storage_consumer.sql.tokens import quote
-
-Query = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs a statement with arguments and returns all its rows."""
-_DROPS = (DROP_SCHEMA, DROP_TABLE, DROP_VIEW)
-TABLE = "table_keys"
-"""The state schema's table of noted keys."""
-
-
-class Standing(Protocol):
-    """Where the notes are; see `TargetDatabase`."""
-
-    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """Return the tables that exist, each with what somebody else added to its keys."""
-        ...
-
-    def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
-        """Return the noted keys of those tables that have a note, by folded name."""
-        ...
-
-    def forget(self, names: Iterable[TableName]) -> None:
-        """Delete the notes of these tables: a statement is about to change them."""
-
-    def remember(self, names: Iterable[TableName]) -> None:
-        """Note the keys that these tables have now."""
 
 
 class KeyDriftGuard:
@@ -51,25 +25,29 @@ class KeyDriftGuard:
     If the process ends between the statement and the note, there is nothing to compare with until the next statement.
     """
 
-    def __init__(self, ddl: Ddl, standing: Standing) -> None:
-        """Run statements by `ddl`, and keep the notes in `standing`."""
+    def __init__(self, ddl: Ddl, structure: TargetStructure, notes: KeyNotes) -> None:
+        """Run statements by `ddl`, read keys from `structure`, and keep them in `notes`."""
         self._ddl = ddl
-        self._standing = standing
+        self._structure = structure
+        self._notes = notes
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Run a step; see `ports.Ddl`."""
-        names = sorted(mentioned_names(step.definition))
-        if step.definition.ddl_type not in _DROPS and context.decision is None and not step.skip:
+        names = sorted(step.ddl.mentioned)
+        # A table that goes away needs no keys; and an operator who decided has looked at the table.
+        if step.definition.ddl_type not in DROPS and context.decision is None and not step.skip:
             self._refuse_changes(step, names)
-        self._standing.forget(names)
+        # Before the statement: if the process ends after it, a former note would take the statement's own keys for somebody else's.
+        self._notes.forget(names)
         note = self._ddl.run(step, context, moved)
-        self._standing.remember(names)
+        # Whatever they are now is what the source's statement made of them, and what jobs are compared with.
+        self._notes.remember(self._structure.read(names).values())
         return note
 
     def _refuse_changes(self, step: DdlStep, names: Sequence[TableName]) -> None:
         try:
-            noted = self._standing.noted(names)  # a new table has none, and searching for it takes a while
-            for table in self._standing.describe(name for name in names if name.folded() in noted).values():
+            noted = self._notes.noted(names)  # a new table has none, and searching for it takes a while
+            for table in self._structure.describe(name for name in names if name.folded() in noted).values():
                 refuse_changes(table.name, table)
         except TableError as fault:
             self._ddl.refused(step, str(fault))
@@ -86,69 +64,3 @@ class KeyDriftGuard:
     def close(self) -> None:
         """Close the connection; see `ports.Ddl`."""
         self._ddl.close()
-
-
-def keys_of(table: TargetTable) -> list[str]:
-    """Return the unique keys and their collations, one text each, sorted."""
-    lines = []
-    named = {column.casefold() for key in table.unique_keys for column in key.columns}
-    for key in table.unique_keys:
-        parts = [
-            quote(column.casefold()) + ("" if prefix is None else f"({prefix})")
-            for column, prefix in zip(key.columns, key.prefixes, strict=True)
-        ]
-        lines.append(f"unique key over {', '.join(sorted(parts))}")
-    lines += [
-        f"collation {c.collation} of {c.name}" for c in table.columns if c.collation and c.name.casefold() in named
-    ]
-    return sorted(set(lines))
-
-
-def key_drift(noted: Iterable[str], table: TargetTable) -> str:
-    """Return what the table has beyond the noted keys, or "". A collation counts only in a key that was noted."""
-    known = set(noted)
-    new_keys = [line for line in keys_of(table) if line.startswith("unique") and line not in known]
-    before = {line.partition(" of ")[2].casefold(): line for line in known if line.startswith("collation")}
-    other = [
-        f"{line} instead of {was.split(' ')[1]}"
-        for line in keys_of(table)
-        if line.startswith("collation") and (was := before.get(line.partition(" of ")[2].casefold(), line)) != line
-    ]
-    return "; ".join(new_keys + other)
-
-
-def noted(query: Query, schema: str, names: Iterable[TableName]) -> dict[TableName, list[str]]:
-    """Return what `remember` noted of tables, by folded name; empty if the state's `schema` does not exist."""
-    keys = {key_of(name): name.folded() for name in names}
-    there = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-    if not keys or not query(there, (schema, TABLE)):
-        return {}
-    places = ", ".join(["%s"] * len(keys))
-    rows = query(
-        f"SELECT table_key, unique_keys FROM {quote(schema)}.{quote(TABLE)} WHERE table_key IN ({places})", list(keys)
-    )
-    return {keys[str(key)]: str(lines).split("\n") for key, lines in rows if str(key) in keys}
-
-
-def compared(query: Query, schema: str, tables: Mapping[TableName, TargetTable]) -> dict[TableName, TargetTable]:
-    """Return the tables, by folded name, each with what it has beyond its note."""
-    known = noted(query, schema, tables)
-    return {
-        name: replace(table, key_drift=key_drift(known[name], table)) if name in known else table
-        for name, table in tables.items()
-    }
-
-
-def forget(query: Query, schema: str, names: Iterable[TableName]) -> None:
-    """Delete the notes of these tables."""
-    for name in names:
-        query(f"DELETE FROM {quote(schema)}.{quote(TABLE)} WHERE table_key = %s", [key_of(name)])
-
-
-def remember(query: Query, schema: str, tables: Iterable[TargetTable]) -> None:
-    """Note the keys of these tables."""
-    for table in tables:
-        query(
-            f"REPLACE INTO {quote(schema)}.{quote(TABLE)} (table_key, unique_keys) VALUES (%s, %s)",
-            [key_of(table.name), "\n".join(keys_of(table))],
-        )

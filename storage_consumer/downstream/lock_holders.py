@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from storage_consumer.downstream.query import Query, text_of
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.model import TableName
 
-Rows = Callable[[str, Collection[Any]], list[tuple[Any, ...]]]
-"""Runs a query with its arguments."""
 _SHOWN = 5
 _TEXT = 120
 """Characters of a running statement that are shown."""
@@ -44,26 +43,29 @@ _OPEN = (
 """Open transactions, oldest first: where the server does not tell of locks, one of them holds them."""
 
 
-def blockers(rows: Rows, names: Iterable[TableName]) -> tuple[str, ...]:
+def blockers(query: Query, names: Iterable[TableName]) -> tuple[str, ...]:
     """Return one line per connection that may hold a lock on these tables; nothing if the server tells nothing.
 
     These are the holders if the server names them, else all connections with an open transaction, oldest first.
     """
+    # Databases are left out: locks are shown by table.
     wanted = sorted({(name.schema, name.table) for name in names if name.table})
     if not wanted:
         return ()
     pairs = ", ".join(["(%s, %s)"] * len(wanted))
     arguments = [part for pair in wanted for part in pair]
-    queries = [(query.format(pairs), arguments) for query in _ON_TABLES] + [(_OPEN, [])]
-    for query, given in queries:
+    # Each server refuses queries that are made for others, so trying them is surer than judging by its version.
+    queries = [(sql.format(pairs), arguments) for sql in _ON_TABLES] + [(_OPEN, [])]
+    for sql, given in queries:
         with suppress(StorageConsumerError):  # not this server's, or a right that we lack
-            if found := rows(query, given):
+            if found := query(sql, given):
                 return _lines(found)
     return ()
 
 
 def _lines(found: list[tuple[Any, ...]]) -> tuple[str, ...]:
     """Return the rows as text, each connection once."""
+    # One connection may hold several locks; people need each connection only once.
     by_connection = {row[0]: row for row in found}
     lines = [_line(*row) for row in by_connection.values()]
     more = len(lines) - _SHOWN
@@ -71,10 +73,7 @@ def _lines(found: list[tuple[Any, ...]]) -> tuple[str, ...]:
 
 
 def _line(connection: Any, user: Any, host: Any, seconds: Any, running: Any, lock: Any) -> str:
-    who = f" of {_text(user)}@{_text(host)}" if user else ""
-    doing = f"running {_text(running)[:_TEXT]!r}" if running else "idle"
-    return f"connection {connection}{who}, {doing} for {seconds} s, holds {_text(lock)}"
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    who = f" of {text_of(user)}@{text_of(host)}" if user else ""
+    # A connection without a statement still holds what its transaction took.
+    doing = f"running {text_of(running)[:_TEXT]!r}" if running else "idle"
+    return f"connection {connection}{who}, {doing} for {seconds} s, holds {text_of(lock)}"

@@ -22,7 +22,7 @@ _CLEAR_TEXT = frozenset((b"mysql_clear_password", b"dialog"))
 """Login methods that send the password as it is, with or without TLS."""
 _BROKEN = b"mysql_old_password"
 """A challenge whose answer reveals the password."""
-_TELLING = _CLEAR_TEXT | {b"sha256_password", _BROKEN}
+_REVEALING = _CLEAR_TEXT | {b"sha256_password", _BROKEN}
 """Methods that always reveal the password; sha256_password sends it as it is over TLS, else under the server's own key."""
 _CACHING = b"caching_sha2_password"
 _SHORT_WAY_DONE = b"\x01\x03"
@@ -59,7 +59,7 @@ class Trust:
 
     def check(self, way: bytes, connection: Client) -> None:
         """Raise `ConfigError` if this method reveals the password to a server that must not have it."""
-        if way in _TELLING:
+        if way in _REVEALING:
             self.refuse(way, connection)
 
     def begins(self, way: str, connection: Client) -> str:
@@ -67,7 +67,8 @@ class Trust:
 
         A server that insists on its own method asks for it then.
         """
-        plain = way.encode() in _TELLING and connection.password and not self._may_have(way.encode(), connection)
+        # Otherwise a server could have the password in the very first packet, just by proposing such a method.
+        plain = way.encode() in _REVEALING and connection.password and not self._may_have(way.encode(), connection)
         return _CACHING.decode() if plain else way
 
     def refuse(self, way: bytes, connection: Client) -> None:
@@ -92,16 +93,20 @@ class Trust:
         if way == _BROKEN:
             return False
         if way in _CLEAR_TEXT:
+            # Whoever listens reads the password, so the other end must be proven, or at least TLS must keep listeners out.
             return self._socket or connection.verifies or (self._allowed and connection.encrypts)
+        # Only the server itself can read the password here, so it is enough that nobody else can have answered.
         return self._local or connection.verifies or self._allowed
 
 
 def _is_loopback(opened: socket.socket) -> bool:
     """Return whether the other end is this very machine; a name such as localhost proves nothing."""
     try:
+        # An IPv6 address may end in `%` and an interface, which is no part of it.
         address = ipaddress.ip_address(str(opened.getpeername()[0]).partition("%")[0])
     except (OSError, ValueError):
         return False
+    # An IPv4 address may come in the form of an IPv6 one, such as ::ffff:127.0.0.1.
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
 
@@ -124,9 +129,11 @@ class CachingSha2:
             answer = _auth.scramble_caching_sha2(connection.password, connection.salt)
             connection.write_packet(answer)
             packet = connection._read_packet()  # noqa: SLF001 - of the driver
+        # The server has accepted, refused, or asks for another method: all of these are the driver's to handle.
         if not packet.is_extra_auth_data():
             return packet
         data: bytes = packet.get_all_data()  # type: ignore[no-untyped-call] # likewise
+        # From here on the driver would reveal the password.
         if not data.startswith(_SHORT_WAY_DONE):
             connection.trust.refuse(_CACHING, connection)
         return _auth.caching_sha2_password_auth(connection, packet)

@@ -15,7 +15,10 @@ FEW_TRIES = {LOCK_WAIT_TIMEOUT: 3, 8141: 3}
 """Most tries after these errors: a lock wait takes long each time, and TiDB's failed assertion mostly remains."""
 _CONNECTION = frozenset(
     (
+        # Of servers: too many connections or users, not ready, shutting down, network faults, killed, out of time. 0 is PyMySQL's for a
+        # connection that is closed.
         *(0, 1040, 1047, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1317, 1927, 1969),
+        # Of clients; of MySQL, which ended an idle connection; of TiDB, whose PD or TiKV does not answer.
         *(2002, 2003, 2006, 2013, 2014, 2055, 4031, 9001, 9002, 9003),
     )
 )
@@ -57,6 +60,7 @@ def is_connection_loss(fault: BaseException) -> bool:
     """Return whether the server could not be reached or the connection broke; nobody knows then whether a commit took effect."""
     if isinstance(fault, OSError | EOFError):
         return True
+    # PyMySQL raises an InterfaceError over a connection that is closed already.
     return isinstance(fault, pymysql.err.InterfaceError) or (
         isinstance(fault, pymysql.err.MySQLError) and number_of(fault) in _CONNECTION
     )
@@ -74,6 +78,7 @@ def _is_read_only(fault: BaseException) -> bool:
 
 def is_refusal(fault: BaseException) -> bool:
     """Return whether the fault lies in the rows, that is, fits no other of our errors."""
+    # Not from the server: our own checks of values and of a statement's size raise one before anything is sent.
     if isinstance(fault, ValueError):
         return True
     return not (is_conflict(fault) or is_denied(fault)) and isinstance(translated(fault, ""), RowRefused)
@@ -87,11 +92,13 @@ def is_denied(fault: BaseException) -> bool:
 def translated(fault: BaseException, doing: str) -> StorageConsumerError:
     """Return our error for the driver's; `doing` says what was tried, without any secret."""
     text = f"{doing}: {described(fault)}"
+    # Before the conflicts, of which it is one: what is left of it after a few tries is a damaged row, which no wait repairs.
     if number_of(fault) == _ASSERTION:
         return RowRefused(
             f"{text} (TiDB finds that a row and its index disagree: see ADMIN CHECK TABLE, repair the table, "
             "start again)"
         )
+    # Neither says anything about the rows or the statement, so the same call may succeed later.
     if is_connection_loss(fault) or is_conflict(fault):
         return TargetUnavailable(text)
     if _is_read_only(fault):
@@ -100,6 +107,7 @@ def translated(fault: BaseException, doing: str) -> StorageConsumerError:
         return TargetUnavailable(f"{text} (the target's disk or table space is full)")
     if number_of(fault) in _LOGIN:
         return ConfigError(f"{text} (check user, password and host of the downstream URI)")
+    # What is left is about what was sent: a row, or a statement.
     return RowRefused(text)
 
 

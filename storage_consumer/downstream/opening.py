@@ -20,6 +20,8 @@ from storage_consumer.errors import ConfigError, TargetUnavailable
 
 _LOOK = 0.2
 """Seconds between two looks whether the program is to end."""
+_PAUSE = 0.05
+"""Seconds between two attempts where the server's queue is full."""
 _LAST = 2.0
 """Seconds that connecting may still take then: enough for a target that answers."""
 _SILENCE = {"TCP_USER_TIMEOUT": 60_000, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -54,12 +56,15 @@ class Deadline:
     def left(self) -> float:
         """Return the seconds that are left; few are left once the program is to end."""
         now = time.monotonic()
+        # Over a copy, since another thread may change the list meanwhile.
         if any(end.is_set() for end in tuple(_ends)):
+            # Only ever lowered, so the last seconds count from the first look after the wish to end.
             self._until = min(self._until, now + _LAST)
         return self._until - now
 
     def wait(self, event: threading.Event) -> bool:
         """Wait for an event; return False if the time was over first."""
+        # In short steps, so that the wish to end is noticed while nothing else happens.
         while not event.wait(max(0.0, min(_LOOK, self.left()))):
             if self.left() <= 0:
                 self.passed = True
@@ -73,6 +78,7 @@ class Deadline:
         same = opened.dup()  # TLS detaches the driver's own one
 
         def watch() -> None:
+            # `passed` is set before the shutdown, so whoever meets the broken socket knows why.
             if not self.wait(left):
                 with suppress(OSError):
                     # A shutdown ends the connection for every descriptor; a close would only drop this one.
@@ -99,6 +105,7 @@ def opened_socket(downstream: Downstream, deadline: Deadline) -> socket.socket:
         try:  # a later address gets its turn though an earlier one stays silent
             found = _connected(family, address, downstream, Deadline(deadline.left() / (len(addresses) - tried)))
         except TargetUnavailable as error:
+            # The first one: it is about the address that the system prefers.
             fault = fault or error
         else:
             _notice_silence(found)
@@ -150,9 +157,9 @@ def _connected(family: int, address: object, downstream: Downstream, deadline: D
     """Return a socket that is connected to one address."""
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # While it connects: a blocking call could neither be limited nor interrupted.
         made.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        number = made.connect_ex(address)  # type: ignore[arg-type] # of whatever family it is
-        _see_connected(made, number, deadline)
+        _see_connected(made, _begin(made, address, deadline), deadline)
         made.setblocking(True)  # noqa: FBT003 - likewise
     except OSError as fault:
         made.close()
@@ -161,10 +168,20 @@ def _connected(family: int, address: object, downstream: Downstream, deadline: D
     return made
 
 
+def _begin(made: socket.socket, address: object, deadline: Deadline) -> int:
+    """Begin to connect; return 0 if it is done, else the system's number: `EINPROGRESS` while it is under way."""
+    # Where the queue of a Unix socket is full nothing is under way, though the socket counts as writable: ask until there is room.
+    while (number := made.connect_ex(address)) == errno.EAGAIN and made.family == socket.AF_UNIX:  # type: ignore[arg-type] # of any family
+        _check(deadline)
+        time.sleep(_PAUSE)
+    return number
+
+
 def _see_connected(made: socket.socket, number: int, deadline: Deadline) -> None:
     """Wait until the other side accepts the connection; raise `OSError` if it does not."""
-    if number in (errno.EINPROGRESS, errno.EAGAIN):
+    if number == errno.EINPROGRESS:
         _wait_until_writable(made, deadline)
+        # Writable also means refused; this says which.
         number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if number:
         raise OSError(number, os.strerror(number))
@@ -174,10 +191,13 @@ def _wait_until_writable(made: socket.socket, deadline: Deadline) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(made, selectors.EVENT_WRITE)
         while not selector.select(max(0.0, min(_LOOK, deadline.left()))):
-            if deadline.left() <= 0:
-                raise TimeoutError(
-                    f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)"
-                )
+            _check(deadline)
+
+
+def _check(deadline: Deadline) -> None:
+    """Raise `TimeoutError` if no time is left."""
+    if deadline.left() <= 0:
+        raise TimeoutError(f"nobody accepted the connection within {deadline.seconds:.3g} s (--connect-timeout)")
 
 
 def _notice_silence(found: socket.socket) -> None:
@@ -185,6 +205,7 @@ def _notice_silence(found: socket.socket) -> None:
 
     A server that is busy with a long statement still answers probes, so these are no limits for statements.
     """
+    # Each statement waits for its answer, so a small packet must not wait for more data.
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _SILENCE.items():

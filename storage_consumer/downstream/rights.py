@@ -30,8 +30,8 @@ def remedy(fault: BaseException, query: Query, schemas: Iterable[str], statement
     if server:
         grants = [f"GRANT {server[1].split(',')[0].strip('( )')} ON *.* TO {user}"]
     else:
-        told = _DATABASE.search(text) or _TABLE.search(text)
-        where = [told[1]] if told else sorted({schema for schema in (*schemas, *_schemas_in(statement)) if schema})
+        named = _DATABASE.search(text) or _TABLE.search(text)
+        where = [named[1]] if named else sorted({schema for schema in (*schemas, *_schemas_in(statement)) if schema})
         grants = [f"GRANT {_rights(text, statement)} ON {_database(query, schema)}.* TO {user}" for schema in where]
     return f"A right is missing: {'; '.join(grants)} (all that rows and statements need: {ROW_RIGHTS})"
 
@@ -50,7 +50,9 @@ def _rights(text: str, statement: str) -> str:
     """Return the privileges that the server names, else those that the statement needs, else all."""
     found = _COMMAND.search(text) or _CHECK.search(text) or _OF_A_DATABASE.match(statement)
     named = [part.strip().upper() for part in found[1].split(",")] if found else []
+    # SHOW and ANY are words of messages, not privileges that can be granted.
     known = ["SELECT" if right in ("SHOW", "ANY") else right for right in named]
+    # The text comes from the server and goes into a command that people paste: only known privileges may be in it.
     return ", ".join(known) if known and all(right in _KNOWN for right in known) else ROW_RIGHTS
 
 
@@ -72,6 +74,7 @@ def _database(query: Query, schema: str) -> str:
 def _account(query: Query) -> str:
     """Return the account that the server took us for, as GRANT takes it. A message may name the host that we come from instead."""
     with suppress(Exception):  # whatever comes of it, the right is what matters
+        # From the right: a user's name may hold an @, a host's may not.
         user, _, host = str(query("SELECT CURRENT_USER()")[0][0]).rpartition("@")
         return "@".join("'" + part.replace("'", "''") + "'" for part in (user, host))
     return "the consumer's user"

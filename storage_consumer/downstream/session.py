@@ -10,6 +10,7 @@ import pymysql.err
 from storage_consumer.config.settings import Downstream
 from storage_consumer.decode.time_zone import session_zone
 from storage_consumer.downstream.mysql_errors import number_of
+from storage_consumer.downstream.query import text_of
 from storage_consumer.downstream.session_settings import Kind, Setting, assigned, settings_for
 
 ROW_MODE = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
@@ -31,6 +32,7 @@ _known: dict[tuple[object, ...], tuple[Setting, ...]] = {}
 
 def kind_of(version: str) -> Kind:
     """Return the kind of server that reports this version."""
+    # A MariaDB or a TiDB may begin with the version of a MySQL; the words behind it decide.
     text = version.lower()
     return "tidb" if "tidb" in text else "mariadb" if "mariadb" in text else "mysql"
 
@@ -40,6 +42,7 @@ def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str
     kind = kind_of(version)
     key = (downstream.address, downstream.user, version, ddl)
     own = _own(kind, downstream, ddl=ddl)
+    # A known server costs one statement; only the first connection of a process asks which variables there are.
     known = _known.get(key)
     if known is not None:
         try:
@@ -52,6 +55,7 @@ def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str
             return
     query(assigned(own))
     wanted = settings_for(kind, ddl=ddl)
+    # Without these the server may refuse even the query for its variables.
     _set(query, [setting for setting in wanted if setting.first])
     _known[key] = _find_out(query, rows, wanted)
 
@@ -59,6 +63,7 @@ def set_session(query: Query, rows: Callable[[str], Sequence[Any]], version: str
 def _own(kind: Kind, downstream: Downstream, *, ddl: bool) -> tuple[Setting, ...]:
     """Return what every server knows and any user may set; no connection goes without."""
     mode = (MARIADB_DDL_MODE if kind == "mariadb" else DDL_MODE) if ddl else ROW_MODE
+    # The wait for the lock on a table as a whole; connections without DDL get a day of it from `SETTINGS`.
     waits = {"lock_wait_timeout": str(max(1, downstream.ddl_lock_wait))} if ddl else {}
     values = {
         "sql_mode": f"'{mode}'",
@@ -73,8 +78,9 @@ def _own(kind: Kind, downstream: Downstream, *, ddl: bool) -> tuple[Setting, ...
 def _find_out(query: Query, rows: Callable[[str], Sequence[Any]], wanted: Sequence[Setting]) -> tuple[Setting, ...]:
     """Set what this server has and this user may set; return that."""
     listed = ", ".join(f"'{setting.name}'" for setting in wanted)
-    names = {_text(name).lower() for name, *_ in rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})")}
+    names = {text_of(name).lower() for name, *_ in rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})")}
     there = [setting for setting in wanted if setting.name in names]
+    # Apart from those that need a right: one refusal has all of its statement set one by one.
     taken = _set(query, [setting for setting in there if not setting.needs_right])
     taken += _set(query, [setting for setting in there if setting.needs_right])
     return tuple(taken)
@@ -91,9 +97,6 @@ def _set(query: Query, settings: list[Setting]) -> list[Setting]:
             raise
         if len(settings) == 1:
             return []
+        # One variable that cannot be set refuses the whole statement, so each gets a statement of its own.
         return [taken for setting in settings for taken in _set(query, [setting])]
     return settings
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -41,6 +41,7 @@ def _of(*names: str, value: str, why: str, servers: tuple[Kind, ...] = KINDS) ->
     return tuple(Setting(name=name, value=value, why=why, servers=servers) for name in names)
 
 
+# What a query returns.
 _RESULTS = (
     Setting(name="sql_select_limit", value=_UNLIMITED, why="cuts every result, of the state and of information_schema too"),
     # the limit before the switch: setting the limit turns the switch off
@@ -63,9 +64,10 @@ _RESULTS = (
     Setting(name="tiflash_fastscan", value="OFF", why="TiFlash then answers with several versions of a row", servers=("tidb",)),
     Setting(name="tidb_enable_unsafe_substitute", value="OFF", why="expressions are replaced by generated columns of other types", servers=("tidb",)),
 )  # fmt: skip
+# What a write does, locks and commits.
 _WRITES = (
     Setting(name="autocommit", value="1", why="off: every statement waits for a COMMIT that is not sent"),
-    Setting(name="completion_type", value="0", why="COMMIT then begins a transaction anew, or ends the connection"),
+    Setting(name="completion_type", value="0", why="COMMIT then begins another transaction, or ends the connection"),
     *_of("tx_isolation", "transaction_isolation", value="'READ-COMMITTED'", why="locks and reads as the fence expects them"),
     *_of("tx_read_only", "transaction_read_only", value="0", why="refuses every write"),
     Setting(name="unique_checks", value="1", why="off: InnoDB may take a key twice"),
@@ -83,7 +85,8 @@ _WRITES = (
     Setting(name="allow_auto_random_explicit_insert", value="ON", why="rows carry the values of AUTO_RANDOM columns", servers=("tidb",)),
     Setting(name="binlog_format", value="IF(@@SESSION.binlog_format = 'STATEMENT', 'MIXED', @@SESSION.binlog_format)", why="STATEMENT refuses InnoDB's writes under READ COMMITTED", servers=_NOT_TIDB, needs_right=True),
 )  # fmt: skip
-_TELLS = (
+# What the server reports: notes, warnings, errors, and the text of SHOW CREATE.
+_REPORTS = (
     Setting(name="sql_notes", value="1", why="off: notes, such as of a value that was rounded, are not counted"),
     Setting(name="note_verbosity", value="'basic'", why="notes on how indexes are used would pass for refused values", servers=("mariadb",)),
     Setting(name="max_error_count", value="64", why="0: the texts of warnings are thrown away", needs_right=True),
@@ -92,13 +95,14 @@ _TELLS = (
     *_of("show_create_table_skip_secondary_engine", "show_create_table_verbosity", "show_old_temporals", value="0", why="the same"),
     Setting(name="show_gipk_in_create_table_and_information_schema", value="1", why="off: a key that the target has does not show", servers=("mysql",)),
 )  # fmt: skip
+# What breaks off a statement or a connection.
 _LIMITS = (
     Setting(name="max_execution_time", value="0", why="breaks statements off", servers=("mysql", "tidb"), first=True),
     Setting(name="max_statement_time", value="0", why="the same", servers=("mariadb",), first=True),
     *_of("idle_transaction_timeout", "idle_write_transaction_timeout", "idle_readonly_transaction_timeout", "tidb_idle_transaction_timeout", value="0", why="ends the connection while rows are read for it"),
     *_of("wait_timeout", "interactive_timeout", value="28800", why="ends the connection between two statements"),
     *_of("net_read_timeout", "net_write_timeout", value="60", why="ends the connection while rows are sent"),
-    Setting(name="lock_wait_timeout", value="86400", why="gives up at once where another connection holds a table; for DDL --ddl-lock-wait says it", not_for_ddl=True),
+    Setting(name="lock_wait_timeout", value="86400", why="gives up immediately where another connection holds a table; for DDL --ddl-lock-wait says it", not_for_ddl=True),
     *_of("tmp_disk_table_size", value=_UNLIMITED, why="reads of information_schema fail as if the disk were full", servers=("mariadb",)),
     Setting(name="max_session_mem_used", value="9223372036854775807", why="refuses statements", servers=("mariadb",), first=True),
     Setting(name="connection_memory_limit", value=_UNLIMITED, why="ends the connection", servers=("mysql",), needs_right=True),
@@ -107,6 +111,7 @@ _LIMITS = (
     Setting(name="tidb_mem_quota_query", value="IF(@@SESSION.tidb_mem_quota_query BETWEEN 0 AND 1073741824, 1073741824, @@SESSION.tidb_mem_quota_query)", why="breaks statements off; a larger one may be wanted for large windows", servers=("tidb",), first=True),
     Setting(name="tikv_client_read_timeout", value="0", why="every read is tried again without end", servers=("tidb",)),
 )  # fmt: skip
+# What an expression or a name in a statement means.
 _MEANING = (
     Setting(name="div_precision_increment", value="4", why="digits of a division in a generated column"),
     Setting(name="default_week_format", value="0", why="WEEK() in a generated column"),
@@ -120,6 +125,7 @@ _MEANING = (
     Setting(name="character_set_collations", value="'utf8mb4=utf8mb4_bin'", why="utf8mb4 without a collation means the source's", servers=("mariadb",)),
     Setting(name="default_collation_for_utf8mb4", value="utf8mb4_bin", why="the same", servers=("tidb",)),
 )  # fmt: skip
+# What a statement for tables may say, and what it makes.
 _DDL = tuple(
     Setting(name=name, value=value, why=why, servers=servers, needs_right=needs_right)
     for name, value, why, servers, needs_right in (
@@ -143,7 +149,7 @@ _DDL = tuple(
         ("tidb_enable_strict_double_type_check", "OFF", "the same", ("tidb",), False),
     )
 )  # fmt: skip
-SETTINGS: tuple[Setting, ...] = (*_RESULTS, *_WRITES, *_TELLS, *_LIMITS, *_MEANING, *_DDL)
+SETTINGS: tuple[Setting, ...] = (*_RESULTS, *_WRITES, *_REPORTS, *_LIMITS, *_MEANING, *_DDL)
 
 INHERITED = {
     "only how fast, and with how much memory, a statement runs": (
@@ -179,7 +185,7 @@ INHERITED = {
         "generated_random_.*|old_passwords|print_identified_.*|select_into_.*|innodb_table_locks|ndbinfo_.*|max_user_connections|rand_seed.|"
         "enable_cascade_triggers|old|new|new_mode|max_allowed_packet|information_schema_stats_expiry"
     ),
-    "told to clients that ask for it, which ours is none of": "session_track_.*|resultset_metadata|identity|last_insert_id|insert_id",
+    "sent to clients that ask for it, which ours is none of": "session_track_.*|resultset_metadata|identity|last_insert_id|insert_id",
     "set for each statement, or by the driver": (
         "timestamp|(character_set|collation)_(client|connection|results|database|server)|tx_isolation_one_shot|tx_read_ts"
     ),

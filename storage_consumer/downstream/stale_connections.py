@@ -38,6 +38,7 @@ def evict(run: Run, state_schema: str, ours: Collection[int]) -> tuple[int, ...]
     """
     found = _marked(run, ours)
     for connection in found:
+        # Errors are passed over: a connection may have ended by itself, and the caller tries its own work again anyway.
         for statement in ("KILL {}", "KILL TIDB {}"):  # the second one is for TiDB without its global ids
             with suppress(StorageConsumerError):
                 run(statement.format(connection))
@@ -55,8 +56,10 @@ def _marked(run: Run, ours: Collection[int]) -> tuple[int, ...]:
     for listing in ("processlist", "cluster_processlist"):  # TiDB alone has the second one, and takes long over it
         with suppress(StorageConsumerError):
             rows = run(
+                # One's own user only: nobody else's connection is ours to end. Its name may hold an @, the host's may not.
                 f"SELECT id FROM information_schema.{listing} WHERE CAST(db AS BINARY) = CAST(DATABASE() AS BINARY) "
-                "AND user = SUBSTRING_INDEX(USER(), '@', 1) AND COALESCE(info, '') NOT LIKE 'SELECT%%'"
+                "AND user = LEFT(USER(), CHAR_LENGTH(USER()) - 1 - CHAR_LENGTH(SUBSTRING_INDEX(USER(), '@', -1))) "
+                "AND COALESCE(info, '') NOT LIKE 'SELECT%%'"
             )
             if found := {int(connection) for (connection,) in rows}.difference(ours):
                 return tuple(sorted(found))

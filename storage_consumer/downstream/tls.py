@@ -34,7 +34,9 @@ def driver_options(downstream: Downstream) -> dict[str, Any]:
     if mode == "disabled":
         return {"ssl_disabled": True}
     if mode == "preferred":
+        # Without options PyMySQL uses TLS where the server offers it, and verifies nothing.
         return {}
+    # Files of one's own are read each time; the machine's are shared by all connections.
     own = downstream.ssl_ca or downstream.ssl_cert
     return {"ssl": _context(downstream) if own else _of_this_machine(mode)}
 
@@ -57,6 +59,7 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
         if file:
             context.load_cert_chain(file, downstream.ssl_key, password=_no_passphrase)
     except OSError as error:
+        # An SSLError is an OSError too: it may be about the CA or about our own certificate.
         which = (
             f"--ssl-cert {file}, --ssl-key {downstream.ssl_key}" if file == downstream.ssl_cert else f"--ssl-ca {file}"
         )
@@ -67,6 +70,7 @@ def _context(downstream: Downstream) -> ssl.SSLContext:
 def certificates(file: str) -> str:
     """Return the certificates of a CA file in PEM form, "" for no file; raise `ConfigError` if it has none or cannot be read."""
     try:
+        # As latin-1 any byte is a character: what is between the certificates may have any encoding.
         found = _CERTIFICATE.findall(Path(file).read_text(encoding="latin-1")) if file else []
     except OSError as error:
         raise ConfigError(f"--ssl-ca {file}: cannot be used for TLS: {error}") from None
@@ -85,6 +89,7 @@ def _no_passphrase() -> NoReturn:
 def _verifying(context: ssl.SSLContext, mode: str) -> ssl.SSLContext:
     """Return the context, set to verify what `mode` asks for. MySQL's own certificates fail Python's strict check."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # In this order: Python refuses CERT_NONE while host names are checked.
     context.check_hostname = mode == "verify-identity"
     context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
     return context
@@ -119,6 +124,7 @@ def _causes(fault: BaseException | None) -> Iterator[BaseException]:
     """Yield the fault and those that the driver met before it."""
     while fault is not None:
         yield fault
+        # PyMySQL keeps the error of the socket in this attribute of its own.
         fault = getattr(fault, "original_exception", None) or fault.__context__
 
 

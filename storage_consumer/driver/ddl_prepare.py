@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from storage_consumer.gate.strangers import refuse_strangers
+from storage_consumer.gate.judging import refuse_strangers
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.model import TableName, folded_name
+from storage_consumer.model import NameAt, TableName, folded_name
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.renames import in_running_order, rename_of, renamed
+from storage_consumer.plan.renames import in_running_order
 from storage_consumer.plan.routes import routed
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.unqualified_names import Namesake, former_home, home_of, of_any_database
 from storage_consumer.ports import Target
-from storage_consumer.sql.table_names import Existing, NameAt, looked_up, with_homes, with_real_names
+from storage_consumer.sql.real_names import Existing, looked_up, with_homes, with_real_names
 
 
 def described(names: Iterable[TableName], manager: ConsumerManager, target: Target) -> dict[TableName, TargetTable]:
@@ -46,15 +46,17 @@ def in_order(group: Sequence[DdlStep], manager: ConsumerManager, target: Target)
     """
     out = [step for step in group if _is_left_out(step, manager)]
     rest = [step for step in group if step not in out]
-    pairs = [pair for step in rest if (pair := renamed(step.definition)) is not None]
+    pairs = [pair for step in rest if (pair := step.ddl.renamed) is not None]
+    # One rename alone cannot wait for the name that another one frees.
     if len(pairs) <= 1:
         return (*out, *rest)
+    # The temporary name of a cycle may be known to no file, so the order follows from the names that the target has now.
     spelled = _existing((name for pair in pairs for name in pair), manager, target)
-    return (*out, *in_running_order(rest, frozenset(spelled), manager.started))
+    return (*out, *in_running_order(rest, frozenset(spelled), manager.backlog.started))
 
 
 def _is_left_out(step: DdlStep, manager: ConsumerManager) -> bool:
-    rename, leaves_out = rename_of(step.definition), manager.selection.filter.leaves_out
+    rename, leaves_out = step.ddl.rename, manager.selection.filter.leaves_out
     return rename is not None and leaves_out(rename.old) and leaves_out(rename.new)
 
 
@@ -65,7 +67,7 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
     """
     definition = step.definition
     namesakes = {
-        name: [_namesake(table, step, manager) for table in manager.namesakes(name.table, step)]
+        name: [_namesake(table, step) for table in manager.touches.namesakes(name.table, step)]
         for name in of_any_database(definition)
     }
     if not namesakes:
@@ -73,6 +75,7 @@ def with_homes_of_names(step: DdlStep, manager: ConsumerManager, target: Target)
     wanted = looked_up(definition) | {n.name for found in namesakes.values() for n in found}
     existing = _existing(wanted, manager, target)
 
+    # Once a rename ran, the table that it names is the one that is no longer there: looking for it would find another one.
     home = former_home if _took_effect(step, manager, existing) else home_of
 
     def elsewhere(name: NameAt) -> TableName | None:
@@ -90,14 +93,17 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     selection, definition = manager.selection, step.definition
     judgement = selection.judged(definition)
     skip = judgement.skip
+    # What reads a table that the filter leaves out, as a view may, runs only where the target has that table anyway.
     there = _existing(judgement.needs, manager, target) if judgement.needs else {}
     if lacking := sorted(name for name in judgement.needs if name.folded() not in there):
         skip = f"it reads {', '.join(map(str, lacking))}, which the filter leaves out and the target does not have"
     if skip:
         return replace(step, skip=skip, source=step)
     spelled = routed(definition, selection.routes, manager.databases)
+    # By the routed names: what is reserved belongs to the target. Strangers are judged by the bucket's own names, before any route.
     selection.refuse_reserved(spelled)
     refuse_strangers(definition, manager.databases)
+    # Last: from here on the text has the target's own spelling, which nothing but the target should see.
     real = with_real_names(spelled, target.existing(looked_up(spelled)))
     return replace(step, definition=real, ensure=step.ensure or judgement.from_columns, source=step)
 
@@ -110,23 +116,25 @@ def decided(step: DdlStep, manager: ConsumerManager) -> DdlStep:
 
 def was_seen(step: DdlStep, manager: ConsumerManager) -> bool:
     """Return whether the bucket has an earlier structure of the statement's table, or anything earlier of its database."""
-    if manager.tables[step.table_key].structure_at(step.version - 1) is not None:
+    if manager.tables[step.table_key].timeline.structure_at(step.version - 1) is not None:
         return True
     schema = folded_name(step.name.schema)
+    # A database may be older than the changefeed, so that no file creates it: earlier files of its tables show it as well.
     return not step.name.table and any(
-        0 < table.first < step.version and folded_name(table.name.schema) == schema for table in manager.tables.values()
+        0 < table.files.first < step.version and folded_name(table.name.schema) == schema
+        for table in manager.tables.values()
     )
 
 
 def _took_effect(step: DdlStep, manager: ConsumerManager, existing: Existing) -> bool:
     """Return whether a rename is known to have run: by the journal, or an earlier run started it and its table has the new name."""
-    rename = rename_of(step.definition)
-    begun = rename is not None and step.identity in manager.started and rename.new.folded() in existing
-    return begun or manager.has_run(step)
+    rename = step.ddl.rename
+    begun = rename is not None and step.identity in manager.backlog.started and rename.new.folded() in existing
+    return begun or manager.backlog.has_run(step)
 
 
-def _namesake(table: TableConsumer, step: DdlStep, manager: ConsumerManager) -> Namesake:
+def _namesake(table: TableConsumer, step: DdlStep) -> Namesake:
     """Return what is known of a table right before the step, and whether it stays after it."""
-    found = manager.structure_before(table.name, step.version)
+    found = table.timeline.structure_at(step.version - 1)
     columns = () if found is None else found.columns
-    return Namesake(name=table.name, columns=columns, stays=table.stays_after(step.version))
+    return Namesake(name=table.name, columns=columns, stays=table.timeline.stays_after(step.version))

@@ -1,142 +1,124 @@
-"""The DDL of a round: what starts, in which order, and what follows from its outcome.
+"""The DDL of a round: what starts, and in which order.
 
-Statements of one version that are ready together are a *group*: they run one after another, since each may need what the previous
-one created. Groups touch different tables, so they run in parallel. The rows of all other tables continue meanwhile, over
-rounds if need be. Everything is decided here, in the round's own thread; `ddl_workers` only runs statements.
+The rows of all tables that a statement does not touch continue while it runs, over rounds if need be. Everything is decided here and
+in `ddl_outcomes`, in the round's own thread; `ddl_workers` only runs statements.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage_consumer.driver.context import RoundContext, progress_of
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_outcomes import DdlOutcomes
 from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
-from storage_consumer.driver.ddl_workers import Identity, Outcome
-from storage_consumer.driver.remedies import ways_on
-from storage_consumer.errors import TableError, TargetBusy
-from storage_consumer.plan.barriers import mentioned_names
+from storage_consumer.driver.ddl_queue import DdlQueue
+from storage_consumer.driver.ledger import RoundLedger, progress_of
+from storage_consumer.driver.rows import RowJobs
+from storage_consumer.errors import TableError
+from storage_consumer.model import DdlId
+from storage_consumer.plan.ddl_backlog import LATE
 from storage_consumer.plan.renames import unfinished
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.stopped import LATE
 from storage_consumer.ports import DdlContext, Decision
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")
 
-_TOLD_EVERY = 30.0
+_LOOK_UP = 0.5
+"""Seconds between two checks of whether the round is to end while statements run."""
+_PATIENCE = 1.0
+"""Seconds for which rows wait for a statement, so that all tables' rows go into one job; they do not wait for a longer one."""
+_BLOCKERS_EVERY = 30.0
 """Seconds between two checks of what blocks a statement."""
-_MOST_UNSTORED = 100
-"""Number of tables."""
 UNFINISHED = (
     "the DDL of {} looks like an intermediate step of a rename cycle, and the file with the final name has not arrived"
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class DdlScheduler:
     """The DDL side of one round. What still runs at its end is collected by the next one."""
 
-    parts: RoundContext
-    storage_checkpoint: int
-    halt: Callable[[str, str], None]
-    """Halts a table, by key, with an error."""
-    goes_on: Callable[[], bool]
-    """Called right before a statement starts; False ends the round early."""
-    done: Callable[[DdlStep], None]
-    """Called with each statement that took effect or was skipped, as it ran on the target."""
-    late: Sequence[DdlStep] = ()
-    """Statements that turned up after later rows of their tables had been applied; the tables are halted."""
-    _decisions: Mapping[Identity, Decision] = field(default_factory=dict)
-    rows_may_be_late: bool = True
-    """Whether a job for rows has run since the last statement started: one of its tasks may still be about to write."""
-    _groups: list[deque[DdlStep]] = field(default_factory=list)
-    _begun: set[Identity] = field(default_factory=set)
-    _unstored: set[str] = field(default_factory=set)
-    """Tables touched by statements that have ended; what those stored of them is from when they started."""
+    context: RoundContext
+    ledger: RoundLedger
+    rows: RowJobs
+    _queue: DdlQueue = field(init=False)
+    _outcomes: DdlOutcomes = field(init=False)
+    _decisions: Mapping[DdlId, Decision] = field(default_factory=dict)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a statement is running."""
-        return bool(self.parts.lanes.running)
+    def __post_init__(self) -> None:
+        """Begin with nothing queued."""
+        self._queue = DdlQueue(self.context.manager, self.context.ddl_workers)
+        self._outcomes = DdlOutcomes(self.context, self.ledger, self.rows, self._queue)
 
-    def is_young(self, seconds: float) -> bool:
-        """Return whether a statement has been running for less than `seconds`."""
-        return any(since < seconds for _, since in self.parts.lanes.running)
+    def apply_decisions(self, late: Sequence[DdlStep]) -> None:
+        """Halt the tables of late statements, and resume those whose statements an operator has decided about.
+
+        `late`: statements that turned up after later rows of their tables had been applied.
+        """
+        stopped = self.context.manager.stopped
+        self._decisions = self.context.state.decisions.on_statements()
+        for step in late:
+            if step.identity in self._decisions:
+                stopped.note(step, late=True)
+            else:
+                self._outcomes.refuse(step, LATE.format(step.definition.path), late=True)
+        for each in stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
+            self._outcomes.resume(each.step)
+        # Each alone: the planner puts no late statement into a group, since it is a barrier for nothing any more.
+        for step in stopped.decided_late.values():
+            self._enqueue([step])
+
+    def run(self, groups: Sequence[Sequence[DdlStep]], *, to_the_end: bool) -> bool:
+        """Start statements, or check on those that run; return False if nothing more comes of it in this round.
+
+        `groups`: see `Wave.ddls`. `to_the_end`: wait until one ends, however long that takes.
+        """
+        for group in groups:
+            self._enqueue(group)
+        anything = self._start_ready()
+        # A short pause here saves a job: the rows of the tables that these statements release go with those of all others.
+        while self._is_any_young() and self.ledger.should_continue():
+            anything |= self.collect(_LOOK_UP)
+        # Only until one ends: what it releases is planned first, and may run beside the others.
+        while not anything and to_the_end and self.context.ddl_workers.running and self.ledger.should_continue():
+            anything = self.collect(_LOOK_UP)
+        return anything
+
+    def collect(self, seconds: float = 0.0) -> bool:
+        """Process what has ended, waiting up to `seconds` for it, and start what waited for that; return whether anything ended or started.
+
+        Raises what stops the whole run: `LeaseLost`, `TransientError`.
+        """
+        ended = self.context.ddl_workers.collect(seconds)
+        # Before anything starts: a statement that ended lets the next one of its version start, or keeps it from starting.
+        self._outcomes.apply(ended)
+        if self.context.server_info.server_type == "tidb":
+            self._log_blockers()
+        return self._start_ready() or bool(ended)
+
+    def store(self) -> None:
+        """Store the current state of the tables of statements that have ended."""
+        self._outcomes.store()
 
     def still_running(self) -> dict[str, str]:
         """Return table key → which statement the table waits for, and since when."""
         texts = {
             step: f"the DDL of {step.name} with version {step.version} has been running for {seconds:.0f} s"
-            for step, seconds in self.parts.lanes.running
+            for step, seconds in self.context.ddl_workers.running
         }
-        return {key: text for step, text in texts.items() for key in self.parts.manager.touched(step.origin)}
+        return {key: text for step, text in texts.items() for key in self.context.manager.touches.of(step.origin)}
 
-    def apply_decisions(self) -> None:
-        """Halt the tables of late statements, and resume those whose statements an operator has decided about."""
-        manager = self.parts.manager
-        self._decisions = self.parts.state.decisions()
-        for step in self.late:
-            if step.identity in self._decisions:
-                manager.stopped.note(step, late=True)
-            else:
-                self._refuse(step, LATE.format(step.definition.path), late=True)
-        for stopped in manager.stopped.released({i: made.decided_at for i, made in self._decisions.items()}):
-            self._resume(stopped.step)
-        for step in manager.stopped.decided_late.values():
-            self._take([step])
+    def _is_any_young(self) -> bool:
+        """Return whether a statement runs that may still end before rows stop waiting for it."""
+        return any(since < _PATIENCE for _, since in self.context.ddl_workers.running)
 
-    def _resume(self, step: DdlStep) -> None:
-        table = self.parts.manager.tables[step.table_key]
-        if not (table.held or table.late or table.lacks_past or table.absent):
-            table.go_on()
-        _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
-
-    def begin(self, groups: Iterable[Sequence[DdlStep]]) -> bool:
-        """Start what can start of these groups and of those that wait; return whether any was started or refused."""
-        for group in groups:
-            self._take(group)
-        return self._go_on()
-
-    def _take(self, group: Sequence[DdlStep]) -> None:
-        """Queue a group, unless part of it was taken already or is running."""
-        running = {step.identity for step, _ in self.parts.lanes.running}
-        identities = {step.identity for step in group}
-        if identities & (self._begun | running):
-            return
-        ordered = in_order(group, self.parts.manager, self.parts.target)
-        if (step := unfinished(ordered)) is not None and step.identity not in self._decisions:
-            self._wait_for_the_rest(step)
-        else:
-            self._groups.append(deque(ordered))
-            self._begun |= identities
-
-    def _wait_for_the_rest(self, step: DdlStep) -> None:
-        """Hold back a cycle of renames until all of it can be read; one that stays incomplete for too long halts its table."""
-        reason = UNFINISHED.format(step.definition.path)
-        if self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic()):
-            self._refuse(step, f"{reason}. Rename the tables manually")
-
-    def collect(self, seconds: float) -> bool:
-        """Process what has ended, waiting up to `seconds` for it, and start what waited for that; return whether anything ended or started.
-
-        Raises what stops the whole run: `LeaseLost`, `TransientError`.
-        """
-        ended = self.parts.lanes.collect(seconds)
-        for outcome in ended:
-            self._judge(outcome)
-        self._unstored.update(key for outcome in ended for key in self.parts.manager.touched(outcome.step.origin))
-        if len(self._unstored) >= _MOST_UNSTORED:
-            self.store()
-        if self.parts.server_info.server_type == "tidb":
-            self._tell_who_blocks()
-        return self._go_on() or bool(ended)
-
-    def _tell_who_blocks(self) -> None:
+    def _log_blockers(self) -> None:
         """Log what blocks statements that never give up: TiDB waits for open transactions, however long those last."""
-        for step, seconds in self.parts.lanes.overdue(self.parts.config.downstream.ddl_lock_wait, _TOLD_EVERY):
-            if blockers := self.parts.target.blockers(mentioned_names(step.definition)):
+        overdue = self.context.ddl_workers.overdue(self.context.config.downstream.ddl_lock_wait, _BLOCKERS_EVERY)
+        for step, seconds in overdue:
+            if blockers := self.context.target.blockers(step.ddl.mentioned):
                 _log.warning(
                     "ddl_blocked",
                     table=str(step.name),
@@ -145,120 +127,74 @@ class DdlScheduler:
                     blockers="; ".join(blockers),
                 )
 
-    def store(self) -> None:
-        """Store the current state of the tables of statements that have ended; batched, since each call is a transaction."""
-        manager = self.parts.manager
-        if tables := [progress_of(manager.tables[key], manager) for key in sorted(self._unstored)]:
-            self.parts.state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
-        self._unstored.clear()
+    # what starts
 
-    def _go_on(self) -> bool:
+    def _enqueue(self, group: Sequence[DdlStep]) -> None:
+        """Queue a group in the order in which it can run, unless part of it was queued already or is running.
+
+        A cycle of renames is held back until all of it can be read; one that stays incomplete for too long halts its table.
+        """
+        if self._queue.has(group):
+            return
+        manager = self.context.manager
+        ordered = in_order(group, manager, self.context.target)
+        step = unfinished(ordered)
+        # An operator who decided about the step that seems unfinished has said that nothing more comes.
+        if step is None or step.identity in self._decisions:
+            self._queue.add(group, ordered)
+            return
+        reason = UNFINISHED.format(step.definition.path)
+        if manager.wait(step.table_key, (reason,), self.context.clock.monotonic()):
+            self._outcomes.refuse(step, f"{reason}. Rename the tables manually")
+
+    def _start_ready(self) -> bool:
         """Start the next statement of each group whose previous one has ended; return whether any was started or refused."""
         anything = False
-        for group in self._groups:
-            while group and self.parts.lanes.is_free and not self._is_busy(group[0].version):
-                anything = True
-                self._start(group.popleft())
-        self._groups = [group for group in self._groups if group]
+        for step in self._queue.take_ready():
+            anything = True
+            self._start(step)
         return anything
-
-    def _is_busy(self, version: int) -> bool:
-        """Return whether a statement of this version is running."""
-        return any(step.version == version for step, _ in self.parts.lanes.running)
 
     def _start(self, step: DdlStep) -> None:
         """Start one statement; if that is not possible, halt its table."""
-        manager = self.parts.manager
+        manager, target = self.context.manager, self.context.target
         decision = self._decisions.get(step.identity)
-        if decision is None and (late := manager.beyond(step)):
-            self._refuse(
+        # An operator who decides about a statement answers for the rows that are already beyond it.
+        if decision is None and (late := manager.touches.beyond(step)):
+            self._outcomes.refuse(
                 step,
                 f"the DDL of {step.definition.path} touches {', '.join(late)}, whose later rows were applied while it "
                 "could not be read; repair all of these tables manually",
             )
             return
         try:
-            step = step if decision else with_homes_of_names(step, manager, self.parts.target)
-            ready = decided(step, manager) if decision else prepared(step, manager, self.parts.target)
+            step = step if decision else with_homes_of_names(step, manager, target)
+            # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
+            ready = decided(step, manager) if decision else prepared(step, manager, target)
         except TableError as fault:
-            self._refuse(step, str(fault))
+            self._outcomes.refuse(step, str(fault))
             return
-        table = manager.tables[step.table_key]
-        context = DdlContext(
+        surroundings = self._surroundings(step, decision)
+        # Computed here, since the tables belong to the round's thread; the worker only stores it.
+        moved = [progress_of(table, manager) for table in manager.moved_by(step)]
+        # The order matters: rows are fenced, then workers, before the last check of the lease, and the statement starts after it.
+        self.rows.fence()
+        self.context.ddl_workers.fence(self.context.state.lease.epoch)
+        # Nothing is journaled yet, and the next round queues what has not run, so the statement is not lost.
+        if not self.ledger.should_continue():
+            return
+        self.context.progress.ddl(table=str(ready.name), query=ready.definition.query)
+        _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
+        self.context.ddl_workers.start(ready, surroundings, moved)
+
+    def _surroundings(self, step: DdlStep, decision: Decision | None) -> DdlContext:
+        """Return what the files say about a statement's surroundings, and what an operator said about it."""
+        manager = self.context.manager
+        return DdlContext(
             database_is_ours=manager.creates_database(step),
             database_statements=manager.lifetimes.database_statements(step.name.schema, step.version),
             table_was_seen=was_seen(step, manager),
-            made_by=table.made_before(step.version),
+            made_by=manager.tables[step.table_key].timeline.made_before(step.version),
             decision=decision,
-            should_continue=self.parts.lanes.should_continue,
+            should_continue=self.context.ddl_workers.should_continue,
         )
-        # Computed here, since the tables belong to the round's thread; the lane only stores it.
-        moved = [progress_of(table, manager) for table in manager.moved_by(step)]
-        if self.rows_may_be_late:
-            self.parts.state.open_window(0, self.storage_checkpoint)  # no late task may write after a DDL
-            self.rows_may_be_late = False
-        # The order matters: lanes are fenced before the last check of the lease, and the statement starts after it.
-        self.parts.lanes.fence(self.parts.state.epoch)
-        if not self.goes_on():
-            return
-        self.parts.progress.ddl(table=str(ready.name), query=ready.definition.query)
-        _log.info("ddl_started", table=str(ready.name), version=step.version, query=ready.definition.query)
-        self.parts.lanes.start(ready, context, moved)
-
-    def _judge(self, outcome: Outcome) -> None:
-        """Apply the outcome of a statement to its tables."""
-        step, fault = outcome.step.origin, outcome.fault
-        if isinstance(fault, TargetBusy):
-            self._wait(step, str(fault))
-        elif isinstance(fault, TableError):
-            self._stop(step, str(fault))
-        elif fault is not None:
-            raise fault
-        else:
-            self._took_effect(step, outcome)
-
-    def _wait(self, step: DdlStep, reason: str) -> None:
-        """Retry a statement in the next round; the table of one that came late is halted anyway."""
-        if not self.parts.manager.stopped.is_late(step):
-            self.parts.manager.wait(step.table_key, (reason,), self.parts.clock.monotonic())
-        self._let_go(step)
-        _log.warning("ddl_waits", table=str(step.name), version=step.version, error=reason)
-
-    def _took_effect(self, step: DdlStep, outcome: Outcome) -> None:
-        """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
-        manager = self.parts.manager
-        late = manager.stopped.is_late(step)
-        if not late and not manager.is_pending(step):
-            return
-        manager.ddl_done(step)
-        self.done(outcome.step)
-        told = {"table": str(step.name), "version": step.version, "query": step.definition.query}
-        if late:
-            manager.stopped.decided_late.pop(step.identity, None)
-            self._resume(step)
-            _log.info("ddl_settled", **told)
-        else:
-            _log.info("ddl_finished", **told, note=outcome.note, seconds=round(outcome.seconds, 3))
-
-    def _refuse(self, step: DdlStep, error: str, *, late: bool = False) -> None:
-        """Halt the table of a statement that cannot even start."""
-        self.parts.state.refused(step, error)
-        self._stop(step, error, late=late)
-
-    def _stop(self, step: DdlStep, error: str, *, late: bool = False) -> None:
-        """Halt the table of a statement until an operator decides about it, and log the next steps."""
-        self.parts.manager.stopped.note(step, late=late)
-        self.halt(step.table_key, f"{error}. {ways_on(step, self.parts.config.downstream)}")
-        self._let_go(step)
-
-    def _let_go(self, step: DdlStep) -> None:
-        """Release a statement without effect: those of its group that may need it do not start in this round."""
-        stopped = set(self.parts.manager.touched(step))
-        self._begun.discard(step.identity)
-        for group in self._groups:
-            # Repeated until nothing is added: a statement that is held back may hold back others.
-            while mates := [mate for mate in group if self.parts.manager.touched(mate) & stopped]:
-                for mate in mates:
-                    group.remove(mate)
-                    self._begun.discard(mate.identity)
-                    stopped |= self.parts.manager.touched(mate)

@@ -1,8 +1,8 @@
 """DdlWorkers: statements in the background, so that one that takes an hour holds up only the tables that it touches.
 
-A lane is one worker: it has its own connection and, at the target, its own lock (see `TargetDatabase.fence_ddl`). Before the first
-statement of an owner all idle lanes are fenced, so that no former owner's statement can still start. Every decision about a
-statement, before and after it, is made by the round, in one thread; a lane only runs it.
+Each worker has its own connection and, at the target, its own lock (see `DdlExecution.fence_ddl`). Before the first
+statement of an owner all idle workers are fenced, so that no former owner's statement can still start. Every decision about a
+statement, before and after it, is made by the round, in one thread; a worker only runs it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from storage_consumer.clock import Clock
+from storage_consumer.model import DdlId
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Ddl, DdlContext, TableProgress
 
-LANES = 4
-"""Most statements that run in parallel. A later program must not have fewer: it would leave lanes of this one unfenced."""
+WORKERS = 4
+"""Most statements that run in parallel. A later program must not have fewer: it would leave workers of this one unfenced."""
 
 _LAST_WAIT = 3.0
 """Seconds."""
-
-Identity = tuple[str, int, int]
-"""See `DdlStep.identity`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +40,9 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class _Job:
     step: DdlStep
-    lane: int
+    worker: int
     began: float
+    moved: frozenset[str]
 
 
 class DdlWorkers:
@@ -51,25 +50,29 @@ class DdlWorkers:
 
     def __init__(
         self,
-        open_lane: Callable[[int], Ddl],
+        open_runner: Callable[[int], Ddl],
         clock: Clock,
         spawn: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """Prepare the lanes: `open_lane` creates the runner of one; `spawn` runs a function in the background (default: in a new thread)."""
+        """Prepare the workers.
+
+        `open_runner` opens the runner of the worker with a number. `spawn` runs a function in the background (default: in a new thread).
+        """
         self._clock = clock
         self._spawn = spawn or _in_a_thread
-        self._runners = [open_lane(number) for number in range(LANES)]
-        self._jobs: dict[Identity, _Job] = {}
-        # Lock-free hand-over: lanes only append here and then set the event; the round's thread alone pops. Appends and pops of a
+        self._runners = [open_runner(number) for number in range(WORKERS)]
+        self._jobs: dict[DdlId, _Job] = {}
+        # Lock-free hand-over: workers only append here and then set the event; the round's thread alone pops. Appends and pops of a
         # deque are atomic.
         self._ended: deque[Outcome] = deque()
         self._any = threading.Event()
-        self._asked: dict[Identity, float] = {}
+        self._asked: dict[DdlId, float] = {}
         self._fenced_for = -1
+        self._fenced = set[int]()
         self._closed = threading.Event()
 
     def should_continue(self) -> bool:
-        """Return whether a lane that waits for something may go on waiting."""
+        """Return whether a worker that waits for something may go on waiting."""
         return not self._closed.is_set()
 
     @property
@@ -78,9 +81,15 @@ class DdlWorkers:
         now = self._clock.monotonic()
         return [(job.step, now - job.began) for job in self._jobs.values()]
 
+    @property
+    def moved(self) -> frozenset[str]:
+        """The keys of the tables that the `running` statements store at their end, or have stored by now."""
+        return frozenset[str]().union(*(job.moved for job in self._jobs.values()))
+
     def overdue(self, seconds: float, every: float) -> list[tuple[DdlStep, float]]:
         """Return the `running` statements that have taken at least `seconds`, each at most once in `every` seconds."""
         now = self._clock.monotonic()
+        # Forget those that have ended, or a long-running program would remember each statement that ever took long.
         self._asked = {identity: asked for identity, asked in self._asked.items() if identity in self._jobs}
         found = [
             (step, since)
@@ -93,29 +102,33 @@ class DdlWorkers:
     @property
     def is_free(self) -> bool:
         """Whether one more statement may start."""
-        return len(self._jobs) < LANES
+        return len(self._jobs) < WORKERS
 
     def fence(self, epoch: int) -> None:
         """End what a former owner may still be about to run; `epoch`: this owner's. Raises `TargetUnavailable` where it can't."""
+        # A new lease: another process may have been the owner in between, and may have taken the locks.
         if self._fenced_for != epoch:
-            for number in self._idle():
+            self._fenced_for, self._fenced = epoch, set()
+        # A busy one is fenced once it is idle: what it runs may hold no lock, such as a statement that is only recorded.
+        for number in self._idle():
+            if number not in self._fenced:
                 self._runners[number].fence()
-            self._fenced_for = epoch
+                self._fenced.add(number)
 
     def _idle(self) -> list[int]:
-        busy = {job.lane for job in self._jobs.values()}
-        return [number for number in range(LANES) if number not in busy]
+        busy = {job.worker for job in self._jobs.values()}
+        return [number for number in range(WORKERS) if number not in busy]
 
     def start(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> None:
         """Run a statement in the background; `moved` is stored in the transaction that records it as done."""
-        job = _Job(step, self._idle()[0], self._clock.monotonic())
+        job = _Job(step, self._idle()[0], self._clock.monotonic(), frozenset(table.table_key for table in moved))
         self._jobs[step.identity] = job
         self._spawn(lambda: self._run(job, context, moved))
 
     def _run(self, job: _Job, context: DdlContext, moved: Sequence[TableProgress]) -> None:
         """Run one statement to its end, whatever that is."""
         try:
-            note = self._runners[job.lane].run(job.step, context, moved)
+            note = self._runners[job.worker].run(job.step, context, moved)
         except Exception as fault:  # noqa: BLE001 - the thread that collects it judges it
             self._end(Outcome(step=job.step, fault=fault))
         # The round has to hear of the end even if this thread dies of it.
@@ -144,6 +157,7 @@ class DdlWorkers:
         """Close idle connections after a short wait for what is running; the outcome of the rest is resolved at the next start."""
         self._closed.set()
         deadline = self._clock.monotonic() + _LAST_WAIT
+        # Collected only to wait: nobody applies these outcomes any more, but each worker has journaled its own.
         while self._jobs and (left := deadline - self._clock.monotonic()) > 0:
             self.collect(left)
         for number in self._idle():

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Tuning, Upstream
-from storage_consumer.driver.service import StopSignal
 from storage_consumer.errors import NoMetadata, TransientError
 from storage_consumer.inspection.places import likely_places, missing_metadata
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.small_file import METADATA_BYTES
+from storage_consumer.signals import StopSignal
+from storage_consumer.storage.base import METADATA_BYTES, Storage
 from storage_consumer.telemetry import Log
 
 _log = Log("beginning")
@@ -32,7 +31,7 @@ def wait_for_metadata(
     Raises `NoMetadata` where `once` allows no second look, `ConfigError` as `Storage.check` does, and `TransientError` when
     the bucket does not answer within the limit.
     """
-    storage, told = opened(upstream), False
+    storage, has_logged = opened(upstream), False
     answered = clock.monotonic()
     while not stop.requested.is_set():
         pause = tuning.flush_interval
@@ -42,16 +41,19 @@ def wait_for_metadata(
                 return True
             answered = clock.monotonic()
         except TransientError:
+            # Only silence counts. A bucket that answers without a `metadata` is waited for without a limit.
             if clock.monotonic() - answered >= tuning.retry_limit:
                 raise
+            # Not `flush_interval`, which may be long: a bucket that is only away for a moment should not delay the start.
             pause = _PAUSE
         else:
-            text = "" if told else missing_metadata(upstream, likely_places(upstream, opened))
+            # Only the first time: to look for likely places costs listings.
+            text = "" if has_logged else missing_metadata(upstream, likely_places(upstream, opened))
             if once:
                 raise NoMetadata(text)
-            if not told:
+            if not has_logged:
                 _log.warning("checkpoint_missing", path="metadata", text=text)
-                told = True
+                has_logged = True
         clock.wait(stop.requested, pause)
     return False
 

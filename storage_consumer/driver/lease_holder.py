@@ -30,16 +30,28 @@ def readable(holder: str) -> str:
 def process_is_gone(holder: str) -> bool:
     """Return whether the holder was a process of this very machine (and process space) that no longer runs."""
     parts = holder.split("|")
+    # The host's name alone would not do: containers share names and reuse small process numbers.
     if len(parts) < _PARTS or parts[0] != socket.gethostname() or parts[1] != _place() or not parts[2].isdigit():
         return False
-    return not Path(f"/proc/{parts[2]}").exists()
+    # A number that is in use again passes for the holder, which only costs the wait until its lease runs out.
+    try:
+        # Signal 0 only asks. Not by a look at /proc, which may hide the processes of other users (hidepid).
+        os.kill(int(parts[2]), 0)
+    except ProcessLookupError:
+        return True
+    # It runs, but is another user's; or the number is none that a process can have.
+    except (PermissionError, OverflowError):
+        return False
+    return False
 
 
 def _place() -> str:
     """Return a text that is equal only where a process number means the same process; random where that is not known."""
     try:
+        # The boot: after a restart of the machine the same number is another process. The space: containers count on their own.
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = Path("/proc/self/ns/pid").readlink()
     except OSError:
+        # Never equal to any other, so the holder counts as running and its lease has to run out.
         return f"unknown-{uuid.uuid4().hex}"
     return f"{boot}-{space}"

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from storage_consumer.gate import defining
 from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.words import ELEMENT, EXPRESSION, INDEX_OPTIONS, OPTIONS, PARTITION
-from storage_consumer.model import TableName, folded_name
+from storage_consumer.model import DdlKind, TableName, folded_name
 
-RENAMES = frozenset((14, 47))
-EXCHANGES = frozenset((42,))
+RENAMES = frozenset((DdlKind.RENAME_TABLE, DdlKind.RENAME_TABLES))
+EXCHANGES = frozenset((DdlKind.EXCHANGE_PARTITION,))
 ALTERATIONS = frozenset(
     (
         *range(5, 11), 12, 13, *range(15, 19), 22, *range(30, 34), *range(37, 42), *range(43, 46),
@@ -28,7 +28,7 @@ _COLUMN, _INDEX, _CONSTRAINT, _PARTITIONS, _NAMES, _OPTIONS, _DEFAULT = range(7)
 _Action = tuple[int, frozenset[int]]
 
 
-def _action(what: int, *codes: int) -> _Action:
+def _action(what: int, *codes: DdlKind) -> _Action:
     return what, frozenset(codes) or ALTERATIONS
 
 
@@ -47,7 +47,7 @@ _ACTIONS: Mapping[tuple[str, ...], _Action] = MappingProxyType(
         ("ADD", "FOREIGN", "KEY"): _action(_CONSTRAINT),
         ("ADD", "CONSTRAINT"): _action(_CONSTRAINT),
         ("ADD", "CHECK"): _action(_CONSTRAINT),
-        ("ADD", "PARTITION"): _action(_PARTITIONS, 19, 64),
+        ("ADD", "PARTITION"): _action(_PARTITIONS, DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION),
         ("ADD", "STATS_EXTENDED"): _action(_NAMES),
         ("ADD",): _action(_COLUMN),
         ("DROP", "PRIMARY", "KEY"): _action(_NAMES),
@@ -56,7 +56,7 @@ _ACTIONS: Mapping[tuple[str, ...], _Action] = MappingProxyType(
         ("DROP", "KEY"): _action(_NAMES),
         ("DROP", "CHECK"): _action(_NAMES),
         ("DROP", "CONSTRAINT"): _action(_NAMES),
-        ("DROP", "PARTITION"): _action(_NAMES, 20),
+        ("DROP", "PARTITION"): _action(_NAMES, DdlKind.DROP_PARTITION),
         ("DROP", "STATS_EXTENDED"): _action(_NAMES),
         ("DROP", "COLUMN"): _action(_NAMES),
         ("DROP",): _action(_NAMES),
@@ -72,16 +72,16 @@ _ACTIONS: Mapping[tuple[str, ...], _Action] = MappingProxyType(
         ("ALTER", "CONSTRAINT"): _action(_NAMES),
         ("ALTER", "COLUMN"): _action(_DEFAULT),
         ("ALTER",): _action(_DEFAULT),
-        ("TRUNCATE", "PARTITION"): _action(_NAMES, 23),
-        ("REORGANIZE", "PARTITION"): _action(_PARTITIONS, 64),
-        ("COALESCE", "PARTITION"): _action(_PARTITIONS, 20, 64),
-        ("FIRST", "PARTITION"): _action(_PARTITIONS, 20, 64),
-        ("LAST", "PARTITION"): _action(_PARTITIONS, 19, 64),
-        ("MERGE", "FIRST", "PARTITION"): _action(_PARTITIONS, 64),
-        ("SPLIT", "MAXVALUE", "PARTITION"): _action(_PARTITIONS, 64),
-        ("REMOVE", "PARTITIONING"): _action(_NAMES, 72),
+        ("TRUNCATE", "PARTITION"): _action(_NAMES, DdlKind.TRUNCATE_PARTITION),
+        ("REORGANIZE", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
+        ("COALESCE", "PARTITION"): _action(_PARTITIONS, DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION),
+        ("FIRST", "PARTITION"): _action(_PARTITIONS, DdlKind.DROP_PARTITION, DdlKind.REORGANIZE_PARTITION),
+        ("LAST", "PARTITION"): _action(_PARTITIONS, DdlKind.ADD_PARTITION, DdlKind.REORGANIZE_PARTITION),
+        ("MERGE", "FIRST", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
+        ("SPLIT", "MAXVALUE", "PARTITION"): _action(_PARTITIONS, DdlKind.REORGANIZE_PARTITION),
+        ("REMOVE", "PARTITIONING"): _action(_NAMES, DdlKind.REMOVE_PARTITIONING),
         ("REMOVE", "TTL"): _action(_NAMES),
-        ("PARTITION", "BY"): _action(_PARTITIONS, 71),
+        ("PARTITION", "BY"): _action(_PARTITIONS, DdlKind.ALTER_PARTITIONING),
         ("PARTITION",): _action(_OPTIONS),
         ("CONVERT", "TO"): _action(_OPTIONS),
         ("SET", "TIFLASH", "REPLICA"): _action(_NAMES),
@@ -96,6 +96,7 @@ _ACTIONS: Mapping[tuple[str, ...], _Action] = MappingProxyType(
     }
 )
 _LONGEST = max(map(len, _ACTIONS))
+# In the order of the constants above.
 _VOCABULARIES = (
     ELEMENT,
     ELEMENT,
@@ -126,6 +127,7 @@ def altered(cursor: Cursor, own: TableName) -> tuple[frozenset[int], TableName]:
 
     Raises `Refusal` for an action that TiDB does not have.
     """
+    # TiDB stores a bare ALTER TABLE if it could keep none of the options.
     if cursor.is_over:
         return ALTERATIONS, own
     if cursor.take("RENAME", "TO") or cursor.take("RENAME", "AS") or cursor.take("RENAME", "=") or _renames(cursor):
@@ -154,6 +156,7 @@ def _renames(cursor: Cursor) -> bool:
 
 def _exchanged(cursor: Cursor) -> None:
     cursor.part()
+    # Whose the other table may be is for `refuse_strangers` to say, which knows the databases of the bucket.
     cursor.need("WITH", "TABLE")
     cursor.name()
     _ = cursor.take("WITH", "VALIDATION") or cursor.take("WITHOUT", "VALIDATION")
@@ -188,6 +191,7 @@ def _checked(cursor: Cursor, last: int) -> frozenset[int]:
             cursor.at = first + length
             _rest(cursor, last, what, words[0])
             return codes
+    # No action begins so, and options have no head of their own.
     _options(cursor, last)
     return ALTERATIONS
 
@@ -212,6 +216,7 @@ def _rest(cursor: Cursor, last: int, what: int, verb: str) -> None:
         return
     if what in (_NAMES, _DEFAULT, _PARTITIONS) and cursor.at < last:
         cursor.existence()
+        # In the other kinds only the first name may not have a dot: those further on belong to expressions.
         _refuse_dots(cursor, last if what == _NAMES else cursor.at + 2)
     words = frozenset(_VOCABULARIES[what])
     inside = PARTITION | EXPRESSION if what == _PARTITIONS else EXPRESSION

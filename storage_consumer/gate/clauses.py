@@ -158,6 +158,7 @@ class Cursor:
         if depth == ground:
             # After a dot a name with a parenthesis is a function of some database, except for REFERENCES database.table (…).
             return self.found[at - 1].text != "." or self.found[max(at - 3, 0)].upper == "REFERENCES"
+        # What comes before the parenthesis that the name is in tells a list of columns from an expression.
         before = self.found[self._openings[at] - 1].upper if self._openings[at] > 0 else ""
         length = self.found[at + 2 : at + 4]
         is_length = [t.text for t in length[1:]] == [")"] and bool(_NUMBER.fullmatch(length[0].text))
@@ -168,6 +169,7 @@ class Cursor:
         token, word = self.found[at], self.found[at].upper
         before, called = self.found[at - 1].upper if at else "", self._is_called(at)
         on_ground = token.depth == vocabulary.ground
+        # To the tokenizer a number is a word, and so is what belongs to the string after it.
         if _NUMBER.fullmatch(token.text) or self._precedes_string(at):
             return True
         if before == "." and called:
@@ -179,6 +181,7 @@ class Cursor:
             return True
         if word in NEVER_NAMES or (called and not (vocabulary.lists and self._has_list(at, vocabulary.ground))):
             return False
+        # A name without quotes: behind a dot, of a column that is known, or where nothing but a name can be.
         is_named = before == "." or folded_name(token.text) in self.names or (on_ground and before in BEFORE_NAMES)
         return is_named or self._is_value(at)
 

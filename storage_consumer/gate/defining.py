@@ -78,6 +78,7 @@ def element(cursor: Cursor, first: int, last: int, ground: int) -> None:
     is_name = token is not None and (
         token.kind == "quoted" or (token.kind == "word" and token.upper not in NEVER_NAMES)
     )
+    # A column is a name and a type of TiDB. What else could be here is the grammar of another server.
     if not is_name or first + 1 >= last or cursor.found[first + 1].upper not in TYPES:
         raise cursor.refusal()
     cursor.check(first + 1, last, Vocabulary(ground=ground, words=ELEMENT, inside=EXPRESSION, lists=True))
@@ -91,6 +92,7 @@ def options(cursor: Cursor) -> None:
         for at in range(first, len(found))
         if found[at].depth == 0 and [t.upper for t in found[at : at + 2]] == ["PARTITION", "BY"]
     )
+    # From PARTITION BY on other words count.
     end = next(is_start, len(found))
     cursor.check(first, end, Vocabulary(ground=0, words=OPTIONS | {"UNION"}, assigns=False))
     partitions(cursor, end, len(found))

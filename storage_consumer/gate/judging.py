@@ -1,4 +1,4 @@
-"""One statement: its kind, the action codes of this kind, and the table or database that it is about."""
+"""One statement: its kind, the action codes of this kind, the table or database that it is about, and what others it moves rows of."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from storage_consumer.gate import defining
 from storage_consumer.gate.altering import ALTERATIONS, RENAMES, altered
 from storage_consumer.gate.clauses import Cursor, Vocabulary
 from storage_consumer.gate.comments import Refusal
+from storage_consumer.gate.functions import VIEW_FUNCTIONS
 from storage_consumer.gate.readings import readings
-from storage_consumer.gate.viewing import created_view
-from storage_consumer.gate.words import OPTIONS
-from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.sql.table_names import named_by
-from storage_consumer.sql.tokens import Token, tokens
+from storage_consumer.gate.words import OPTIONS, SELECT
+from storage_consumer.model import DdlKind, NameAt, TableDefinition, TableName, folded_name
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import Token
 
 _SHOWN = 200
 _ELSEWHERE = frozenset(("DIRECTORY", "CONNECTION", "TABLESPACE", "UNION", "SECONDARY_ENGINE"))
 """Options by which a server other than TiDB keeps rows outside its own tables."""
-_VIEWS = frozenset((21,))
+_VIEWS = frozenset((DdlKind.CREATE_VIEW,))
 """Views have no options; their UNION is that of SELECT."""
+_TABLES = frozenset((DdlKind.CREATE_TABLE, DdlKind.CREATE_TABLES))
 _ASIDE = (("SEQUENCE",), ("PLACEMENT", "POLICY"), ("RESOURCE", "GROUP"))
 _ON_COMMIT = ("ON", "COMMIT", "DELETE", "ROWS")
 _INDEX_KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
@@ -46,8 +48,10 @@ def refuse_foreign(definition: TableDefinition, text: str, server_type: str) -> 
     try:
         read = list(readings(text))
         found = [_judged(reading, definition, aside=server_type != "tidb") for reading in read]
-        stored = _named(tokens(definition.query))
+        stored = _stored_names(definition)
+        # The rest of the program goes by these names, so each reading has to give the same ones.
         _refuse_other_names(stored, read)
+        # The first reading is TiDB's, and the file's Type is TiDB's own code.
         _refuse_other_code(definition, found[0])
         for judged in found:
             _refuse_other_name(definition, judged)
@@ -61,7 +65,7 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
     For a server other than TiDB it may have no option that keeps rows elsewhere, and no engine but InnoDB.
     """
     try:
-        known = frozenset(_named(tokens(definition.query)))
+        known = frozenset(_stored_names(definition))
         for reading in readings(text):
             judged = _judged(reading, definition, aside=False)
             _refuse_new_names(known, reading)
@@ -71,6 +75,26 @@ def refuse_unsafe(definition: TableDefinition, text: str, server_type: str) -> N
                 _refuse_elsewhere(reading)
     except Refusal as reason:
         raise _refused(definition, text, reason) from None
+
+
+def refuse_strangers(definition: TableDefinition, databases: Iterable[str]) -> None:
+    """Raise `StatementRefused` for a rename, or an EXCHANGE PARTITION, that moves a table of a database the bucket never showed.
+
+    All names are those of the bucket; `databases`: those of all tables that are known of it.
+    """
+    ddl = parsed(definition)
+    if ddl.rename is None and not ddl.exchanges_partition:
+        return
+    # The file's own database may be known by nothing but this file.
+    known = {folded_name(database) for database in databases} | {folded_name(definition.name.schema)}
+    for name in ddl.names:
+        # Where a name without a database belongs is for `plan.unqualified_names` to say.
+        if name.schema and folded_name(name.schema) not in known:
+            raise StatementRefused(
+                f"{definition.name}: the DDL with version {definition.version} ({definition.path}) was not run, "
+                f"because it moves a table of {name.schema}, a database that does not appear in the bucket: "
+                f"{definition.query[:200]}"
+            )
 
 
 def _refuse_other_names(stored: Sequence[TableName], read: Iterable[Sequence[Token]]) -> None:
@@ -83,9 +107,18 @@ def _refuse_new_names(known: frozenset[TableName], reading: Sequence[Token]) -> 
         raise Refusal(f"it would name {min(strange)}, which the stored text does not")
 
 
+def _stored_names(definition: TableDefinition) -> list[TableName]:
+    """Return the tables and databases by which the rest of the program takes the statement to be about, in its order."""
+    return _without_places(parsed(definition).names)
+
+
 def _named(found: Sequence[Token]) -> list[TableName]:
     """Return the tables and databases that one reading names, in its order."""
-    return [TableName(schema=name.schema, table=name.table) for name in named_by(found)]
+    return _without_places(table_names(found))
+
+
+def _without_places(names: Iterable[NameAt]) -> list[TableName]:
+    return [TableName(schema=name.schema, table=name.table) for name in names]
 
 
 def _refused(definition: TableDefinition, text: str, reason: Refusal) -> StatementRefused:
@@ -115,7 +148,9 @@ def _refuse_other_name(definition: TableDefinition, judged: Judged) -> None:
 
 
 def _refuse_elsewhere(found: Sequence[Token]) -> None:
+    # To the end of the text: each partition may have such options of its own.
     for at, token in enumerate(found):
+        # After a dot the word is a name.
         if token.upper in _ELSEWHERE and found[at - 1].text != ".":
             raise Refusal(f"its option {token.upper} would keep rows in another place than the server's own tables")
         if token.upper == "ENGINE":
@@ -126,6 +161,7 @@ def _refuse_elsewhere(found: Sequence[Token]) -> None:
 
 def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool) -> Judged:
     """Check one reading; raise `Refusal` for what is not TiDB's. `aside`: objects that only TiDB has are not examined."""
+    # Sequences and the like are not sent to any other server, so it does not matter what they say.
     if aside and any(head == tuple(token.upper for token in found[1 : 1 + len(head)]) for head in _ASIDE):
         return Judged(codes=frozenset((definition.ddl_type,)), name=definition.name)
     cursor = Cursor(found, {folded_name(column.name) for column in definition.columns})
@@ -135,6 +171,7 @@ def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool)
     if judge is None:
         first = " ".join(token.text for token in found[:2])[:60]
         raise Refusal(f"TiCDC stores no statement that begins with {first}")
+    # What the judge leaves over is refused below.
     judged = judge(cursor)
     cursor.finish()
     return judged
@@ -146,22 +183,23 @@ def _judged(found: Sequence[Token], definition: TableDefinition, *, aside: bool)
 def _create_database(cursor: Cursor) -> Judged:
     cursor.at = 2
     cursor.existence()
-    return _database(cursor, cursor.part(), 1, "TIFLASH", "REPLICA", "LOCATION", "LABELS")
+    return _database(cursor, cursor.part(), DdlKind.CREATE_SCHEMA, "TIFLASH", "REPLICA", "LOCATION", "LABELS")
 
 
 def _drop_database(cursor: Cursor) -> Judged:
     cursor.at = 2
     cursor.existence()
-    return Judged(codes=frozenset((2,)), name=TableName(schema=cursor.part(), table=""))
+    return Judged(codes=frozenset((DdlKind.DROP_SCHEMA,)), name=TableName(schema=cursor.part(), table=""))
 
 
 def _alter_database(cursor: Cursor) -> Judged:
     cursor.at = 2
+    # Without a name it is about the session's database, and begins with an option.
     named = cursor.kind() == "quoted" or cursor.upper() not in ("CHARACTER", "CHARSET", "COLLATE", "DEFAULT")
-    return _database(cursor, cursor.part() if named else "", 26)
+    return _database(cursor, cursor.part() if named else "", DdlKind.ALTER_SCHEMA)
 
 
-def _database(cursor: Cursor, schema: str, code: int, *more: str) -> Judged:
+def _database(cursor: Cursor, schema: str, code: DdlKind, *more: str) -> Judged:
     """Check the options of a database; `more`: words that only this kind of statement has."""
     usual = {"DEFAULT", "CHARACTER", "SET", "CHARSET", "COLLATE", "ENCRYPTION", "PLACEMENT", "POLICY"}
     words = OPTIONS & usual | frozenset(more)
@@ -178,7 +216,7 @@ def _create_table(cursor: Cursor) -> Judged:
     cursor.existence()
     name = cursor.name()
     defining.created_table(cursor)
-    return Judged(codes=frozenset((3, 60)), name=name)
+    return Judged(codes=_TABLES, name=name)
 
 
 def _create_temporary(cursor: Cursor) -> Judged:
@@ -190,12 +228,13 @@ def _create_temporary(cursor: Cursor) -> Judged:
     end = len(cursor.found) - len(_ON_COMMIT)
     if tuple(token.upper for token in cursor.found[end:]) != _ON_COMMIT:
         raise Refusal("it creates a temporary table without ON COMMIT DELETE ROWS")
+    # The places of parentheses stay right, since only the end is cut off.
     cursor.found = cursor.found[:end]
     defining.created_table(cursor)
-    return Judged(codes=frozenset((3, 60)), name=name)
+    return Judged(codes=_TABLES, name=name)
 
 
-def _drop(code: int) -> Callable[[Cursor], Judged]:
+def _drop(code: DdlKind) -> Callable[[Cursor], Judged]:
     """Return the judge of DROP TABLE or DROP VIEW: one name, since TiCDC stores a statement for each."""
 
     def judge(cursor: Cursor) -> Judged:
@@ -211,21 +250,25 @@ def _drop(code: int) -> Callable[[Cursor], Judged]:
 def _truncate(cursor: Cursor) -> Judged:
     cursor.at = 1
     cursor.take("TABLE")
-    return Judged(codes=frozenset((11,)), name=cursor.name())
+    return Judged(codes=frozenset((DdlKind.TRUNCATE_TABLE,)), name=cursor.name())
 
 
 def _rename(cursor: Cursor) -> Judged:
     cursor.at = 2
     cursor.name()
     cursor.need("TO")
+    # One pair only, since TiCDC stores a statement for each.
     return Judged(codes=RENAMES, name=cursor.name())
 
 
 def _recover(cursor: Cursor) -> Judged:
+    # FLASHBACK may give the table a new name, RECOVER may not.
     flashes = cursor.upper() == "FLASHBACK"
     cursor.at = 2
     name = cursor.name()
-    return Judged(codes=frozenset((25,)), name=cursor.name() if flashes and cursor.take("TO") else name)
+    return Judged(
+        codes=frozenset((DdlKind.RECOVER_TABLE,)), name=cursor.name() if flashes and cursor.take("TO") else name
+    )
 
 
 def _alter_table(cursor: Cursor) -> Judged:
@@ -246,7 +289,46 @@ def _create(cursor: Cursor) -> Judged:
         cursor.word()
     if cursor.upper() == "INDEX":
         return _create_index(cursor)
-    return Judged(codes=_VIEWS, name=created_view(cursor))
+    return Judged(codes=_VIEWS, name=_created_view(cursor))
+
+
+def _created_view(cursor: Cursor) -> TableName:
+    """Check what follows CREATE in CREATE VIEW; return the view's name.
+
+    A DEFINER other than the account that runs the statement would lend the view that account's rights. Raises `Refusal`.
+    """
+    cursor.take("OR", "REPLACE")
+    if cursor.take("ALGORITHM", "="):
+        cursor.word()
+    if cursor.take("DEFINER", "=") and not cursor.take("CURRENT_USER"):
+        raise Refusal("it gives the view the rights of an account other than the one that runs it (DEFINER)")
+    # CURRENT_USER may be written as a call.
+    if cursor.upper() == "(" and cursor.upper(1) == ")":
+        cursor.at += 2
+    if cursor.take("SQL", "SECURITY") and not (cursor.take("DEFINER") or cursor.take("INVOKER")):
+        raise cursor.refusal()
+    cursor.need("VIEW")
+    cursor.existence()
+    name = cursor.name()
+    if cursor.upper() == "(":
+        cursor.check(*cursor.group(), Vocabulary(ground=1, words=frozenset()))
+    cursor.need("AS")
+    # Noted before the check, which takes any other quoted name before a parenthesis for a function.
+    cursor.listed |= {at for at in range(cursor.at, len(cursor.found)) if _is_common_table(cursor, at)}
+    # No token is at depth -1, so each is judged as what is inside a clause.
+    words = Vocabulary(ground=-1, words=SELECT, inside=SELECT, functions=VIEW_FUNCTIONS)
+    cursor.check(cursor.at, len(cursor.found), words)
+    cursor.at = len(cursor.found)
+    return name
+
+
+def _is_common_table(cursor: Cursor, at: int) -> bool:
+    """Return whether a name with a list of columns is a common table's; any other name that is called is a function of some database."""
+    found, end = cursor.found, cursor.ends.get(at + 1, -1)
+    if found[at].kind != "quoted" or end < 0 or found[at - 1].upper not in ("WITH", "RECURSIVE", ","):
+        return False
+    are_names = all(found[place].kind == "quoted" or found[place].text == "," for place in range(at + 2, end))
+    return are_names and [token.upper for token in found[end + 1 : end + 3]] == ["AS", "("]
 
 
 def _create_index(cursor: Cursor) -> Judged:
@@ -281,8 +363,8 @@ _KINDS: Mapping[tuple[str, ...], Callable[[Cursor], Judged]] = MappingProxyType(
         ("ALTER", "SCHEMA"): _alter_database,
         ("CREATE", "TABLE"): _create_table,
         ("CREATE", "GLOBAL"): _create_temporary,
-        ("DROP", "TABLE"): _drop(4),
-        ("DROP", "VIEW"): _drop(24),
+        ("DROP", "TABLE"): _drop(DdlKind.DROP_TABLE),
+        ("DROP", "VIEW"): _drop(DdlKind.DROP_VIEW),
         ("TRUNCATE",): _truncate,
         ("RENAME", "TABLE"): _rename,
         ("RECOVER", "TABLE"): _recover,

@@ -41,6 +41,7 @@ def infer_canal(samples: list[Sample]) -> CanalVerdict:
             seen |= set() if ts is None else {ts}
             if end is not None:
                 terminators.setdefault(end, place)
+        # A sample that is cut off may end inside its first message, which shows nothing.
         if not number and sample.complete:
             aside.append(sample.path)
     span = (min(seen), max(seen)) if seen else ()
@@ -60,9 +61,11 @@ def _messages(sample: Sample) -> list[tuple[dict[str, object], str | None]]:
             break
         if not isinstance(message, dict) or "database" not in message:
             break
+        # Up to the brace that begins the next message: a terminator with a brace is not recognized.
         between = _BETWEEN.match(text, position)
         end = between[0] if between else ""
         position += len(end)
+        # At the end of what was read the terminator may be cut short.
         known = position < len(text) or sample.complete
         found.append((message, end if known else None))
     return found

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.decode.values import BinaryEncoding
+from storage_consumer.decode import decoder_for
+from storage_consumer.decode.decoder import FileRead
+from storage_consumer.decode.layout import row_layout
+from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, BinaryEncoding
+from storage_consumer.errors import ConfigError, NotReplicable, UndecodableRow
 from storage_consumer.inspection.csv_fields import (
-    BINARY,
     DIGITS,
-    INTEGERS,
     Prefix,
     is_commit_ts,
     is_null,
@@ -22,12 +24,13 @@ from storage_consumer.inspection.csv_fields import (
 )
 from storage_consumer.inspection.csv_rows import Found, Frame, Token, fields, find_rows, frames, terminators
 from storage_consumer.inspection.samples import Sample
-from storage_consumer.inspection.trying import decoded_rows
+from storage_consumer.model import CommitRange
 
 _FEW = 4
 """One sample in this many may be damaged."""
 _WITNESSES = 2
 """Fields that must show a NULL marker other than TiCDC's default: a single one may be a broken row."""
+_EVERYTHING = (1 << 64) - 1
 _LINE_END = re.compile(rb"[\r\n]")
 
 
@@ -58,13 +61,14 @@ class _Hypothesis:
     prefix: Prefix
 
 
-def infer_csv(samples: list[Sample], upstream: Upstream, told: frozenset[str], newest: int) -> Verdict:
+def infer_csv(samples: list[Sample], upstream: Upstream, given: frozenset[str], newest: int) -> Verdict:
     """Return the options of CSV files.
 
-    `told`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit-ts that a row may
+    `given`: fields of `CsvOptions` whose values in ``upstream.csv`` were given. `newest`: the highest commit-ts that a row may
     have.
     """
-    trial = _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), told, newest)
+    # Any zone will do: only the layout of a table with TIMESTAMP asks for one.
+    trial = _Trial(replace(upstream, time_zone=upstream.time_zone or "UTC"), given, newest)
     hypotheses = [each for each in trial.hypotheses(samples) if trial.agrees(each)]
     return trial.verdict(samples, hypotheses)
 
@@ -72,15 +76,16 @@ def infer_csv(samples: list[Sample], upstream: Upstream, told: frozenset[str], n
 class _Trial:
     """One inference."""
 
-    def __init__(self, upstream: Upstream, told: frozenset[str], newest: int) -> None:
+    def __init__(self, upstream: Upstream, given: frozenset[str], newest: int) -> None:
         self.upstream = upstream
-        self.told = told
+        self.given = given
         self.newest = newest
         self.found: dict[tuple[str, Frame], Found | None] = {}
         self.split: dict[tuple[str, Frame, bytes], list[tuple[Token, ...]] | None] = {}
 
     def rows(self, sample: Sample, frame: Frame) -> Found | None:
         """Return the sample's rows under a frame."""
+        # Many hypotheses share a frame, and finding rows is what costs time.
         key = (sample.path, frame)
         if key not in self.found:
             self.found[key] = find_rows(sample, frame)
@@ -94,7 +99,8 @@ class _Trial:
                 if found := self.rows(sample, frame):
                     framed.setdefault(frame, []).append(found)
         for frame, each in framed.items():
-            ends = [self.upstream.csv.terminator.encode()] if "terminator" in self.told else terminators(each)
+            # All rows end alike, so their common end holds the terminator, and perhaps the end of a value before it.
+            ends = [self.upstream.csv.terminator.encode()] if "terminator" in self.given else terminators(each)
             for end, prefix in product(ends, product((True, False), repeat=3)):
                 yield _Hypothesis(frame, end, Prefix(*prefix))
 
@@ -102,7 +108,8 @@ class _Trial:
         """Return whether a hypothesis agrees with the given options."""
         options = self.options(hypothesis, None)
         known = self.upstream.csv
-        return all(getattr(options, name) == getattr(known, name) for name in self.told - {"null", "binary_encoding"})
+        # These two show in values, which are judged later.
+        return all(getattr(options, name) == getattr(known, name) for name in self.given - {"null", "binary_encoding"})
 
     def options(self, hypothesis: _Hypothesis, null: bytes | None) -> CsvOptions:
         """Return the options of a hypothesis; `null` None: TiCDC's default."""
@@ -112,7 +119,7 @@ class _Trial:
             self.upstream.csv,
             delimiter=frame.delimiter.decode("utf-8", "replace"),
             quote=frame.quote.decode("utf-8", "replace"),
-            null=self.upstream.csv.null if "null" in self.told else marker,
+            null=self.upstream.csv.null if "null" in self.given else marker,
             terminator=hypothesis.terminator.decode("utf-8", "replace"),
             include_commit_ts=prefix.commit_ts,
             output_old_value=prefix.old_value,
@@ -133,6 +140,7 @@ class _Trial:
                 aside.append(sample)
         if not alive or len(aside) == len(samples):
             return Verdict(survivors=(), reason="no set of options fits the rows")
+        # What was set aside fits some hypothesis, so it is not damaged: the options changed.
         contradicting = next((s for s in aside if any(self.fits(h, s) for h in hypotheses)), None)
         if contradicting is not None:
             return Verdict(survivors=(), reason=f"{contradicting.path} was written with other options than other files")
@@ -149,10 +157,13 @@ class _Trial:
             # Two different texts cannot both mean NULL, so the hypothesis splits the rows wrongly.
             if len(nulls) > 1:
                 continue
-            if not nulls and "null" not in self.told:
+            # With a quote the decoder refuses a NULL whose marker is not the assumed one, unless it looks like a number.
+            # Without a quote it would be read as a text.
+            if not nulls and "null" not in self.given:
                 (unseen if hypothesis.frame.quote else undecided).add("null")
             for text, places in nulls.items():
                 evidence["null"] = places[0]
+                # TiCDC's default needs no second witness: a broken row does not hold it by chance.
                 if len(places) < _WITNESSES and text != CsvOptions().null.encode():
                     undecided.add("null")
             options = self.options(hypothesis, next(iter(nulls), None))
@@ -161,6 +172,7 @@ class _Trial:
             if len(encodings) > 1 and not self.has_binary(used, options):
                 encodings = [""]
             survivors += [replace(options, binary_encoding=encoding) for encoding in encodings]
+            # Without an encoding the hypothesis is out, and blames no sample.
             aside |= damaged if encodings else set()
         if self._may_hide_commit_ts(used, survivors):
             undecided.add("include_commit_ts")
@@ -169,7 +181,7 @@ class _Trial:
         undecided |= _differing(survivors)
         return Verdict(
             survivors=tuple(survivors),
-            undecided=frozenset(undecided - self.told),
+            undecided=frozenset(undecided - self.given),
             unseen=frozenset(unseen),
             evidence={**dict.fromkeys(_fields(), f"{used[0].path} row 1"), **evidence},
             set_aside=tuple(sorted(aside)),
@@ -192,6 +204,7 @@ class _Trial:
         size = len(row_columns(sample.definition, sample.virtual))
         wide = len(prefix_forms(hypothesis.prefix))
         counts = {len(row) - wide for row in rows}
+        # Rows lack virtual columns, so they are as long as the layout only if these are known.
         exact = sample.virtual is not None
         if hypothesis.prefix.commit_ts and self._duplicates(sample, rows):
             # Rows of an older structure may have another number of columns.
@@ -210,7 +223,8 @@ class _Trial:
             return False
         columns = row_columns(sample.definition, sample.virtual)
         keys = [place for place, column in enumerate(columns) if column.is_pk]
-        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGERS:
+        # The handle key of any other table cannot be compared with one of its columns.
+        if sample.virtual is None or len(keys) != 1 or columns[keys[0]].type not in INTEGER_TYPES:
             return False
         at, key = int(prefix.old_value), keys[0] + len(prefix_forms(prefix))
         like_ts = all(is_commit_ts(row[at], hypothesis.frame, self.newest) for row in rows)
@@ -228,6 +242,7 @@ class _Trial:
         key = (sample.path, hypothesis.frame, hypothesis.terminator)
         if key not in self.split:
             found = self.rows(sample, hypothesis.frame)
+            # Hypotheses that differ in the fields before the values share the split.
             self.split[key] = None if found is None else _split(found, hypothesis.terminator)
         return self.split[key]
 
@@ -241,7 +256,8 @@ class _Trial:
         for sample in used:
             for number, text in self._nulls_of(sample, hypothesis):
                 seen.setdefault(text, []).append(f"{sample.path} row {number}")
-        if "null" in self.told:
+        # Other texts that fit no value are then left to the decoder, which refuses them.
+        if "null" in self.given:
             return {text: places for text, places in seen.items() if text == self.upstream.csv.null.encode()}
         return seen
 
@@ -251,6 +267,7 @@ class _Trial:
         skip, quoting = len(prefix_forms(hypothesis.prefix)), bool(hypothesis.frame.quote)
         for number, row in enumerate(self.tokens(hypothesis, sample) or (), start=1):
             values = row[skip:]
+            # Fields can be assigned to columns only where all of them are there.
             if len(values) != len(columns) or self._is_older(row, sample, hypothesis):
                 continue
             pairs = zip(values, columns, strict=True)
@@ -266,7 +283,7 @@ class _Trial:
         A few of the latter count as damaged; with more, the options are wrong.
         """
         choices: list[BinaryEncoding] = ["base64", "hex"]
-        if "binary_encoding" in self.told:
+        if "binary_encoding" in self.given:
             choices = [options.binary_encoding]
         read = {
             choice: {s.path for s in used if self.decodes(s, replace(options, binary_encoding=choice))}
@@ -276,11 +293,12 @@ class _Trial:
         damaged = {sample.path for sample in used} - readable
         if len(damaged) > len(used) // _FEW:
             return [], damaged
+        # An encoding that reads fewer samples than another one reads some of them wrongly.
         return [choice for choice in choices if read[choice] == readable], damaged
 
     def decodes(self, sample: Sample, options: CsvOptions) -> bool:
         """Return whether the decoder reads a sample's whole rows; a sample with uncertain columns always counts as read."""
-        return decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
+        return _decoded_rows(sample, self.rows(sample, _frame(options)), options, self.upstream) is not None
 
     def has_binary(self, used: list[Sample], options: CsvOptions) -> bool:
         """Return whether a binary column of a sample holds a non-empty value."""
@@ -288,10 +306,11 @@ class _Trial:
         hypothesis = _Hypothesis(_frame(options), options.terminator.encode(), prefix)
         for sample in used:
             columns = row_columns(sample.definition, sample.virtual)
-            kinds = [place for place, column in enumerate(columns) if column.type in BINARY]
+            kinds = [place for place, column in enumerate(columns) if column.type in BINARY_TYPES]
             skip = len(prefix_forms(prefix))
             for row in self.tokens(hypothesis, sample) or ():
                 values = row[skip:]
+                # Which field is the binary one is not known: take it for used.
                 if len(values) != len(columns) and kinds:
                     return True
                 if any(is_value(values[place], options) for place in kinds):
@@ -311,6 +330,38 @@ class _Trial:
         return False
 
 
+def _decoded_rows(sample: Sample, found: Found | None, options: CsvOptions, upstream: Upstream) -> int | None:
+    """Return the number of rows that the decoder reads; None if it refuses one."""
+    if found is None:
+        return None
+    columns = row_columns(sample.definition, sample.virtual)
+    rows = len(found.rows)
+    # Some column is virtual, and nobody knows which: values cannot be judged by type.
+    if sample.virtual is None and any(len(fields_of) < len(columns) for fields_of in _value_fields(found, options)):
+        return rows
+    try:
+        layout = row_layout(sample.definition, sample.virtual or frozenset(), upstream)
+    # A table that cannot be replicated says nothing about the options.
+    except NotReplicable:
+        return rows
+    # Rows at or below the version may have an older structure: the decoder only counts them.
+    low = sample.definition.version if options.include_commit_ts and sample.definition.is_ddl else -1
+    try:
+        decoder = decoder_for(replace(upstream, protocol="csv", terminator=options.terminator, csv=options))
+        commit_range = CommitRange(low=low, high=_EVERYTHING)
+        file = FileRead(blocks=[found.whole], source=sample.path, layout=layout, commit_range=commit_range)
+        return sum(1 for _ in decoder.rows(file))
+    except (UndecodableRow, ConfigError):
+        return None
+
+
+def _value_fields(found: Found, options: CsvOptions) -> Iterator[tuple[Token, ...]]:
+    skip = options.include_commit_ts + options.output_old_value + options.output_handle_key
+    size = len(options.terminator.encode())
+    for row in found.rows:
+        yield (fields(row[: len(row) - size], found.frame) or ())[skip:]
+
+
 def _frame(options: CsvOptions) -> Frame:
     return Frame(quote=options.quote.encode(), delimiter=options.delimiter.encode(), header=options.output_field_header)
 
@@ -319,6 +370,7 @@ def _split(found: Found, terminator: bytes) -> list[tuple[Token, ...]] | None:
     """Return the fields of all rows; None if a row ends otherwise, or has a line end that is neither quoted nor escaped."""
     rows: list[tuple[Token, ...]] = []
     for row in found.rows:
+        # A raw line end in a bare field is a row's end that the frame did not see.
         parts = fields(row[: len(row) - len(terminator)], found.frame) if row.endswith(terminator) else None
         if parts is None or any(not part.quoted and _LINE_END.search(part.text) for part in parts):
             return None

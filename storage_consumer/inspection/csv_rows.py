@@ -58,11 +58,13 @@ def frames(sample: Sample) -> Iterator[Frame]:
         quotes = [b"", *(bytes([byte]) for byte in sorted(set(text)) if byte not in _LINE_ENDS)]
         candidates = [(quote, delimiter) for quote in quotes]
     else:
+        # Without a header the first byte is the quote, or the letter of the operation if there is none.
         candidates = [(quote, d) for quote, size in ((b"", 1), (text[:1], 3)) for d in _delimiters(text, size)]
     for quote, delimiter in candidates:
         frame = Frame(quote=quote, delimiter=delimiter, header=header)
         if quote and quote in delimiter:
             continue
+        # The names of the table are known, so delimiter and quote are right if a row begins with both of them.
         begin = _row_start(frame, sample)
         if begin.search(text) if header else begin.match(text):
             yield frame
@@ -87,9 +89,11 @@ def terminators(found: list[Found]) -> list[bytes]:
         for row in each.rows:
             tail = row[-_LONGEST_TERMINATOR:]
             shared = tail if shared is None else _common_end(shared, tail)
+    # Every end of the common end is possible, the empty one too.
     ends = [(shared or b"")[at:] for at in range(len(shared or b"") + 1)]
     quote = found[0].frame.quote if found else b""
     if quote:
+        # With a quote a bare number may end each row alike: letters and digits are then part of a value.
         ends = [end for end in ends if quote not in end and not re.search(rb"[0-9A-Za-z\x80-\xff]", end)]
     return [end for end in ends if not (found and found[0].frame.delimiter in end)]
 
@@ -105,11 +109,13 @@ def fields(row: bytes, frame: Frame) -> tuple[Token, ...] | None:
             return None
         tokens.append(Token(match[1], quoted=bool(frame.quote) and match[1].startswith(frame.quote)))
         position = match.end()
+        # A delimiter at the very end is followed by one more field, an empty one.
         if position == size and not match[2]:
             return tuple(tokens)
 
 
 def _delimiters(text: bytes, begin: int) -> list[bytes]:
+    # A quote is the same byte before and after the letter.
     if begin > 1 and (text[:1] != text[2:3] or text[:1] in {b"", b"\r", b"\n"}):
         return []
     if text[begin // 2 : begin // 2 + 1] not in {b"I", b"U", b"D"}:
@@ -134,6 +140,7 @@ def _name(text: str, frame: Frame) -> bytes:
         escaped = b"".join(b"\\" + bytes([byte]) for byte in frame.delimiter)
         raw = raw.replace(b"\\", b"\\\\").replace(b"\r", b"\\r").replace(b"\n", b"\\n")
         raw = raw.replace(frame.delimiter, escaped)
+    # TiDB ignores case in names, and classic TiCDC writes a database in lower case after a rename.
     return b"(?i:" + re.escape(raw) + b")"
 
 

@@ -1,4 +1,7 @@
-"""Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones."""
+"""Look at a bucket: one listing, a bounded sample of its files, and the settings that these leave of all possible ones.
+
+A run that was given too few settings takes the inferred ones from here, or learns which it has to be given.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from storage_consumer.config.format_options import CSV_OPTIONS
+from storage_consumer.config.load import Loaded
+from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.canal_options import CanalVerdict, infer_canal
 from storage_consumer.inspection.csv_options import Verdict, infer_csv
 from storage_consumer.inspection.result import Bucket, Setting, State, TableFacts
@@ -15,8 +21,7 @@ from storage_consumer.inspection.samples import Sample, Samples, definitions_of_
 from storage_consumer.inspection.survey import Survey, survey
 from storage_consumer.model import DAY_MS, TSO_PHYSICAL_SHIFT
 from storage_consumer.poll.metadata import Metadata
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.small_file import METADATA_BYTES
+from storage_consumer.storage.base import METADATA_BYTES, Storage
 
 _SHOWN = 10
 NO_DATA = "no data file yet"
@@ -24,10 +29,12 @@ NO_NULL = "no sampled row holds a NULL, and a number that stands for NULL would 
 NO_BINARY = "rows without binary values; a table halts at the first one"
 _NO_CHECKPOINT = "nothing can be applied before there is one"
 _SEVERAL = "the files allow several values"
+_OF_PATHS = frozenset({"date_separator", "enable_partition_separator"})
+"""Options that the bucket's reader compares with each path itself."""
 
 
-def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: float) -> Bucket:
-    """Return how the bucket was written. `told`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
+def inspect(storage: Storage, upstream: Upstream, given: Mapping[str, str], now: float) -> Bucket:
+    """Return how the bucket was written. `given`: keyword of an option → who gave the value in `upstream`; `now` in seconds since 1970.
 
     Reads ``metadata``, lists once, and reads some hundred files at most. Raises `StorageUnavailable` and `ConfigError` as
     the storage does.
@@ -36,11 +43,36 @@ def inspect(storage: Storage, upstream: Upstream, told: Mapping[str, str], now: 
     seen = survey(storage.listing(frozenset(), {}))
     samples = take_samples(storage, seen)
     definitions_of_others(storage, seen, samples)
+    # A day beyond both clocks: neither the machine's nor the source's has to be right to the minute.
     newest = max(checkpoint >> TSO_PHYSICAL_SHIFT, int(now * 1000)) + DAY_MS
     samples.warnings[:0] = odd
-    look = _Look(upstream=upstream, told=told, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
+    look = _Look(upstream=upstream, given=given, seen=seen, samples=samples, newest=newest << TSO_PHYSICAL_SHIFT)
     settings = (*look.format_settings(), *look.path_settings(), *look.zone_settings())
     return look.bucket(checkpoint, settings)
+
+
+def completed(loaded: Loaded, bucket: Bucket) -> Loaded:
+    """Return the settings with everything that was given or inferred.
+
+    Raises `ConfigError` that names each setting which the bucket contradicts or leaves open, and how to give it.
+    """
+    needed = set(loaded.unset)
+    # The reader meets each path that contradicts these, and reports it.
+    against = [each for each in bucket.contradictions if each.keyword not in _OF_PATHS]
+    if against:
+        raise ConfigError(
+            f"{bucket.place} contradicts the settings: "
+            + "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
+        )
+    missing = [each for each in bucket.missing if each.keyword in needed]
+    if missing:
+        names = ", ".join(f"--{BY_KEYWORD[each.keyword].name} ({each.origin})" for each in missing)
+        raise ConfigError(
+            f"{bucket.place} does not show how it was written, and no setting says it: give the changefeed's TOML "
+            f"file with --config, and its sink URI as --upstream-uri; or give {names}. `storage-consumer inspect` "
+            "lists what the bucket shows"
+        )
+    return loaded.completed(bucket.upstream, bucket.inferred)
 
 
 def _checkpoint(storage: Storage, now: float) -> tuple[int, tuple[str, ...]]:
@@ -58,7 +90,7 @@ class _Look:
     """What was read, and what follows from it."""
 
     upstream: Upstream
-    told: Mapping[str, str]
+    given: Mapping[str, str]
     seen: Survey
     samples: Samples
     newest: int
@@ -71,7 +103,8 @@ class _Look:
         protocol = self._protocol()
         if protocol.is_missing:
             keywords = [*CSV_OPTIONS, "enable_tidb_extension"]
-            return [protocol, *(self._told_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
+            return [protocol, *(self._given_or(keyword, "unknown", NO_DATA) for keyword in keywords)]
+        # From here on with what was found, since the samples are decoded under these settings.
         self.upstream = replace(self.upstream, protocol="csv" if protocol.value == "csv" else "canal-json")
         wanted = "csv" if protocol.value == "csv" else "json"
         files = [sample for sample in self.samples.files if sample.extension == wanted]
@@ -80,13 +113,13 @@ class _Look:
     def _protocol(self) -> Setting:
         names = {"csv": "csv", "json": "canal-json"}
         found = {names[ext]: folder for folder in self.seen.folders.values() for ext in folder.extensions}
-        if "protocol" in self.told:
+        if "protocol" in self.given:
             known = self.upstream.protocol
             if found and known not in found:
                 return self._setting(
                     "protocol", "contradicts", known, f"{next(iter(found.values())).path} holds no {known}"
                 )
-            return self._setting("protocol", "told", known, self.told["protocol"])
+            return self._setting("protocol", "given", known, self.given["protocol"])
         if len(found) == 1:
             value, folder = next(iter(found.items()))
             return self._setting("protocol", "inferred", value, folder.last.path if folder.last else folder.path)
@@ -95,23 +128,25 @@ class _Look:
 
     def _csv(self, files: list[Sample]) -> list[Setting]:
         if not files:
-            return [self._told_or(keyword, "unknown", NO_DATA) for keyword in CSV_OPTIONS]
-        told = frozenset(CSV_OPTIONS[keyword] for keyword in CSV_OPTIONS if keyword in self.told)
+            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in CSV_OPTIONS]
+        given = frozenset(CSV_OPTIONS[keyword] for keyword in CSV_OPTIONS if keyword in self.given)
         if self.upstream.csv.output_handle_key:
-            told -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
-        verdict = infer_csv(files, self.upstream, told, self.newest)
+            given -= {"output_handle_key"}  # the new architecture accepts the setting but writes no such field
+        verdict = infer_csv(files, self.upstream, given, self.newest)
         if verdict.survivors:
             self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
             return self._from_csv(verdict)
-        free = infer_csv(files, self.upstream, frozenset(), self.newest) if told else verdict
+        # Once more without what was given: where that succeeds, it shows which option is the wrong one.
+        free = infer_csv(files, self.upstream, frozenset(), self.newest) if given else verdict
         return [self._against(keyword, verdict, free) for keyword in CSV_OPTIONS]
 
     def _from_csv(self, verdict: Verdict) -> list[Setting]:
+        # What is decided is the same in all survivors.
         options = verdict.survivors[0]
         found: list[Setting] = []
         for keyword, name in CSV_OPTIONS.items():
-            if keyword in self.told:
-                found.append(self._told_or(keyword, "told", ""))
+            if keyword in self.given:
+                found.append(self._given_or(keyword, "given", ""))
             elif name in verdict.undecided:
                 found.append(self._setting(keyword, "not decidable", None, _SEVERAL))
             else:
@@ -128,17 +163,18 @@ class _Look:
         """Return a CSV option where nothing fits: the files contradict what was given, or do not show it."""
         name = CSV_OPTIONS[keyword]
         shown = {getattr(options, name) for options in free.survivors}
-        if keyword not in self.told:
+        if keyword not in self.given:
             return self._setting(keyword, "not decidable", None, verdict.reason)
         known = getattr(self.upstream.csv, name)
+        # Another option is to blame, or the files do not show this one.
         if not shown or known in shown or shown == {""}:
-            return self._told_or(keyword, "told", "")
+            return self._given_or(keyword, "given", "")
         values = " or ".join(repr(value) for value in sorted(shown, key=repr))
         return self._setting(keyword, "contradicts", known, f"{free.evidence.get(name, 'the files')} shows {values}")
 
     def _canal(self, files: list[Sample]) -> list[Setting]:
         if not files:
-            return [self._told_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
+            return [self._given_or(keyword, "unknown", NO_DATA) for keyword in ("enable_tidb_extension", "terminator")]
         verdict = infer_canal(files)
         self.commit_ts, self.set_aside = verdict.commit_ts, verdict.set_aside
         return [self._extension(verdict), self._canal_terminator(verdict)]
@@ -158,11 +194,11 @@ class _Look:
     def _one_of(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
         """Return a setting that each message shows: inferred if they agree."""
         places: dict[object, str] = dict(shown.items())
-        if keyword in self.told:
+        if keyword in self.given:
             against = next((place for value, place in places.items() if value != known), "")
             if against:
                 return self._setting(keyword, "contradicts", known, f"{against} shows another")
-            return self._told_or(keyword, "told", "")
+            return self._given_or(keyword, "given", "")
         if len(places) == 1:
             value, place = next(iter(places.items()))
             return self._setting(keyword, "inferred", value, place)
@@ -180,20 +216,21 @@ class _Look:
 
     def _shown_by_paths(self, keyword: str, known: object, shown: Mapping[Any, str]) -> Setting:
         places: dict[object, str] = dict(shown.items())
-        if keyword in self.told:
+        if keyword in self.given:
             against = next((place for value, place in places.items() if value != known), "")
             if against:
                 return self._setting(keyword, "contradicts", known, against)
-            return self._setting(keyword, "told", known, self.told[keyword])
+            return self._setting(keyword, "given", known, self.given[keyword])
         if not places:
             return self._setting(keyword, "inferred", None, "the paths; none shows it yet")
+        # An upgraded changefeed leaves directories of both kinds, and each path is read as it is.
         value = next(iter(places)) if len(places) == 1 else ", ".join(sorted(map(str, places)))
         return self._setting(keyword, "inferred", value, next(iter(places.values())))
 
     def zone_settings(self) -> list[Setting]:
         """Return the time zone, which matters only with a TIMESTAMP column and which no file shows."""
         if self.upstream.time_zone:
-            return [self._setting("tz", "told", self.upstream.time_zone, self.told.get("tz", ""))]
+            return [self._setting("tz", "given", self.upstream.time_zone, self.given.get("tz", ""))]
         tables = sorted(
             {
                 str(definition.name)
@@ -217,7 +254,7 @@ class _Look:
             layouts=self._layouts(),
             architecture=self._architecture(),
             index_widths=tuple(sorted({width for folder in seen.folders.values() for width in folder.widths})),
-            dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.streams),
+            dispatchers=any(name for folder in seen.folders.values() for name, _ in folder.sequences),
             settings=settings,
             tables=self._tables(),
             objects=seen.objects,
@@ -257,7 +294,7 @@ class _Look:
             for column in definition.columns
             if column.type in {"ENUM", "SET"}
         ]
-        named = any(name for folder in self.seen.folders.values() for name, _ in folder.streams)
+        named = any(name for folder in self.seen.folders.values() for name, _ in folder.sequences)
         if named or any(column.elements for column in columns) or any(each.isdecimal() for each in self.seen.schemas):
             return "new"
         return "classic" if columns or self.seen.old_schemas else "not tellable"
@@ -271,6 +308,7 @@ class _Look:
         for directory in sorted({*self.seen.schemas, *self.seen.old_schemas}):
             known = self.samples.definitions.get(directory)
             name = max(known, key=lambda each: each.version).name if known else None
+            # A schema file of a database, not of a table.
             if name is not None and not name.table:
                 continue
             count = files.get(directory, [0, 0])
@@ -299,10 +337,10 @@ class _Look:
             return f"none of the {seen.objects} objects is one that TiCDC writes"
         return "there are files as TiCDC writes them"
 
-    def _told_or(self, keyword: str, state: State, origin: str) -> Setting:
+    def _given_or(self, keyword: str, state: State, origin: str) -> Setting:
         """Return the given value, or else a setting in `state`."""
-        if keyword in self.told:
-            return self._setting(keyword, "told", _value(self.upstream, keyword), self.told[keyword])
+        if keyword in self.given:
+            return self._setting(keyword, "given", _value(self.upstream, keyword), self.given[keyword])
         return self._setting(keyword, state, None, origin)
 
     def _setting(self, keyword: str, state: State, value: object, origin: str) -> Setting:

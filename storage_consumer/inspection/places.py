@@ -9,8 +9,7 @@ from itertools import islice
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import StorageConsumerError
 from storage_consumer.poll.metadata import parse_metadata
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.small_file import METADATA_BYTES
+from storage_consumer.storage.base import METADATA_BYTES, Storage
 
 _UP = 3
 """Levels above: a database, a table in it, and one of its versions."""

@@ -10,7 +10,7 @@ from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.settings import Upstream
 from storage_consumer.model import TableName
 
-State = Literal["told", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
+State = Literal["given", "inferred", "assumed", "not decidable", "unknown", "contradicts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,8 @@ class Setting:
 
     keyword: str
     state: State
-    """``assumed``: no file shows it, so TiCDC's default is taken; ``not decidable``: several values fit the files; ``unknown``: no file shows it."""
+    """``given``: the user gave it; ``assumed``: no file shows it, so TiCDC's default is taken; ``not decidable``: several
+    values fit the files; ``unknown``: no file shows it."""
     value: object = None
     """The value; None if it is not known."""
     origin: str = ""

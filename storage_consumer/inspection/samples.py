@@ -10,9 +10,8 @@ from storage_consumer.inspection.survey import Folder, Survey
 from storage_consumer.inspection.virtual_columns import known_virtual
 from storage_consumer.model import StoredObject, TableDefinition
 from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.storage.base import Storage
+from storage_consumer.storage.base import Storage, read_schema_file
 from storage_consumer.storage.paths import SchemaPath, parse_other
-from storage_consumer.storage.small_file import read_schema_file
 
 MOST_FILES = 40
 """Upper limit of sampled data files, spread over as many tables as there are."""
@@ -33,7 +32,7 @@ class Sample:
     """Whether `content` is the whole file; if not, it begins with a whole row."""
     definition: TableDefinition
     virtual: frozenset[str] | None
-    """Casefolded names of its table's virtual generated columns; None if they are not known for certain."""
+    """Folded names of its table's virtual generated columns; None if they are not known for certain."""
 
     @property
     def extension(self) -> str:
@@ -58,6 +57,7 @@ def take_samples(storage: Storage, seen: Survey) -> Samples:
     for folder, stored in _chosen(seen):
         definitions = _definitions(storage, seen, folder.table_dir, folder.version, samples)
         current = [each for each in definitions if each.version == folder.version]
+        # None could be read, or there are several of one version: whose rows these are is then not certain.
         if len(current) != 1:
             continue
         try:
@@ -91,6 +91,7 @@ def _chosen(seen: Survey) -> list[tuple[Folder, StoredObject]]:
     for folder in sorted(seen.placed(), key=lambda each: (each.version, each.path), reverse=True):
         files = {file.path: file for file in (folder.largest, folder.last, folder.first) if file is not None}
         by_table.setdefault(folder.table_dir, []).extend((folder, file) for file in files.values())
+    # Tables in turn, the largest first: one table with many files must not use up the limit.
     turns = sorted(by_table.values(), key=lambda files: -sum(file.size for _, file in files))
     chosen: list[tuple[Folder, StoredObject]] = []
     rank = 0
@@ -106,6 +107,7 @@ def _definitions(
     """Return the content of a table's schema files: all of them, or the newest and that of `version` if there are many."""
     if table_dir not in samples.definitions:
         versions = seen.versions(table_dir)
+        # The newest ones, since a history has to be without gaps up to a version to show virtual columns.
         wanted = dict(sorted(versions.items())[-PER_TABLE:])
         samples.definitions[table_dir] = list(_read(storage, table_dir, wanted, samples))
     known = samples.definitions[table_dir]
@@ -139,6 +141,7 @@ def _head(storage: Storage, stored: StoredObject) -> bytes:
     content = b""
     for block in storage.blocks(stored.path, HEAD):
         content += block
+        # A store may give less at a time than was asked for.
         if len(content) >= HEAD:
             break
     return content

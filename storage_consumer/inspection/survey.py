@@ -32,20 +32,21 @@ class Folder:
     largest: StoredObject | None = None
     extensions: Counter[str] = field(default_factory=Counter)
     widths: set[int] = field(default_factory=set)
-    streams: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    sequences: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     """(dispatcher, width) → [lowest number, highest number, count]."""
     table_dir: str = ""
     """The table directory; empty: no schema file says whose it is."""
     version: int = 0
     partition: bool = False
     date: str = ""
-    """``day``, ``month``, ``year``, ``none``, or ``year?`` if a year cannot be told from a partition."""
+    """``day``, ``month``, ``year``, ``none``, or ``year?`` if a year cannot be distinguished from a partition."""
 
     def take(self, stored: StoredObject, name: DataName) -> None:
         """Count a file."""
         self.files += 1
         self.size += stored.size
         self.extensions[name.extension] += 1
+        # As written, since leading zeros show the width that TiCDC pads to.
         digits = len(stored.path.rpartition("/")[2].rpartition(".")[0].removeprefix("CDC").rpartition("_")[2])
         self.widths.add(digits)
         if self.first is None or stored.path < self.first.path:
@@ -54,13 +55,14 @@ class Folder:
             self.last = stored
         if self.largest is None or stored.size > self.largest.size:
             self.largest = stored
-        span = self.streams.setdefault((name.dispatcher, name.width), [name.number, name.number, 0])
+        span = self.sequences.setdefault((name.dispatcher, name.width), [name.number, name.number, 0])
         span[:] = [min(span[0], name.number), max(span[1], name.number), span[2] + 1]
 
     @property
     def missing(self) -> int:
         """The count of numbers missing between the lowest and the highest of each sequence."""
-        return sum(high - low + 1 - count for low, high, count in self.streams.values())
+        # Counted from the lowest number that is there: what expired before it is not missing.
+        return sum(high - low + 1 - count for low, high, count in self.sequences.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,6 +117,7 @@ def _see(seen: Survey, stored: StoredObject) -> None:
     parent, _, name = stored.path.rpartition("/")
     if stored.path == "metadata":
         seen.has_metadata = True
+    # Data files first, by their name alone: whose they are shows when all schema files were seen.
     elif data := parse_data_name(name):
         if stored.size:
             seen.folders.setdefault(parent, Folder(path=parent)).take(stored, data)
@@ -160,6 +163,7 @@ def _shape(middle: list[str]) -> tuple[bool, str] | None:
     if not middle:
         return False, "none"
     kind = next((name for name, pattern in _DATES.items() if pattern.fullmatch(middle[-1])), "none")
+    # Four digits alone may also be the id of a partition (see `storage.paths`).
     if len(middle) == 1 and kind == "year":
         return False, "year?"
     others = middle if kind == "none" else middle[:-1]

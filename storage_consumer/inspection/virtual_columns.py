@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from storage_consumer.model import TableDefinition
+from storage_consumer.model import TableDefinition, folded_name
 from storage_consumer.sql.tokens import Token, tokens
 
 _BEFORE_A_NAME = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "IF", "NOT", "EXISTS"})
 
 
 def virtual_columns(query: str) -> frozenset[str]:
-    """Return the casefolded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
+    """Return the folded names of the columns that a CREATE TABLE or ALTER TABLE defines as virtual generated ones."""
     found = tokens(query)
     if any(token.upper == "VIEW" for token in found[:6]):
         return frozenset()
@@ -21,7 +21,7 @@ def virtual_columns(query: str) -> frozenset[str]:
         # Without STORED, a generated column is virtual: VIRTUAL is the default and need not be written.
         if token.upper == "AS" and found[at + 1].text == "(" and not _is_stored(found, at)
     )
-    return frozenset(name.casefold() for name in names if name)
+    return frozenset(folded_name(name) for name in names if name)
 
 
 def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition]) -> frozenset[str] | None:
@@ -30,6 +30,7 @@ def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition
     `history`: what was read of the table's schema files. It suffices if it has the table's CREATE TABLE with its columns, and no
     statement since may have renamed a virtual column.
     """
+    # Later statements do not count: they changed rows of later directories only.
     past = sorted((each for each in history if each.version <= definition.version), key=lambda each: each.version)
     begin = max((place for place, each in enumerate(past) if _creates(each)), default=None)
     if begin is None:
@@ -38,7 +39,8 @@ def known_virtual(definition: TableDefinition, history: Iterable[TableDefinition
     for each in past[begin:]:
         if virtual and _renames(each):
             return None
-        virtual = (virtual | virtual_columns(each.query)) & {column.name.casefold() for column in each.columns}
+        # A column that is no longer listed was dropped; its name may come back as an ordinary one.
+        virtual = (virtual | virtual_columns(each.query)) & {folded_name(column.name) for column in each.columns}
     return virtual
 
 
@@ -47,13 +49,17 @@ def _renames(definition: TableDefinition) -> bool:
 
 
 def _creates(definition: TableDefinition) -> bool:
-    words = [token.upper for token in tokens(definition.query)]
-    return words[:2] == ["CREATE", "TABLE"] and "LIKE" not in words[:8]
+    """Return whether a statement creates a table with the columns that it lists."""
+    found = tokens(definition.query)
+    # The LIKE that copies a table stands alone or in one pair of brackets, one in an expression is nested deeper.
+    copies = any(token.upper == "LIKE" and token.depth <= 1 for token in found)
+    return [token.upper for token in found[:2]] == ["CREATE", "TABLE"] and not copies
 
 
 def _column(found: Sequence[Token], at: int) -> str:
     """Return the name of the column whose definition contains the word at `at`."""
     depth = found[at].depth
+    # Back to the comma or the bracket before this definition, past everything that is nested deeper.
     begin = at
     while (
         begin and found[begin - 1].depth >= depth and (found[begin - 1].text != "," or found[begin - 1].depth > depth)
@@ -61,12 +67,14 @@ def _column(found: Sequence[Token], at: int) -> str:
         begin -= 1
     words = [token for token in found[begin:at] if token.depth == depth]
     if depth == 0:
+        # ALTER TABLE has no brackets around its definitions: the name follows the last word of action.
         actions = [place for place, token in enumerate(words) if token.upper in {"ADD", "MODIFY", "CHANGE"}]
         if not actions:
             return ""
         words = words[actions[-1] :]
     changed = bool(words) and words[0].upper == "CHANGE"
     names = [token for token in words if token.upper not in _BEFORE_A_NAME]
+    # CHANGE names the column twice, first as it was.
     place = 1 if changed else 0
     return names[place].name if len(names) > place else ""
 

@@ -1,8 +1,8 @@
-"""One key, one text: bring the key values of a window's directories to one form, for every pair of types that can meet.
+"""One key, one text: bring the key values of a commit range's directories to one form, for every pair of types that can meet.
 
-The rows of a window may come from directories of different structures without a DDL between them that would end the
-window: an event filter of the changefeed removed the statement, and only a schema file shows the new structure. Then
-one key is ``3.5`` in one directory and ``3.500`` in the next. Keys are compared as texts wherever a window is folded
+The rows of a commit range may come from directories of different structures without a DDL between them that would end the
+commit range: an event filter of the changefeed removed the statement, and only a schema file shows the new structure. Then
+one key is ``3.5`` in one directory and ``3.500`` in the next. Keys are compared as texts wherever a commit range is folded
 and cut into buckets, so each key is spelled in the one form that the *target's* type gives it.
 
 `_TABLE` decides this, by target and source. What is not in it has no known form, and the rows of such a directory halt
@@ -16,27 +16,25 @@ from dataclasses import dataclass, field
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canonical_text import Form, Spelling
-from storage_consumer.decode.values import WireKind, wire_kind
+from storage_consumer.decode.values import BINARY_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.job.lossy_columns import members
 from storage_consumer.job.target_table import TargetColumn
 from storage_consumer.model import TableColumn, VersionKey
 
 _AS_WRITTEN = None
-_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
-_TEXTS = ("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
-_BYTES = ("VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
+_BYTES = BINARY_TYPES - {"BINARY"}  # its values are padded
 _ZONED = "TIMESTAMP"
 
 _SORTS: Mapping[str, str] = {
-    **dict.fromkeys(_INTEGERS, "INTEGER"),
-    **dict.fromkeys(_TEXTS, "TEXT"),
+    **dict.fromkeys(INTEGER_TYPES, "INTEGER"),
+    **dict.fromkeys(TEXT_TYPES, "TEXT"),
     **dict.fromkeys(_BYTES, "BYTES"),
 }
 """Source types that all write a value alike; each other type is a sort of its own."""
 
 _PLACES: Mapping[str, str] = {
-    **dict.fromkeys((*(kind.lower() for kind in _INTEGERS), "decimal", "double"), "number"),
-    **dict.fromkeys((kind.lower() for kind in _TEXTS), "text"),
+    **dict.fromkeys((*(kind.lower() for kind in INTEGER_TYPES), "decimal", "double"), "number"),
+    **dict.fromkeys((kind.lower() for kind in TEXT_TYPES), "text"),
     **dict.fromkeys((kind.lower() for kind in _BYTES), "bytes"),
     "float": "single",
     "datetime": "moment",
@@ -119,7 +117,7 @@ def key_forms(
     *,
     is_key: bool,
 ) -> KeyForms:
-    """Return how the values of a column are spelled in each directory of a window.
+    """Return how the values of a column are spelled in each directory of a commit range.
 
     `columns`: the column in each directory's schema file. `newest`: the column in the current structure. `zone`: see
     `RowLayout.zone`. `is_key`: each row is compared by it; otherwise its values are parts of rows that are compared
@@ -127,6 +125,7 @@ def key_forms(
     """
     forms = {_written_form(column) for column in (*columns.values(), newest)}
     place = _PLACES.get(there.data_type, there.data_type)
+    # CSV names the members of a SET in the order of its directory's structure, and the target may have another order.
     by_name = is_key and place == "set" and wire_kind(newest, protocol) is WireKind.TEXT
     reordered = by_name and any(column.elements != members(there.column_type) for column in columns.values())
     if len(forms) == 1 and not reordered:
@@ -151,6 +150,7 @@ def _sort(column: TableColumn) -> str:
 def _written_form(column: TableColumn) -> tuple[str, int]:
     """Return what is equal for two columns that write each value in the same way, as far as schema files show."""
     sort = _sort(column)
+    # The scale shows in how many digits are written; a BINARY is padded to its length.
     detail = column.precision if sort == "BINARY" else column.scale if sort in _SCALED else 0
     return sort, detail or 0
 
@@ -161,6 +161,7 @@ _SCALED = frozenset(("DECIMAL", "DATETIME", "TIMESTAMP", "TIME"))
 def _spelling(column: TableColumn, there: TargetColumn, place: str) -> Spelling | None:
     form = _TABLE[place].get(_sort(column)) if place in _TABLE else None
     if form is Form.PADDED:
+        # The target's length, since its padding is what a key is compared with.
         return Spelling(form, length=there.length or 0)
     if form is Form.MEMBERS:
         return Spelling(form, members=members(there.column_type))
@@ -174,8 +175,10 @@ def _unknown(column: TableColumn, newest: TableColumn, place: str, forms: set[tu
     sorts = {sort for sort, _ in forms}
     if place not in _TABLE or _sort(column) not in _TABLE[place]:
         return f"the target does not read {column.type} values as what they were"
+    # 0.1 and 0.10000000149011612: only single precision makes them one number again.
     if {"FLOAT", "DOUBLE"} <= sorts and place != "single":
         return "a number has other digits as a FLOAT than as a DOUBLE"
+    # The zone applies to TIMESTAMP alone, so a DATETIME beside it shows another clock.
     if _ZONED in sorts and len(sorts) > 1 and zone:
         return f"a TIMESTAMP is converted from {zone} to UTC, and other types are not"
     if (

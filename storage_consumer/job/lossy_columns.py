@@ -15,21 +15,16 @@ from decimal import Decimal
 
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.decoder import RowLayout, Values
-from storage_consumer.decode.values import WireKind, wire_kind
+from storage_consumer.decode.values import BINARY_TYPES, FLOAT_TYPES, INTEGER_TYPES, TEXT_TYPES, WireKind, wire_kind
 from storage_consumer.job.target_table import TargetColumn, TargetTable
-from storage_consumer.model import TableColumn
+from storage_consumer.model import TableColumn, folded_name
 
-_INTEGERS = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 _MOMENTS = frozenset(("datetime", "timestamp", "time"))
 _FAMILIES = {
-    **dict.fromkeys(
-        ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE", "BIT", "YEAR"), "number"
-    ),
+    **dict.fromkeys((*INTEGER_TYPES, *FLOAT_TYPES, "DECIMAL", "BIT", "YEAR"), "number"),
     **dict.fromkeys(("DATE", "DATETIME", "TIMESTAMP"), "moment"),
-    **dict.fromkeys(
-        ("CHAR", "VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET", "JSON"), "text"
-    ),
-    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), "bytes"),
+    **dict.fromkeys((*TEXT_TYPES, "ENUM", "SET", "JSON"), "text"),
+    **dict.fromkeys(BINARY_TYPES, "bytes"),
     "TIME": "time",
 }
 """Type → sort of its values. Within one sort, the target refuses what it cannot hold, or `_rule` checks it."""
@@ -38,9 +33,7 @@ _TAKES_ONLY = {"bit": "BIT", "year": "YEAR", "enum": "ENUM", "set": "SET"}
 
 The text 5 is the byte 0x35 to BIT, 2005 to YEAR, and the fifth member to ENUM.
 """
-_BINARY = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
-_TEXTS = frozenset(("VARCHAR", "VAR_STRING", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
-_SAME_AS_TEXT = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "DATE", "DATETIME", "TIME"))
+_SAME_AS_TEXT = INTEGER_TYPES | {"DECIMAL", "DATE", "DATETIME", "TIME"}
 _MEMBERS = re.compile(r"(?:enum|set)\(('(?:[^'\\]|'')*'(?:,'(?:[^'\\]|'')*')*)\)", re.IGNORECASE)
 """A column type whose members are written without backslashes."""
 _ANY_DIGITS = 400
@@ -64,15 +57,15 @@ class Limit:
 def other_families(layout: RowLayout, target: TargetTable, become_texts: Collection[str] = ()) -> str:
     """Return which columns hold another sort of values in the target, which would silently change texts like ``007``; or "".
 
-    `become_texts`: casefolded names of columns that are texts in other directories of the window, which a number may go
+    `become_texts`: folded names of columns that are texts in other directories of the commit range, which a number may go
     with.
     """
-    there = {c.name.casefold(): c.data_type for c in target.columns}
+    there = {folded_name(c.name): c.data_type for c in target.columns}
     other = [
-        f"{c.name} is {there[c.name.casefold()]} in the target, {c.type} at the source"
+        f"{c.name} is {there[folded_name(c.name)]} in the target, {c.type} at the source"
         for c in layout.columns
-        if not _takes(there[c.name.casefold()], c.type)
-        and not (c.name.casefold() in become_texts and is_its_text(there[c.name.casefold()], c.type))
+        if not _takes(there[folded_name(c.name)], c.type)
+        and not (folded_name(c.name) in become_texts and is_its_text(there[folded_name(c.name)], c.type))
     ]
     return f"the target's table has columns of another type: {', '.join(other)}" if other else ""
 
@@ -85,7 +78,7 @@ def _takes(there: str, kind: str) -> bool:
 
 def is_text(kind: str) -> bool:
     """Return whether a source's type holds texts."""
-    return kind in _TEXTS or kind == "CHAR"
+    return kind in TEXT_TYPES
 
 
 def is_its_text(there: str, kind: str) -> bool:
@@ -98,9 +91,9 @@ def other_members(layout: RowLayout, target: TargetTable, protocol: Protocol) ->
 
     Members that the schema file does not list, or that the target writes with escapes, count as equal.
     """
-    there = {c.name.casefold(): c for c in target.columns}
+    there = {folded_name(c.name): c for c in target.columns}
     numbered = [c for c in layout.columns if wire_kind(c, protocol) is WireKind.UNSIGNED]
-    other = [c.name for c in numbered if _differ(c.elements, members(there[c.name.casefold()].column_type))]
+    other = [c.name for c in numbered if _differ(c.elements, members(there[folded_name(c.name)].column_type))]
     return f"the target's table has other ENUM or SET members in: {', '.join(other)}" if other else ""
 
 
@@ -114,16 +107,17 @@ def _differ(source: tuple[str, ...], target: tuple[str, ...]) -> bool:
     """Return whether a number may mean another member: the target may only have more members after the source's."""
     if not source or not target:
         return False
+    # Servers drop trailing spaces of members when a table is created.
     return [name.rstrip(" ") for name in source] != [name.rstrip(" ") for name in target[: len(source)]]
 
 
 def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tuple[Limit, ...]:
     """Return what to check in rows of this layout; `written`: the indexes of the columns that the target takes."""
-    there = {c.name.casefold(): c for c in target.columns}
+    there = {folded_name(c.name): c for c in target.columns}
     found = []
     for place in written:
         column = layout.columns[place]
-        if rule := _rule(column, there[column.name.casefold()]):
+        if rule := _rule(column, there[folded_name(column.name)]):
             found.append(Limit(place=place, name=column.name, keeps=rule[0], amount=rule[1]))
     return tuple(found)
 
@@ -131,8 +125,9 @@ def limits(layout: RowLayout, written: Iterable[int], target: TargetTable) -> tu
 def _rule(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
     """Return what the target's column keeps; None if it keeps everything or refuses what it cannot hold."""
     kind = there.data_type
-    if kind in _INTEGERS or kind == "decimal" or (kind in _MOMENTS and column.type.lower() in _MOMENTS):
-        written = _ANY_DIGITS if column.type in ("FLOAT", "DOUBLE") else column.scale or 0
+    if kind.upper() in INTEGER_TYPES or kind == "decimal" or (kind in _MOMENTS and column.type.lower() in _MOMENTS):
+        # A float may have any number of digits after the point, whatever its declaration.
+        written = _ANY_DIGITS if column.type in FLOAT_TYPES else column.scale or 0
         return ("digits", there.digits) if there.digits is not None and there.digits < written else None
     if kind == "date":
         return ("midnight", 0) if column.type in ("DATETIME", "TIMESTAMP") else None
@@ -142,21 +137,24 @@ def _rule(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
 
 
 def _precision(column: TableColumn, kind: str) -> tuple[str, int] | None:
+    # 0: every value is exact in single precision, with its 24 bits; 1: in double precision, with its 53.
     exact = {"FLOAT": 0, "TINYINT": 0, "SMALLINT": 0, "MEDIUMINT": 0, "DOUBLE": 1, "INT": 1, "YEAR": 0}
     if kind == "float":
         return None if exact.get(column.type, 2) == 0 else ("single", 0)
-    return ("double", 0) if column.type in ("DECIMAL", "BIGINT") else None
+    return ("double", 0) if column.type in ("DECIMAL", "BIGINT", "BIT") else None
 
 
 def _padding(column: TableColumn, there: TargetColumn) -> tuple[str, int] | None:
-    length = there.length or 0
-    if there.data_type == "binary" and column.type in _BINARY:
+    length, varies = there.length or 0, is_text(column.type) and column.type != "CHAR"
+    if there.data_type == "binary" and column.type in BINARY_TYPES:
         same = column.type == "BINARY" and column.precision == length
         return None if same else ("bytes", length)
-    if there.data_type == "char" and column.type in _TEXTS:
+    # A CHAR loses its trailing spaces when it is read.
+    if there.data_type == "char" and varies:
         return "unpadded", 0
+    # A VARCHAR drops surplus spaces at the end with a warning only, in strict mode too.
     narrower = column.precision is not None and column.precision > length > 0
-    return ("spaces", length) if there.data_type == "varchar" and column.type in _TEXTS and narrower else None
+    return ("spaces", length) if there.data_type == "varchar" and varies and narrower else None
 
 
 def _single(text: str) -> bool:
@@ -186,6 +184,7 @@ def _digits(text: str) -> int:
     significant = (whole + fraction).rstrip("0")
     if significant in ("", "-"):
         return 0
+    # Trailing zeros of the mantissa, those before the point too: ``1200e-3`` has one digit after the point.
     zeros = len(whole) + len(fraction) - len(significant)
     shift = int(exponent.lstrip("+-0")[:_EXPONENT] or "0")
     return max(0, len(fraction) - zeros - (-shift if exponent.startswith("-") else shift))

@@ -1,4 +1,4 @@
-"""Match the files' structure with the target's table: how its rows are told apart, and how they may be written.
+"""Match the files' structure with the target's table: how its rows are distinguished, and how they may be written.
 
 `table_work` decides it in one place; a mismatch is an error of that table, never a guess.
 """
@@ -13,15 +13,15 @@ from storage_consumer.config.settings import Protocol, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import row_layout
 from storage_consumer.decode.time_zone import converted_zone
-from storage_consumer.decode.values import wire_kind
+from storage_consumer.decode.values import FLOAT_TYPES, INTEGER_TYPES, wire_kind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.key_forms import KeyForms, key_forms
 from storage_consumer.job.lossy_columns import is_its_text, is_text, limits, other_families, other_members
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
 from storage_consumer.job.target_table import TargetColumn, TargetTable
-from storage_consumer.model import TableColumn, TableDefinition, TableName, VersionKey, Window
-from storage_consumer.plan.renames import is_astray
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, VersionKey, folded_name
 from storage_consumer.plan.steps import RowStep
+from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import row_floor
 
 _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
@@ -30,21 +30,21 @@ _STRIPE_BYTES, _STRIPE_BITS = 64 << 20, (8, 10)
 With stripes of 64 rows the server needs a fifth more CPU: they end inside pages of its index, which writers then split.
 """
 _BYTES_OF_A_CHARACTER, _BYTES_OF_A_NUMBER = 4, 16
-_FLOATS = frozenset(("FLOAT", "DOUBLE"))
 _FLOATS_THERE = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal"), "DECIMAL"),
+    **dict.fromkeys((*(kind.lower() for kind in INTEGER_TYPES), "decimal"), "DECIMAL"),
     "float": "FLOAT",
     "double": "DOUBLE",
 }
 """Target type → the type as which such a number is compared: 0.1 in single precision is not the 0.1 of a DECIMAL or a DOUBLE."""
 
 
-class _Compared(NamedTuple):
-    """The columns by whose texts rows are told apart: the key's, or all written ones of a table without a key."""
+class _Columns(NamedTuple):
+    """The target's columns in a step."""
 
+    written: tuple[WireColumn, ...]
     key: tuple[KeyPart, ...]
     forms: Mapping[str, KeyForms]
-    """By casefolded name."""
+    """Of the columns by whose texts rows are distinguished (the key's, or all written ones of a table without a key), by folded name."""
     become_texts: frozenset[str]
     """See `other_families`."""
 
@@ -59,20 +59,22 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
     _refuse_view(newest.name, target)
     refuse_changes(newest.name, target)
     become_texts = _become_texts(step)
-    written, key_columns = _written(newest, target, become_texts, upstream), _key(newest, target, upstream)
-    by_name = {column.name.casefold(): column for column in newest.columns}
+    layout = row_layout(newest, target.virtual, upstream)
+    written, key_columns = _written(newest, layout, target, become_texts, protocol), _key(newest, layout, target)
+    by_name = {folded_name(column.name): column for column in newest.columns}
     names = [name for name, _ in key_columns] or [column.name for column in written]
-    forms = _forms([name.casefold() for name in names], step, target, upstream, is_key=bool(key_columns))
+    forms = _forms([folded_name(name) for name in names], step, target, upstream, is_key=bool(key_columns))
     key = tuple(
         KeyPart(
-            column=_wire(by_name[name.casefold()], _column(target, name), protocol),
-            fold=_fold(by_name[name.casefold()], _column(target, name), prefix, forms[name.casefold()]),
+            column=_wire(by_name[folded_name(name)], _column(target, name), protocol),
+            fold=_fold(by_name[folded_name(name)], _column(target, name), prefix, forms[folded_name(name)]),
             prefix=prefix,
             beyond_bmp=_column(target, name).beyond_bmp,
         )
         for name, prefix in key_columns
     )
-    compared = _Compared(key, forms, become_texts)
+    columns = _Columns(written, key, forms, become_texts)
+    # One part that a collation judges is enough: then only the sequence of all changes is certain.
     mode = Mode.KEYLESS if not key else Mode.ORDERED if any(p.fold is Fold.LOOSE for p in key) else Mode.KEYED
     if not upstream.has_commit_ts:
         _check_order(step, mode, protocol)
@@ -80,14 +82,14 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
         index=index,
         table_key=step.table_key,
         name=target.name,
-        window=step.window,
+        commit_range=step.commit_range,
         mode=mode,
         has_other_unique_keys=len(target.unique_keys) > 1,
         written=written,
         key=key,
-        versions={place: _version(place, step, target, written, compared, upstream) for place in step.definitions},
+        versions=_versions(step, layout, target, columns, upstream),
         replaces=mode is Mode.KEYLESS and bool(target.unique_keys),
-        timed=upstream.has_commit_ts,
+        has_commit_ts=upstream.has_commit_ts,
         stripe_bits=_stripe_bits(target),
     )
 
@@ -95,15 +97,16 @@ def table_work(index: int, step: RowStep, target: TargetTable, upstream: Upstrea
 def _forms(
     names: Collection[str], step: RowStep, target: TargetTable, upstream: Upstream, *, is_key: bool
 ) -> Mapping[str, KeyForms]:
-    """Return, by casefolded name, how the values of the columns that are compared are spelled in each directory."""
+    """Return, by folded name, how the values of the columns that are compared are spelled in each directory."""
+    # Without a key rows are compared whole, which needs one spelling only where there are several structures.
     if not (is_key or _others(step)):
         return {}
-    zone, there = converted_zone(upstream.time_zone), {column.name.casefold(): column for column in target.columns}
-    newest = {column.name.casefold(): column for column in step.current.columns}
+    zone, there = converted_zone(upstream.time_zone), {folded_name(column.name): column for column in target.columns}
+    newest = {folded_name(column.name): column for column in step.current.columns}
     columns: dict[str, dict[VersionKey, TableColumn]] = {name: {} for name in names}
     for version, definition in step.definitions.items():
         for column in definition.columns:
-            if (found := columns.get(column.name.casefold())) is not None:
+            if (found := columns.get(folded_name(column.name))) is not None:
                 found[version] = column
     return {
         name: key_forms(columns[name], newest[name], there[name], upstream.protocol, zone, is_key=is_key)
@@ -113,6 +116,7 @@ def _forms(
 
 def _stripe_bits(target: TargetTable) -> int:
     """Return the number of low bits, within `_STRIPE_BITS`, so that a stripe of rows of full length fits `_STRIPE_BYTES`."""
+    # Of rows of full length, since how long they are is not known here.
     largest = sum(_BYTES_OF_A_CHARACTER * (column.length or _BYTES_OF_A_NUMBER) for column in target.columns)
     fewest, most = _STRIPE_BITS
     return min(most, max(fewest, (_STRIPE_BYTES // largest).bit_length() - 1))
@@ -143,7 +147,7 @@ def _refuse_view(name: TableName, target: TargetTable) -> None:
 
 
 def _check_order(step: RowStep, mode: Mode, protocol: Protocol) -> None:
-    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be told from repeats."""
+    """Raise `NotReplicable` if rows without commit-ts cannot be put in order, or cannot be distinguished from repeats."""
     option = "include-commit-ts" if protocol == "csv" else "enable-tidb-extension"
     remedy = f"set {option} = true in the changefeed, and start it and this program again"
     if mode is Mode.KEYLESS:
@@ -178,7 +182,7 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
     versions = {
         place: VersionPlan(
             layout=row_layout(d, frozenset(), upstream),
-            low=_low(d, step.window),
+            low=_low(d, step.commit_range),
             written=(),
             key=(),
             misfit=reason,
@@ -190,7 +194,7 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
         index=index,
         table_key=step.table_key,
         name=step.name,
-        window=step.window,
+        commit_range=step.commit_range,
         mode=Mode.KEYED,
         has_other_unique_keys=False,
         written=(),
@@ -199,57 +203,56 @@ def unread_work(index: int, step: RowStep, upstream: Upstream, missing: str = ""
     )
 
 
-def _low(definition: TableDefinition, window: Window) -> int:
+def _low(definition: TableDefinition, commit_range: CommitRange) -> int:
     """Return the commit-ts at or below which rows are repeated deliveries."""
-    return row_floor(window.low, definition.version, is_ddl=definition.is_ddl and not is_astray(definition))
+    return row_floor(
+        commit_range.low, definition.version, is_ddl=definition.is_ddl and not parsed(definition).is_astray
+    )
 
 
 def _wire(column: TableColumn, there: TargetColumn, protocol: Protocol) -> WireColumn:
     """Return the column as it is written and compared; a number gets the type that the target gives it."""
     kind = "VARCHAR" if is_its_text(there.data_type, column.type) else column.type
-    if column.type in _FLOATS:
+    if column.type in FLOAT_TYPES:
         kind = _FLOATS_THERE.get(there.data_type, column.type)
     return WireColumn(name=column.name, kind=wire_kind(column, protocol), type=kind)
 
 
 def _column(target: TargetTable, name: str) -> TargetColumn:
-    return next(c for c in target.columns if c.name.casefold() == name.casefold())
+    return next(c for c in target.columns if folded_name(c.name) == folded_name(name))
 
 
 def _others(step: RowStep) -> list[TableDefinition]:
-    """Return the structures of the window other than the current one."""
+    """Return the structures of the commit range other than the current one."""
     return [definition for definition in step.definitions.values() if definition is not step.current]
 
 
 def _become_texts(step: RowStep) -> frozenset[str]:
-    """Return the casefolded names of columns that some directory of the window has as texts; none if there is one structure only."""
+    """Return the folded names of columns that some directory of the commit range has as texts; none if there is one structure only."""
     others = _others(step)
     columns = (column for definition in (*others, *([step.current] if others else [])) for column in definition.columns)
-    return frozenset(column.name.casefold() for column in columns if is_text(column.type))
+    return frozenset(folded_name(column.name) for column in columns if is_text(column.type))
 
 
 def _written(
-    newest: TableDefinition, target: TargetTable, become_texts: frozenset[str], upstream: Upstream
+    newest: TableDefinition, layout: RowLayout, target: TargetTable, become_texts: frozenset[str], protocol: Protocol
 ) -> tuple[WireColumn, ...]:
-    """Return the target's columns that rows are written to, in the rows' order."""
-    there = {c.name.casefold(): c for c in target.columns}
-    layout = row_layout(newest, target.virtual, upstream)
+    """Return the target's columns that rows are written to, in the rows' order. `layout`: that of the newest structure."""
+    there = {folded_name(c.name): c for c in target.columns}
     misfit = _misfit(layout, target) or other_families(layout, target, become_texts)
-    if misfit := misfit or other_members(layout, target, upstream.protocol):
+    if misfit := misfit or other_members(layout, target, protocol):
         message = f"{newest.name}: {misfit} (schema file {newest.path})"
         raise NotReplicable(message)
     return tuple(
-        _wire(c, there[name], upstream.protocol)
-        for c in layout.columns
-        if not there[name := c.name.casefold()].generated
+        _wire(c, there[name], protocol) for c in layout.columns if not there[name := folded_name(c.name)].generated
     )
 
 
 def _misfit(layout: RowLayout, target: TargetTable) -> str:
     """Return which columns the rows and the target's table do not share, or an empty text."""
-    carried = {c.name.casefold() for c in layout.columns}
-    there = {c.name.casefold() for c in target.columns}
-    needed = {c.name.casefold() for c in target.columns if not c.generated}
+    carried = {folded_name(c.name) for c in layout.columns}
+    there = {folded_name(c.name) for c in target.columns}
+    needed = {folded_name(c.name) for c in target.columns if not c.generated}
     if lacking := sorted(carried - there):
         return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}"
     if unknown := sorted(needed - carried - layout.unselected):
@@ -257,16 +260,16 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     return ""
 
 
-def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> list[tuple[str, int | None]]:
+def _key(newest: TableDefinition, layout: RowLayout, target: TargetTable) -> list[tuple[str, int | None]]:
     """Return the columns that tell rows apart: the target's primary key, else a not-null unique key, else none.
 
     Raises `NotReplicable` if the schema file's primary key is not the target's: writing by key would hit wrong rows.
     """
-    declared = {c.name.casefold() for c in newest.columns if c.is_pk}
-    certain = {c.name.casefold() for c in newest.columns if not c.nullable or c.is_pk}
-    certain |= {c.name.casefold() for c in target.columns if not c.nullable}
-    layout = row_layout(newest, target.virtual, upstream)
-    carried = {c.name.casefold() for c in layout.columns}
+    declared = {folded_name(c.name) for c in newest.columns if c.is_pk}
+    certain = {folded_name(c.name) for c in newest.columns if not c.nullable or c.is_pk}
+    # The target refuses a NULL in such a column, so each row that reaches it has a value.
+    certain |= {folded_name(c.name) for c in target.columns if not c.nullable}
+    carried = {folded_name(c.name) for c in layout.columns}
     if dropped := sorted(declared & layout.unselected):
         message = (
             f"{newest.name}: a [[sink.column-selectors]] of the changefeed keeps {', '.join(dropped)} out of the "
@@ -275,7 +278,7 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
         raise NotReplicable(message)
     # A declared key must match exactly. Without one, a primary key in the target is an error, a not-null key will do.
     for unique in target.unique_keys:
-        columns = {name.casefold() for name in unique.columns}
+        columns = {folded_name(name) for name in unique.columns}
         if declared and columns != declared:
             continue
         if not declared and unique.name == "PRIMARY":
@@ -284,6 +287,7 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
                 "source has none"
             )
             raise NotReplicable(message)
+        # Only a key whose columns are in every row and never NULL identifies rows.
         if columns <= certain & carried:
             return list(zip(unique.columns, unique.prefixes, strict=True))
     if declared:
@@ -296,59 +300,72 @@ def _key(newest: TableDefinition, target: TargetTable, upstream: Upstream) -> li
 
 def _fold(column: TableColumn, there: TargetColumn, prefix: int | None, forms: KeyForms) -> Fold:
     """Return when two texts of this column are one key in the target."""
-    if column.type in _FLOATS:
+    # Once every text is spelled in one form, equal numbers are equal texts.
+    if column.type in FLOAT_TYPES:
         return Fold.EXACT if forms.spellings else Fold.NUMBER
     if not there.binary_collation:
         return Fold.LOOSE
+    # A prefix that may end in ignored spaces is not imitated, so there only an image decides.
     return Fold.PAD if there.pads and prefix is None else Fold.LOOSE if there.pads else Fold.EXACT
+
+
+def _versions(
+    step: RowStep, newest: RowLayout, target: TargetTable, columns: _Columns, upstream: Upstream
+) -> dict[VersionKey, VersionPlan]:
+    """Return the plan for each version directory. `newest`: the layout of the current structure."""
+    plans = {}
+    for version, definition in step.definitions.items():
+        layout = newest if definition is step.current else row_layout(definition, target.virtual, upstream)
+        plans[version] = _version(version, layout, step, target, columns, upstream.protocol)
+    return plans
 
 
 def _version(
     version: VersionKey,
+    layout: RowLayout,
     step: RowStep,
     target: TargetTable,
-    written: tuple[WireColumn, ...],
-    compared: _Compared,
-    upstream: Upstream,
+    columns: _Columns,
+    protocol: Protocol,
 ) -> VersionPlan:
-    """Return the plan for one version directory against the target's current table."""
-    key = compared.key
+    """Return the plan for one version directory, whose rows have this layout, against the target's current table."""
+    written, key = columns.written, columns.key
     definition = step.definitions[version]
-    layout = row_layout(definition, target.virtual, upstream)
-    places = {c.name.casefold(): place for place, c in enumerate(layout.columns)}
-    misfit = _misfit(layout, target) or _other_kinds(layout, written, upstream.protocol)
+    places = {folded_name(c.name): place for place, c in enumerate(layout.columns)}
+    misfit = _misfit(layout, target) or _other_kinds(layout, written, protocol)
     # `_written` has checked the current structure for these, and raised an error.
     if definition is not step.current:
-        misfit = misfit or other_families(layout, target, compared.become_texts)
-        misfit = misfit or other_members(layout, target, upstream.protocol)
-    if keyless := sorted(p.column.name for p in key if p.column.name.casefold() not in places):
+        misfit = misfit or other_families(layout, target, columns.become_texts)
+        misfit = misfit or other_members(layout, target, protocol)
+    if keyless := sorted(p.column.name for p in key if folded_name(p.column.name) not in places):
         misfit = misfit or f"the rows do not carry columns of the key: {', '.join(keyless)}"
-    unlike = (compared.forms[p.column.name.casefold()].unknown.get(version, "") for p in key)
+    unlike = (columns.forms[folded_name(p.column.name)].unknown.get(version, "") for p in key)
     misfit = misfit or next(filter(None, unlike), "")
-    taken = () if misfit else tuple(places[c.name.casefold()] for c in written)
+    # Nothing of a misfit is written; its first row inside the commit range halts the table.
+    taken = () if misfit else tuple(places[folded_name(c.name)] for c in written)
     return VersionPlan(
-        layout=_spelled(version, layout, compared),
-        low=_low(definition, step.window),
+        layout=_spelled(version, layout, columns.forms),
+        low=_low(definition, step.commit_range),
         written=taken,
-        key=() if misfit else tuple(places[p.column.name.casefold()] for p in key),
+        key=() if misfit else tuple(places[folded_name(p.column.name)] for p in key),
         unique=() if misfit or key else _nullable_keys(target, places),
         limits=limits(layout, taken, target),
         misfit=misfit,
     )
 
 
-def _spelled(version: VersionKey, layout: RowLayout, compared: _Compared) -> RowLayout:
+def _spelled(version: VersionKey, layout: RowLayout, forms: Mapping[str, KeyForms]) -> RowLayout:
     """Return the layout with the spellings of this directory."""
-    spelled = {name: found for name, forms in compared.forms.items() if (found := forms.spellings.get(version))}
+    spelled = {name: found for name, form in forms.items() if (found := form.spellings.get(version))}
     if not spelled:
         return layout
-    return replace(layout, spelled=tuple(spelled.get(column.name.casefold()) for column in layout.columns))
+    return replace(layout, spelled=tuple(spelled.get(folded_name(column.name)) for column in layout.columns))
 
 
 def _other_kinds(layout: RowLayout, written: tuple[WireColumn, ...], protocol: Protocol) -> str:
     """Return which columns this directory's rows write in another form than the current structure, or an empty text."""
-    forms = {c.name.casefold(): wire_kind(c, protocol) for c in layout.columns}
-    other = sorted(c.name for c in written if forms.get(c.name.casefold(), c.kind) is not c.kind)
+    forms = {folded_name(c.name): wire_kind(c, protocol) for c in layout.columns}
+    other = sorted(c.name for c in written if forms.get(folded_name(c.name), c.kind) is not c.kind)
     return f"the rows hold another type of value than the current structure: {', '.join(other)}" if other else ""
 
 
@@ -356,7 +373,7 @@ def _nullable_keys(target: TargetTable, places: dict[str, int]) -> tuple[tuple[i
     """Return where the columns of each unique key are in a row, except for keys over prefixes or over columns not in the row."""
     found = []
     for unique in target.unique_keys:
-        columns = [name.casefold() for name in unique.columns]
+        columns = [folded_name(name) for name in unique.columns]
         if all(prefix is None for prefix in unique.prefixes) and all(name in places for name in columns):
             found.append(tuple(places[name] for name in columns))
     return tuple(found)

@@ -1,31 +1,105 @@
-"""Between a round and its job: the files of a row step as work for tasks, and the reports of tasks as text."""
+"""What tasks report to the driver, frozen and picklable, and what a table's reports say together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from storage_consumer.job.spec import ByteRange, FileSplit
-from storage_consumer.job.task_reports import FileReport, WriteReport
+from storage_consumer.job.spec import WHOLE, ByteRange
 from storage_consumer.model import DataFile
 from storage_consumer.plan.steps import RowStep
 
 
-def told(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport | WriteReport]) -> str:
-    """Return a report's error, with the place in the bucket of a refused row. `reports`: all of the table."""
-    if isinstance(report, WriteReport) and report.row:
-        path = in_sequence(step)[report.rank].stored.path
-        at = f", commit ts {report.commit_ts}" if report.commit_ts else ""
-        parts = [part for part in _of_files(reports) if part.path == path]
-        # Rows of a split are numbered from its first byte on: subtract that, and add the rows of the splits before it.
-        start = max((part.span.start for part in parts if part.span.start < report.row), default=0)
-        before = sum(part.rows for part in parts if part.span.start < start)
-        return f"{report.error} (row {report.row - start + before} of {path}{at})"
-    return report.error
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """The outcome of one file."""
+
+    table: int
+    path: str
+    rows: int = 0
+    duplicates: int = 0
+    later: int = 0
+    applied: int = 0
+    max_ts: int = 0
+    next_ts: int = 0
+    error: str = ""
+    """Why the file's table cannot go on; empty if it can."""
+    torn: bool = False
+    """Whether the error may vanish by itself: the last row of the newest file may still be being written, or see `gone`."""
+    gone: bool = False
+    """Whether the listed object no longer exists; for a split also: whether the file has to be read whole."""
+    span: ByteRange = WHOLE
+    """The part of the file that this is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReport:
+    """The outcome of one table in one bucket."""
+
+    table: int
+    written: int = 0
+    """Rows written and deleted."""
+    error: str = ""
+    """Why the target refused a row; empty if it took all of them."""
+    commit_ts: int = 0
+    """Commit-ts of the refused row; 0 if it is not known, and so are then `rank` (of its file) and `row` (number)."""
+    rank: int = 0
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What a job did with one table."""
+
+    files: dict[str, FileReport]
+    """By path; see `by_path`."""
+    written: int
+    """Rows written and deleted."""
+    changed: frozenset[str]
+    """Paths of files that changed while they were read in splits: then nothing of the table was written."""
+    error: str
+    """Why the table cannot go on, with the place in the bucket; the first of several. Empty if it can."""
+    may_pass: bool
+    """Whether every error may vanish by itself; see `FileReport.torn`."""
+    gone: bool
+    """Whether a listed file no longer exists."""
+
+    def unread(self, step: RowStep) -> list[str]:
+        """Return the paths of files of the step that were not read to their end."""
+        paths = (file.stored.path for file in step.files)
+        return [path for path in paths if path not in self.files or self.files[path].span != WHOLE]
+
+
+def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) -> TableOutcome:
+    """Return the outcome of a step. `reports`: all of its table."""
+    of_files, faulty = _of_files(reports), [report for report in reports if report.error]
+    return TableOutcome(
+        files=by_path(reports),
+        written=sum(report.written for report in reports if isinstance(report, WriteReport)),
+        # For a split `gone` also means that its file has to be read whole.
+        changed=frozenset(report.path for report in of_files if report.gone and report.span != WHOLE),
+        error=_with_place(faulty[0], step, of_files) if faulty else "",
+        may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
+        gone=any(report.gone for report in of_files),
+    )
+
+
+def _with_place(report: FileReport | WriteReport, step: RowStep, reports: Sequence[FileReport]) -> str:
+    """Return a report's error, with the place in the bucket of a refused row. `reports`: all of the table's files."""
+    if not (isinstance(report, WriteReport) and report.row):
+        return report.error
+    path = in_sequence(step)[report.rank].stored.path
+    at = f", commit ts {report.commit_ts}" if report.commit_ts else ""
+    parts = [part for part in reports if part.path == path]
+    # Rows of a split are numbered from its first byte on: subtract that, and add the rows of the splits before it.
+    start = max((part.span.start for part in parts if part.span.start < report.row), default=0)
+    before = sum(part.rows for part in parts if part.span.start < start)
+    return f"{report.error} (row {report.row - start + before} of {path}{at})"
 
 
 def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport]:
     """Return one report for each file; its span is `WHOLE` if all of the file was read, in one split or several."""
+    # Splits in the order of their bytes, so that each may continue the one before.
     found: dict[str, FileReport] = {}
     for report in sorted(_of_files(reports), key=lambda report: report.span.start):
         before = found.get(report.path)
@@ -35,11 +109,13 @@ def by_path(reports: Iterable[FileReport | WriteReport]) -> dict[str, FileReport
 
 def _together(before: FileReport, report: FileReport) -> FileReport:
     """Return the sum of two adjacent splits: their counts added up, with the error of the first that has one."""
+    # A gap: what lies in it was not read, so the sum ends before it.
     if before.span.end != report.span.start:
         return before
     faulty = before if before.error else report
     return replace(
         faulty,
+        # Each row is read in one split only (see `decode.file_splits`), so the counts add up.
         rows=before.rows + report.rows,
         duplicates=before.duplicates + report.duplicates,
         later=before.later + report.later,
@@ -57,18 +133,3 @@ def _of_files(reports: Iterable[FileReport | WriteReport]) -> list[FileReport]:
 def in_sequence(step: RowStep) -> list[DataFile]:
     """Return the files of one table in its sequence: a file's rank is its index here."""
     return sorted(step.files, key=lambda file: (file.version_key, file.order))
-
-
-def file_works(step: RowStep, index: int, is_divisible: Callable[[str], bool]) -> Iterable[FileSplit]:
-    """Yield the files of one table with their ranks. `is_divisible`: whether the file at a path may be split."""
-    last: dict[str, int] = {}
-    for file in step.files:
-        last[file.stream] = max(last.get(file.stream, 0), file.number)
-    for rank, file in enumerate(in_sequence(step)):
-        yield FileSplit(
-            table=index,
-            file=file,
-            rank=rank,
-            newest=file.number == last[file.stream],
-            splittable=is_divisible(file.stored.path),
-        )

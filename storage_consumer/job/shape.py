@@ -45,6 +45,7 @@ def shape(files: Iterable[FileSplit], protocol: Protocol, cores: int, wish: int 
     for work in files:
         by_table[work.table] = by_table.get(work.table, 0) + _cost(work)
         size += work.size
+    # One large table would keep its task busy alone, so each of them has to be small.
     if max(by_table.values(), default=0) <= SMALLEST_GROUP:
         total = sum(by_table.values())
         tasks = -(-total // min(LARGEST_WHOLE, max(SMALLEST_GROUP, -(-total // cores))))
@@ -73,10 +74,12 @@ def in_groups(files: Sequence[FileSplit], cores: int) -> list[list[FileSplit]]:
     goal = min(LARGEST_GROUP, max(SMALLEST_GROUP, -(-total // (3 * cores))))
     groups: list[list[FileSplit]] = [[]]
     size = 0
+    # Backwards, since files are taken from the end.
     waiting = sorted(files, key=lambda w: (w.table, w.rank), reverse=True)
     while waiting:
         work = waiting.pop()
         room = goal - size
+        # Both the part that fits here and the one that is left have to be worth a task.
         if work.splittable and min(room, work.size - room) >= SMALLEST_GROUP:
             work, rest = _cut(work, room)
             waiting.append(rest)

@@ -10,7 +10,7 @@ from storage_consumer.config.settings import Downstream, Upstream
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import WireKind
 from storage_consumer.job.lossy_columns import Limit
-from storage_consumer.model import MAX_TSO, DataFile, TableName, VersionKey, Window
+from storage_consumer.model import MAX_TSO, CommitRange, DataFile, TableName, VersionKey
 
 
 class Mode(Enum):
@@ -74,21 +74,21 @@ class VersionPlan:
     limits: tuple[Limit, ...] = ()
     """What the target would not keep of values that these rows may hold."""
     misfit: str = ""
-    """Why its rows do not fit the target's current table; empty if they do. If set, no row in the window may be of this version."""
+    """Why its rows do not fit the target's current table; empty if they do. If set, no row in the commit range may be of this version."""
     is_all_duplicates: bool = False
     """Whether all its rows are repeated deliveries, though they have no commit-ts: the table was dropped after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlan:
-    """All that tasks must know about one table in one window."""
+    """All that tasks must know about one table in one commit range."""
 
     index: int
     table_key: str
     """The key under which its progress is stored."""
     name: TableName
     """The name as the target spells it."""
-    window: Window
+    commit_range: CommitRange
     mode: Mode
     has_other_unique_keys: bool
     """Whether there are further unique keys: writers whose REPLACE statements block each other then queue."""
@@ -97,7 +97,7 @@ class TablePlan:
     versions: Mapping[VersionKey, VersionPlan]
     replaces: bool = False
     """Whether a keyless table has unique keys over nullable columns: a row replaces the one that shares such a key."""
-    timed: bool = True
+    has_commit_ts: bool = True
     """Whether every row has its commit-ts; otherwise the place in the files is the order."""
     stripe_bits: int = 6
     """How many low bits of an integer key its bucket ignores. Neighbours share a bucket, so each writer fills index pages in sequence."""
@@ -132,7 +132,7 @@ class FileSplit:
     rank: int
     """Index in the sequence of its table's files in this job."""
     newest: bool
-    """Whether no file follows it in its stream, so that its last row may still be being written."""
+    """Whether no file follows it in its sequence, so that its last row may still be being written."""
     splittable: bool = False
     """Whether it may be split."""
     span: ByteRange = WHOLE
@@ -141,6 +141,22 @@ class FileSplit:
     def size(self) -> int:
         """Bytes to read, by the listing."""
         return (self.file.stored.size if self.span.end is None else self.span.end) - self.span.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatements:
+    """A task's statements on the state tables. ``%`` puts SQL literals in place of their names; see `StateTables.for_tasks`."""
+
+    lock_slot: str
+    """Lock the slot ``of``: epoch, window, attempt, and whether that attempt has finished."""
+    claim_slot: str
+    """Note in the slot ``of`` that the attempt ``by`` has it."""
+    close_slot: str
+    """Note in the slot ``of`` that its attempt has finished."""
+    lock_checkpoint: str
+    """Lock the progress of the table ``of`` (its key): its checkpoint."""
+    store_checkpoint: str
+    """Move the checkpoint of the table ``of``, which is ``named`` so ``in_schema``, to ``upto``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +174,7 @@ class JobSpec:
     """Whether all files of a table are read by the task that writes it."""
     epoch: int
     window_id: int
+    statements: TaskStatements
     load_data: bool
     """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements are."""
     max_packet: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage_consumer.model import TableName
+from storage_consumer.model import TableName, folded_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,5 +64,5 @@ class TargetTable:
 
     @property
     def virtual(self) -> frozenset[str]:
-        """Casefolded names of the virtual generated columns."""
-        return frozenset(c.name.casefold() for c in self.columns if c.generated == "VIRTUAL")
+        """Folded names of the virtual generated columns."""
+        return frozenset(folded_name(c.name) for c in self.columns if c.generated == "VIRTUAL")

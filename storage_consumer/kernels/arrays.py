@@ -1,4 +1,4 @@
-"""Array types for the bytes of many rows."""
+"""What loops and their plain Python twins exchange: arrays over the bytes of many rows, and the codes in them."""
 
 from __future__ import annotations
 
@@ -9,3 +9,13 @@ Bytes = NDArray[np.uint8]
 Offsets = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Places = NDArray[np.intp]
+
+# Loops compile codes in as constants. The cache key covers them, as it covers all sources of this room (see `jit`).
+PARTIAL_DELETE, DELETE, INSERT, UPDATE = -1, 0, 1, 2
+"""Operations of a row change. Those above DELETE leave a row in place, which is all that counts for a table with a key.
+
+PARTIAL_DELETE is a delete whose file has the handle key's columns only; its other values are None and mean nothing.
+"""
+
+INTEGER_FIELD, UNSIGNED_FIELD, YEAR_FIELD, FLOAT_FIELD = range(4)
+"""Forms of numbers in a file; each protocol adds forms of other values."""

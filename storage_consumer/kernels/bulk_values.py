@@ -44,6 +44,8 @@ class Field(NamedTuple):
 def bulk_rows(lines: Lines, kinds: Offsets) -> memoryview | None:
     """Return the encoded rows of `lines`, or None if a line has another number of fields or a field does not fit its kind."""
     content, starts, ends = lines.places()
+    # The NULL byte and a length of nine bytes are one byte more than `_LONGEST_PREFIX`. Each field has that byte: its
+    # separator counts in `lines.size`, and is not written.
     room = lines.size + _LONGEST_PREFIX * len(lines) * len(kinds) + WORD
     out = text_of(np.empty(room, np.uint8))
     end = _write(text_of(content), starts, ends, kinds, out)
@@ -57,6 +59,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
     for row in range(len(starts)):
         place = starts[row]
         for column in range(len(kinds)):
+            # The field before ended at the LF: this row has fewer fields than `kinds`.
             if place > ends[row]:
                 return -1
             field = field_of(source, place, ends[row])
@@ -92,6 +95,7 @@ def field_of(source: Text, start: int, limit: int) -> Field:
 @inlined
 def is_null(content: Bytes, field: Field) -> bool:
     """Return whether a field stands for NULL."""
+    # A text of these two characters has its backslash doubled, so it is never mistaken for NULL.
     return field.escaped and field.end == field.start + 2 and content[field.start + 1] == _CAPITAL_N
 
 
@@ -110,6 +114,7 @@ def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> i
         return _write_hex(source.bytes, start, end, out.bytes, at)
     if escaped:
         return _write_unescaped(source.bytes, start, end, out.bytes, at)
+    # Without an escape the length is known before anything is written.
     return copy(source, start, end, out, _write_length(end - start, out.bytes, at))
 
 
@@ -125,6 +130,7 @@ def _write_length(size: int, out: Bytes, at: int) -> int:
         out[at], count = _THREE_BYTES, 3
     else:
         out[at], count = _EIGHT_BYTES, 8
+    # Little-endian, as all numbers of the protocol.
     for place in range(count):
         out[at + 1 + place] = (size >> (8 * place)) & 0xFF
     return at + 1 + count
@@ -140,6 +146,7 @@ def _write_number(content: Bytes, start: int, end: int, out: Text, at: int) -> i
         if not _ZERO <= content[place] <= _NINE or number > (_MOST - digit) // _TEN:
             return -1
         number = number * _TEN + digit
+    # The protocol's eight bytes of an integer: a word is little-endian too.
     out.words[at] = number
     return at + WORD if end > start else -1
 
@@ -167,6 +174,7 @@ def _write_unescaped(content: Bytes, start: int, end: int, out: Bytes, at: int) 
     while place < end:
         place += 2 if content[place] == ESCAPE else 1
         size += 1
+    # A backslash was the last byte: its escape would reach past the field.
     if place != end:
         return -1
     at, place = _write_length(size, out, at), start

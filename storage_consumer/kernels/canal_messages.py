@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.kernels.arrays import Bytes, Offsets, Places
-from storage_consumer.kernels.codes import DELETE, FLOAT_FIELD, INSERT, UPDATE, YEAR_FIELD
+from storage_consumer.kernels.arrays import DELETE, FLOAT_FIELD, INSERT, UPDATE, YEAR_FIELD, Bytes, Offsets, Places
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.json_strings import QUOTE, binary_end, string_end, write_binary, write_text
 from storage_consumer.kernels.line_bytes import ESCAPE, LF, TAB, Extra, Written
@@ -81,6 +80,7 @@ def _integer_end(content: Bytes, at: int) -> int:
     if at < 0:
         return -1
     end = digits_end(content, at)
+    # No digits at all are no number either: `number_of` refuses them, and leading zeros.
     return end if number_of(content, at, end) >= 0 else -1
 
 
@@ -90,6 +90,7 @@ def _single_end(content: Bytes, at: int) -> int:
     if content[at] == MINUS:
         at += 1
     end = digits_end(content, at)
+    # More digits may be too much for a FLOAT: the plain reader looks at the value (see `values.single`).
     if not 0 < end - at <= _SURE_DIGITS:
         return -1
     if content[end] != POINT:
@@ -102,6 +103,7 @@ def _single_end(content: Bytes, at: int) -> int:
 @inlined
 def _value_end(content: Bytes, at: int, form: int) -> int:
     """Return where the value at `at` ends; -1 if it is neither null nor of this form."""
+    # A name ends with a colon and the content with LF, so there is a byte at `at`.
     if content[at] == _SMALL_N:
         return _past(content, at, _NULL)
     if content[at] != QUOTE:
@@ -110,6 +112,7 @@ def _value_end(content: Bytes, at: int, form: int) -> int:
         return string_end(content, at + 1)
     if form == BINARY_FIELD:
         return binary_end(content, at + 1)
+    # TiCDC writes numbers as strings too: the quote has to follow the last digit.
     end = _single_end(content, at + 1) if form == SINGLE_FIELD else number_end(content, at + 1, form)
     return end + 1 if end >= 0 and content[end] == QUOTE else -1
 
@@ -127,6 +130,7 @@ def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
     at = _past(content, at, _BEGIN_IMAGE) - 1
     last = len(form.values) - 1
     for place in range(last + 1):
+        # A full image has all columns of the layout in its order; anything else is another form.
         start = _name_end(content, at + 1, form, place)
         at = _value_end(content, start, form.values[place]) if start >= 0 else -1
         if at < 0 or (place < last and content[at] != _COMMA):
@@ -138,6 +142,7 @@ def _data_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
 @inlined
 def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
     """Find the values of the partial image at `at`, with -1 for absent columns; return where it ends, or -1 for another form."""
+    # The array may still hold what a refused message left there.
     for border in range(len(borders)):
         borders[border] = -1
     at = _past(content, at, _BEGIN_IMAGE)
@@ -153,6 +158,8 @@ def _old_end(content: Bytes, at: int, form: Form, borders: Offsets) -> int:
         if at < 0:
             return -1
         borders[2 * place], borders[2 * place + 1] = start, at
+        # Without a comma the image ends here. With one, a column that is unknown or out of order matches no later name,
+        # and then the closing braces are missing below.
         if content[at] != _COMMA:
             break
     return _past(content, at, _END_IMAGE)
@@ -166,10 +173,13 @@ def _types_end(content: Bytes, at: int) -> int:
     if content[at] != _OPEN:
         return -1
     while at >= 0 and content[at] != _CLOSE:
+        # `at` is on the opening brace or on a comma: a member's name follows both.
         at = string_end(content, at + 2) if content[at + 1] == QUOTE else -1
         if at < 0 or content[at] != _COLON:
             return -1
         at += 1
+        # `mysqlType` has texts in random order, `sqlType` integers that vary with the value. Neither is needed: the
+        # schema file says the types, and here only the end counts.
         is_text = content[at] == QUOTE
         at = string_end(content, at + 1) if is_text else _integer_end(content, at + (content[at] == MINUS))
         if at >= 0 and content[at] != _COMMA and content[at] != _CLOSE:
@@ -194,6 +204,7 @@ def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> in
     operation = _operation(content, at)
     if operation < 0:
         return -1
+    # Written even if the rest is refused: the next message overwrites it.
     found.operations[row] = operation
     # DELETE, INSERT and UPDATE are equally long.
     at = _integer_end(content, _past(content, at + len(_INSERT), _ES))
@@ -212,9 +223,11 @@ def _tail_end(content: Bytes, at: int, found: Found, row: int) -> int:
     found.ts[row] = number_of(content, at, end)
     if found.ts[row] <= 0:
         return -1
+    # `output-row-key` of the new architecture adds the key after the commit-ts.
     if content[end] == _COMMA:
         end = string_end(content, _past(content, end, _ROW_KEY))
     at = _past(content, end, _END)
+    # CRLF is TiCDC's default terminator. Rows whose terminator is no line end were joined by LF.
     if at >= 0 and content[at] == _CR:
         at += 1
     return at if at >= 0 and content[at] == LF else -1
@@ -223,6 +236,7 @@ def _tail_end(content: Bytes, at: int, found: Found, row: int) -> int:
 @inlined
 def _differ(content: Bytes, old: Offsets, new: Offsets, place: int) -> int:
     """Return 1 if a value changed and 0 if not; -1 if escapes have to be decoded to tell."""
+    # NULL is written without quotes, so its bytes are those of no text.
     start, size = old[2 * place], old[2 * place + 1] - old[2 * place]
     is_escaped = False
     is_same = size == new[2 * place + 1] - new[2 * place]
@@ -242,6 +256,7 @@ def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
     Without a key every update has to. Absent values of `old` are filled in from `new`.
     """
     for place in range(len(old)):
+        # With `only-output-updated-columns` an old image holds the changed columns only.
         if old[place] < 0:
             old[place] = new[place]
     found = 0 if len(form.key) else 1
@@ -254,17 +269,18 @@ def _moves(content: Bytes, form: Form, old: Offsets, new: Offsets) -> int:
 
 
 @inlined
-def _make_rows(content: Bytes, form: Form, found: Found, row: int, told: bool) -> int:  # noqa: FBT001 - Numba takes no names
+def _make_rows(content: Bytes, form: Form, found: Found, row: int, has_old: bool) -> int:  # noqa: FBT001 - Numba takes no names
     """Turn the message just read into rows; return how many, or 0 to leave it to the plain reader.
 
-    With an old image (`told`), that image was read as row `row` and the data as the next one; otherwise the data is row
-    `row`.
+    With an old image (`has_old`), that image was read as row `row` and the data as the next one; otherwise the data is
+    row `row`.
     """
-    if not told:
+    if not has_old:
         return 1
     old, new = found.borders[row], found.borders[row + 1]
     # Only an update may have an old image: another operation with one is left to the plain reader (-1 + 1 = 0).
     moves = _moves(content, form, old, new) if found.operations[row] == UPDATE else -1
+    # The key stays, so one upsert of the new image is enough: it takes the old one's place in `found`.
     for place in range(len(old) if moves == 0 else 0):
         old[place] = new[place]
     if moves > 0:
@@ -282,22 +298,25 @@ def find_messages(text: Text, form: Form, found: Found) -> tuple[int, int, int]:
     content = text.bytes
     at = row = odd = line = 0
     while at < len(content):
+        # A message needs room for two rows and one odd line, whatever it turns out to be.
         if row + 2 > len(found.ts) or odd == len(found.odd):
             return row, odd, -1
         start = at
         at = _head_end(content, at, form, found, row)
-        told = at >= 0 and content[at] != _SMALL_N
-        at = _old_end(content, at, form, found.borders[row]) if told else _past(content, at, _NULL)
-        at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + told])
+        has_old = at >= 0 and content[at] != _SMALL_N
+        at = _old_end(content, at, form, found.borders[row]) if has_old else _past(content, at, _NULL)
+        # Each step passes the failure of the one before on as a negative place, so one test at the end is enough.
+        at = _data_end(content, _past(content, at, _DATA), form, found.borders[row + has_old])
         at = _tail_end(content, at, found, row)
         # Whatever failed above left `at` negative: the next message then overwrites the rows of this one.
-        rows = _make_rows(content, form, found, row, told) if at >= 0 else 0
+        rows = _make_rows(content, form, found, row, has_old) if at >= 0 else 0
         found.numbers[row : row + rows] = line
         row += rows
         if rows == 0:
             found.odd[odd, 0], found.odd[odd, 1] = start, line
             odd += 1
             at = start
+            # JSON text holds no raw LF, so the next one ends this line whatever its form.
             while content[at] != LF:
                 at += 1
         at += 1
@@ -317,6 +336,7 @@ def _write_value(text: Text, start: int, end: int, form: int, out: Text, at: int
         return write_text(text, start, end, out, at)
     if form == BINARY_FIELD:
         return write_binary(text.bytes, start, end, line, at)
+    # Year zero: as the string ``0`` it would become 2000 (see `values.year`).
     if form == YEAR_FIELD and end - start == 1 and text.bytes[start] == ZERO:
         for _ in range(3):
             line[at] = ZERO
@@ -345,6 +365,7 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
                 at = _write_value(text, start, end, form.values[field], out, at)
             line[at] = TAB
             at += 1
+        # The TAB after the last field becomes the end of the line.
         line[at - 1] = LF
         lines.ends[number] = at - 1
     return at

@@ -16,6 +16,7 @@ def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int
     """Write a text as a line has it, escaped and with doubled quotes undoubled; return where it ends."""
     quotes, escapes, tabs, ends = all_bytes(quote), all_bytes(ESCAPE), all_bytes(TAB), all_bytes(LF)
     while start < end:
+        # Eight bytes at once, up to the next one that needs a look.
         if start < len(text.words):
             word = text.words[start]
             marked = matching(word, quotes) | matching(word, escapes) | matching(word, tabs) | matching(word, ends)
@@ -30,6 +31,7 @@ def _write_text(text: Text, start: int, end: int, quote: int, out: Text, at: int
         # Skip the first of two quotes, and write the second one.
         if byte == quote:
             start += 1
+        # A backslash is an ordinary byte of CSV with a quote, but begins an escape in a line.
         at = write_escaped(byte, out.bytes, at)
         start += 1
     return at
@@ -43,9 +45,11 @@ def _write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> 
         for step in range(4):
             # A pad character counts as any six bits: what it adds is cut off at the end.
             held = held << 6 | (DIGITS[content[place + step]] & 63)
+        # Four digits of six bits are three bytes, which are six hexadecimal digits.
         for step in range(6):
             out[at + step] = HEX[held >> 20 - 4 * step & 15]
         at += 6
+    # Each pad stands for a byte that is not there: two hexadecimal digits less.
     pads = (content[end - 1] == _PAD) + (content[end - 2] == _PAD) if end > start else 0
     return at - 2 * pads
 
@@ -54,6 +58,7 @@ def _write_base64(content: Bytes, start: int, end: int, out: Bytes, at: int) -> 
 def _write_value(text: Text, form: Form, borders: Offsets, field: int, out: Text, at: int) -> int:
     """Write a value of a row as a line has it; return where it ends. `borders`: those of the row, see `Found`."""
     quote, is_last = form.marks.quote, field == len(form.values) - 1
+    # A border is the delimiter before a value; the last one is the LF, with any CR before it.
     start, end = borders[field] + 1, borders[field + 1] - (form.marks.has_cr and is_last)
     if text.bytes[start] != quote:  # a number or NULL
         return copy(text, start, end, out, at)
@@ -82,6 +87,7 @@ def write_lines(  # noqa: PLR0913, PLR0917 - Numba takes no records that hold al
                 at = _write_value(text, form, row, field, out, at)
             out.bytes[at] = TAB
             at += 1
+        # The TAB after the last field becomes the end of the line.
         out.bytes[at - 1] = LF
         lines.ends[number] = at - 1
     return at

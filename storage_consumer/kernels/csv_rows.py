@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from storage_consumer.kernels.arrays import Bytes, Flags, Offsets
-from storage_consumer.kernels.codes import FLOAT_FIELD
+from storage_consumer.kernels.arrays import FLOAT_FIELD, Bytes, Flags, Offsets
 from storage_consumer.kernels.jit import compiled, inlined
 from storage_consumer.kernels.numbers import digits_end, number_end, number_of
 from storage_consumer.kernels.words import WORD, Text, all_bytes, begins, bits, first, matching
@@ -34,9 +33,11 @@ def _step(odd: int, quotes: int) -> int:
     """
     for place in range(WORD):
         is_quote = quotes >> place & 1
+        # Each pair of quotes stands for a quote inside the text, so the last one of an odd run closes it.
         if odd and not is_quote:
             return place
         odd ^= is_quote
+    # Below 0, so that the caller cannot take it for a place: -1 and -2 keep `odd` for the next word.
     return odd - 2
 
 
@@ -103,6 +104,7 @@ def _free_end(text: Text, at: int, quote: int) -> int:
         # No closing quote yet. The step also carries over whether an odd run of quotes touches the next word.
         odd = step + 2
         at += WORD
+    # The last seven places have no word. The same rule, byte by byte: stop at what follows an odd run.
     while at < len(text.bytes) and (text.bytes[at] == quote or not odd):
         odd ^= text.bytes[at] == quote
         at += 1
@@ -112,6 +114,7 @@ def _free_end(text: Text, at: int, quote: int) -> int:
 @inlined
 def _text_end(text: Text, at: int, quote: int) -> int:
     """Return where the text that begins after the quote before `at` ends, closing quote included; -1 if it has no end."""
+    # TiCDC formats these texts itself (dates, decimals). Rows whose quote may occur in one are not read in bulk.
     at = _next(text, at, quote)
     return at + 1 if at < len(text.bytes) else -1
 
@@ -120,11 +123,13 @@ def _text_end(text: Text, at: int, quote: int) -> int:
 def _base64_end(content: Bytes, at: int, quote: int) -> int:
     """Return where the base64 text that begins at `at` ends, closing quote included; -1 if it is not base64."""
     start = at
+    # LF is neither a digit nor a pad, so both loops end before the content does.
     while DIGITS[content[at]] != NO_DIGIT:
         at += 1
     digits_end = at
     while content[at] == _PAD:
         at += 1
+    # TiCDC pads, so only whole groups of four are base64 here, the empty text included.
     whole = (at - start) % 4 == 0 and at - digits_end <= _MOST_PADS
     return at + 1 if whole and content[at] == quote else -1
 
@@ -134,6 +139,7 @@ def _field_end(text: Text, at: int, quote: int, form: int) -> int:
     """Return where the field at `at` ends; -1 if it is neither NULL nor of this form."""
     content = text.bytes
     if content[at] == _ESCAPE:
+        # Bulk reading needs ``\N`` as the marker. A text is in quotes, so a bare backslash begins nothing else.
         return at + 2 if content[at + 1] == _NULL else -1
     if form <= FLOAT_FIELD:
         return number_end(content, at, form)
@@ -158,8 +164,10 @@ def _head_end(content: Bytes, at: int, form: Form, found: Found, row: int) -> in
     quote, delimiter, _, paired = form.marks
     if at + 2 >= len(content) or content[at] != quote or not begins(content, at + 2, form.names):
         return -1
+    # Any byte is taken here: `read_rows` cuts before the first that is no operation.
     found.operations[row] = content[at + 1]
     at += 2 + len(form.names)
+    # The names end with a delimiter, which is not LF: there is a byte at `at`.
     end = digits_end(content, at)
     found.ts[row] = number_of(content, at, end)
     if found.ts[row] < 0 or content[end] != delimiter:
@@ -183,6 +191,7 @@ def _values_end(text: Text, at: int, form: Form, borders: Offsets) -> int:
         at = _field_end(text, at + 1, form.marks.quote, form.values[value])
         if at < 0 or at >= size:
             return -1
+        # Only the whole terminator ends a row: a text may hold CR and LF.
         if value == last and form.marks.has_cr:
             if text.bytes[at] != _CR:
                 return -1
@@ -201,6 +210,7 @@ def find_rows(text: Text, form: Form, found: Found) -> int:
         at = _head_end(text.bytes, at, form, found, row)
         if at >= 0:
             at = _values_end(text, at, form, found.borders[row])
+        # Where the next row begins is not known without reading this one, so nothing after it is looked at.
         if at < 0:
             return row
         at += 1

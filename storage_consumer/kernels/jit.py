@@ -35,6 +35,7 @@ def compiled(function: Loop) -> Loop:
     kept = _njit(function, callable_by_python=True)
     with suppress(RuntimeError):  # no folder can be written to
         cache = _Cache(function)  # type: ignore[no-untyped-call] # Numba's
+        # Numba falls back on other places, such as `__pycache__`: use only the folder that was checked.
         if _FOLDER and Path(cache.cache_path).is_relative_to(_FOLDER):
             kept._cache = cache  # noqa: SLF001 - as `enable_caching` does
     return cast("Loop", kept)
@@ -57,6 +58,7 @@ class _Cache(FunctionCache):
         try:
             found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call] # Numba's
         except Exception:  # noqa: BLE001 - whatever damaged bytes lead to
+            # Forget the index as well: it names a file that cannot be read.
             with suppress(OSError):
                 self.flush()  # type: ignore[no-untyped-call] # Numba's
             return None
@@ -88,8 +90,8 @@ def _folder() -> Path | None:
     sources = sorted(Path(__file__).parent.glob("*.py"))
     for path in sources:
         digest.update(path.read_bytes())
-    told = str(config.CACHE_DIR or "")  # type: ignore[attr-defined] # as above
-    folder = place_of_code(told, digest.hexdigest()[:16]) if sources else None
+    configured = str(config.CACHE_DIR or "")  # type: ignore[attr-defined] # as above
+    folder = place_of_code(configured, digest.hexdigest()[:16]) if sources else None
     if folder is None or not make_place(folder):
         return None
     if why := mistrust(folder):
@@ -98,5 +100,6 @@ def _folder() -> Path | None:
 
 
 _FOLDER = _folder()
+# Before any module of loops is imported: Numba reads this when it makes a cache.
 if _FOLDER:
     config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined] # as above

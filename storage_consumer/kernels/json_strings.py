@@ -35,6 +35,7 @@ def _unit(content: Bytes, at: int) -> int:
     if content[at] != ESCAPE or content[at + 1] != _SMALL_U:
         return -1
     unit = 0
+    # LF is no hexadecimal digit, so this ends before the content does.
     for place in range(at + 2, at + _CODE_SIZE):
         digit = _HEX_DIGITS[content[place]]
         if digit == _ODD:
@@ -51,10 +52,12 @@ def _escape(content: Bytes, at: int) -> tuple[int, int]:
         return (-1, -1) if code == _ODD else (code, at + _ESCAPE_SIZE)
     unit = _unit(content, at)
     at += _CODE_SIZE
+    # A low surrogate comes second or not at all.
     if unit < 0 or _LOW <= unit < _BEHIND_LOW:
         return -1, -1
     if not _HIGH <= unit < _LOW:
         return unit, at
+    # A high surrogate means something only with the low one after it; alone it has no form in UTF-8.
     low = _unit(content, at)
     if not _LOW <= low < _BEHIND_LOW:
         return -1, -1
@@ -65,12 +68,14 @@ def _escape(content: Bytes, at: int) -> tuple[int, int]:
 def string_end(content: Bytes, at: int) -> int:
     """Return where the string whose first character is at `at` ends, closing quote included; -1 for none, or for a negative `at`."""
     while at >= 0:
+        # Control characters do not stand for themselves, so LF ends this loop.
         while _STANDS[content[at]]:
             at += 1
         if content[at] == QUOTE:
             return at + 1
         if content[at] != ESCAPE:
             return -1
+        # An invalid escape is -1, which ends the outer loop.
         at = _escape(content, at)[1]
     return -1
 
@@ -80,6 +85,7 @@ def binary_end(content: Bytes, at: int) -> int:
     """Return where the string of code points up to U+00FF at `at` ends, closing quote included; -1 if it is not one."""
     while content[at] != QUOTE:
         if content[at] == ESCAPE:
+            # TiCDC writes each byte as the code point of the same number; an escape may spell it too.
             code, at = _escape(content, at)
             if not 0 <= code < 256:  # noqa: PLR2004 - the values of a byte
                 return -1
@@ -94,6 +100,7 @@ def binary_end(content: Bytes, at: int) -> int:
 @inlined
 def _write_code(code: int, out: Bytes, at: int) -> int:
     """Write a code point as a line has it; return where it ends."""
+    # The bytes of UTF-8: only ASCII can need an escape in a line.
     if code < _TWO_BYTES:
         return write_escaped(code, out, at)
     if code < _THREE_BYTES:
@@ -123,6 +130,7 @@ def write_text(text: Text, start: int, end: int, out: Text, at: int) -> int:
             out.words[at] = word
             start += count
             at += count
+        # The last seven places have no word: go by single bytes.
         elif content[start] != ESCAPE:
             line[at] = content[start]
             start += 1
@@ -143,6 +151,7 @@ def write_binary(content: Bytes, start: int, end: int, out: Bytes, at: int) -> i
         elif code < _LATIN:
             start += 1
         else:
+            # C2 and C3 carry the upper two of eight bits, and the byte after them the other six.
             code, start = (code & 3) << 6 | (content[start + 1] & 63), start + 2
         out[at], out[at + 1] = HEX[code >> 4], HEX[code & 15]
         at += 2

@@ -33,6 +33,7 @@ class Written(NamedTuple):
 
 def room_for(size: int, rows: int, columns: int) -> Written:
     """Return buffers for `rows` lines of `columns` fields whose total size is at most `size` bytes."""
+    # One byte for the separator after each field; the spare word is what `copy` may overwrite.
     return Written(text_of(np.empty(size + rows * columns + WORD, np.uint8)), np.empty(rows, np.int64))
 
 
@@ -44,9 +45,11 @@ def line_fields(
     `converted`: the other fields, by index in the layout. `place_of`: the index in a row of each column of the layout.
     """
     extra = [converted[place] for place in written if place in converted]
+    # Below 0, so that one array says for each field both where it comes from and which it is there.
     others = iter(range(-1, -1 - len(extra), -1))
     fields = [next(others) if place in converted else place_of[place] for place in written]
     sizes = np.array([[len(field) for field in column] for column in extra], np.int64).reshape(len(extra), rows)
+    # The fields lie in one text, column after column: the sum runs through all columns.
     ends = np.cumsum(sizes, dtype=np.int64).reshape(sizes.shape)
     borders = np.concatenate([ends[:, :1] - sizes[:, :1], ends], axis=1) if rows else ends
     # Never empty, even without fields: the compiler then sees the same types and needs no second version of the loop.
@@ -57,6 +60,7 @@ def line_fields(
 @inlined
 def write_escaped(byte: int, out: Bytes, at: int) -> int:
     """Write a byte of a text as a line has it; return where it ends."""
+    # All that `LOAD DATA` reads specially under our clauses (see `wire_format`).
     if byte in (ESCAPE, TAB, LF):
         out[at] = ESCAPE
         at += 1

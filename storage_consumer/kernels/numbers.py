@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from storage_consumer.kernels.arrays import Bytes, Offsets
-from storage_consumer.kernels.codes import FLOAT_FIELD, UNSIGNED_FIELD, YEAR_FIELD
+from storage_consumer.kernels.arrays import FLOAT_FIELD, UNSIGNED_FIELD, YEAR_FIELD, Bytes, Offsets
 from storage_consumer.kernels.jit import compiled, inlined
 
 MINUS, POINT, ZERO, _NINE, _PLUS, _EXPONENT, _SMALL_EXPONENT = b"-.09+Ee"
@@ -18,6 +17,7 @@ _LARGEST = np.uint64(2**63 - 1)
 @inlined
 def digits_end(content: Bytes, at: int) -> int:
     """Return where the digits at `at` end."""
+    # The content ends with LF, which is no digit: no check of the length is needed.
     while ZERO <= content[at] <= _NINE:
         at += 1
     return at
@@ -32,6 +32,7 @@ def _fraction_end(content: Bytes, at: int) -> int:
             return -1
         at = end
     if content[at] == _EXPONENT or content[at] == _SMALL_EXPONENT:
+        # The byte after the letter exists: at the latest it is the final LF.
         at += 2 if content[at + 1] == _PLUS or content[at + 1] == MINUS else 1
         end = digits_end(content, at)
         return -1 if end == at else end
@@ -60,6 +61,7 @@ def number_of(content: Bytes, start: int, end: int) -> int:
     number = np.uint64(0)
     for place in range(start, end):
         digit = content[place] - ZERO
+        # Compiled code subtracts in 64 bits, so a byte below the digits gives a negative number.
         if not 0 <= digit <= 9:  # noqa: PLR2004 - the highest digit
             return -1
         number = number * _TIMES_TEN + np.uint64(digit)

@@ -29,12 +29,14 @@ class Lines(Sequence[bytes]):
     @classmethod
     def side_by_side(cls, content: Bytes, ends: Offsets) -> Lines:
         """Return the lines of `content`, which are adjacent and each followed by the LF at its place in `ends`."""
+        # Cut to the number of ends: without lines there is no first place either.
         return cls(content, np.append(0, ends[:-1] + 1)[: len(ends)], ends)
 
     @classmethod
     def of(cls, lines: Sequence[bytes]) -> Lines:
         """Return these lines as one object; none of them may hold an LF."""
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+        # The empty last piece gives the last line its LF.
         content = _LF.join(chain(lines, (b"",)))
         return cls.side_by_side(np.frombuffer(content, np.uint8), np.cumsum(sizes + 1) - 1)
 
@@ -43,6 +45,7 @@ class Lines(Sequence[bytes]):
         """Return the lines of all parts, of which there is at least one."""
         if len(parts) == 1:
             return parts[0]
+        # Only packed lines can be concatenated: each part may have been chosen from a much larger array.
         packed = [part.packed() for part in parts]
         starts = np.cumsum([0, *(len(content) for content, _ in packed[:-1])]).tolist()
         ends = [ends + start for (_, ends), start in zip(packed, starts, strict=True)]
@@ -55,16 +58,18 @@ class Lines(Sequence[bytes]):
     def packed(self) -> tuple[Bytes, Offsets]:
         """Return the lines side by side, each followed by LF, and the places of these LF."""
         starts, ends = self._starts, self._ends
+        # Adjacent already: a view of the bytes, and no copy.
         if not len(self) or (starts[1:] == ends[:-1] + 1).all():
             first = int(starts[0]) if len(self) else 0
             return self._content[first : first + self.size], ends - first
+        # Where the LFs will be once the lines are side by side.
         found = np.cumsum(ends + 1 - starts) - 1
         if len(self) < FEW:
             content = b"".join(
                 [self._content[start : end + 1].tobytes() for start, end in zip(starts, ends, strict=True)]
             )
             return np.frombuffer(content, np.uint8), found
-        from storage_consumer.kernels.line_loops import gather  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.kernels.words import gather  # noqa: PLC0415 - late, see `jit`
 
         return gather(*self.places()), found
 
@@ -96,6 +101,7 @@ class Lines(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield one line after another."""
+        # No line holds an LF: texts have theirs escaped.
         return iter(bytes(self).split(_LF)[:-1])
 
     def __bytes__(self) -> bytes:

@@ -29,6 +29,7 @@ _AROUND = 6
 def literal_rows(lines: Lines, kinds: Offsets) -> bytes | None:
     """Return the literals of these lines, ``1,'a'),(2,'b'``; None if a field is not an ordinary one of its kind."""
     content, starts, ends = lines.places()
+    # Every byte of a field becomes two at most.
     out = text_of(np.empty(2 * lines.size + _AROUND * len(lines) * len(kinds) + WORD, np.uint8))
     end = _write(text_of(content), starts, ends, kinds, out)
     return out.bytes[:end].tobytes() if end >= 0 else None
@@ -41,6 +42,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
     for row in range(len(starts)):
         place = starts[row]
         for column in range(len(kinds)):
+            # The field before ended at the LF: this row has fewer fields than `kinds`.
             if place > ends[row]:
                 return -1
             field = field_of(source, place, ends[row])
@@ -48,6 +50,7 @@ def _write(source: Text, starts: Offsets, ends: Offsets, kinds: Offsets, out: Te
             if at < 0:
                 return -1
             place = field.end + 1
+        # Bytes are left before the LF: more fields than `kinds`.
         if place != ends[row] + 1:
             return -1
     return at
@@ -87,6 +90,7 @@ def _write_field(source: Text, field: Field, kind: int, out: Text, at: int) -> i
     if number != end or (kind == DIGITS_LITERAL and not _are_digits(source.bytes, start, end)):
         return -1
     at = copy(source, start, end, out, at)
+    # Without an exponent it would be a DECIMAL literal, which is cut at 81 digits.
     if kind == FLOAT_LITERAL and not exponent:
         out.bytes[at], out.bytes[at + 1] = _SMALL_E, _ZERO
         at += 2
@@ -109,6 +113,7 @@ def _write_text(content: Bytes, start: int, end: int, out: Bytes, at: int) -> in
             at += 1
         out[at] = _ZERO if byte == _NUL else _SMALL_R if byte == _CR else _CAPITAL_Z if byte == _SUB else byte
         at += 1
+        # The second of two backslashes begins no escape.
         is_escaped = byte == ESCAPE and not is_escaped
     out[at] = _QUOTE
     return -1 if is_escaped else at + 1

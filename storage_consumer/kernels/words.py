@@ -1,4 +1,4 @@
-"""Eight bytes in one step: compiled loops test a word of text instead of each byte. Import late, see `jit`."""
+"""Eight bytes in one step: compiled loops test and copy words of text instead of each byte. Import late, see `jit`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storage_consumer.kernels.arrays import Bytes
+from storage_consumer.kernels.arrays import Bytes, Offsets
 from storage_consumer.kernels.jit import compiled, inlined
 
 Words = NDArray[np.uint64]
 WORD = 8
 """Bytes in a word."""
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_LOWS, _GATHER = ~_TOPS, np.uint64(0x0102040810204080)
+_LOWS, _MARKS_TO_TOP = ~_TOPS, np.uint64(0x0102040810204080)
 _NONE, _ONE, _SEVEN, _TOP_BYTE = np.uint64(0), np.uint64(1), np.uint64(7), np.uint64(56)
 _ASCII_END, _KIND, _INSIDE = 0x80, 0xC0, 0x80
 _TWO, _THREE, _FOUR, _BEHIND_FOUR = 0xC2, 0xE0, 0xF0, 0xF5
@@ -69,7 +69,7 @@ def bits(word: np.uint64, wanted: np.uint64) -> int:
     # gathers the marks.
     others = word ^ wanted
     tops = ~(((others & _LOWS) + _LOWS) | others) & _TOPS
-    return np.int64((tops >> _SEVEN) * _GATHER >> _TOP_BYTE)  # type: ignore[return-value] # as above
+    return np.int64((tops >> _SEVEN) * _MARKS_TO_TOP >> _TOP_BYTE)  # type: ignore[return-value] # as above
 
 
 @inlined
@@ -78,6 +78,7 @@ def copy(text: Text, start: int, end: int, out: Text, at: int) -> int:
     size = end - start
     place = 0
     # Whole words may run past the end of the piece, which is why the output needs a spare word.
+    # Near the end of the content not every place has a word: there bytes go one by one.
     if end < len(text.words):
         while place < size:
             out.words[at + place] = text.words[start + place]
@@ -88,9 +89,27 @@ def copy(text: Text, start: int, end: int, out: Text, at: int) -> int:
     return at + size
 
 
+def gather(content: Bytes, starts: Offsets, ends: Offsets) -> Bytes:
+    """Return the lines between these places side by side, each with the LF at its end."""
+    sizes = ends + 1 - starts
+    # `copy` writes whole words, so it may touch the one after the last piece.
+    out = np.empty(int(sizes.sum()) + WORD, np.uint8)
+    _gather(text_of(content), starts, sizes, text_of(out))
+    return out[:-WORD]
+
+
+@compiled
+def _gather(source: Text, starts: Offsets, sizes: Offsets, out: Text) -> None:
+    """Write pieces one after the other."""
+    at = 0
+    for number in range(len(starts)):
+        at = copy(source, starts[number], starts[number] + sizes[number], out, at)
+
+
 @inlined
 def begins(content: Bytes, at: int, text: Bytes) -> bool:
     """Return whether `text` is at `at`."""
+    # Compiled code checks no index, so the length is checked here.
     if at + len(text) > len(content):
         return False
     for place in range(len(text)):  # noqa: SIM110 - a loop is what compiles well

@@ -2,26 +2,85 @@
 
 Schema files are compared by their content. Each names a version, which is a TSO of the source, so another changefeed has none of them; all
 that were read must exist. Of each numbered sequence, the last finished file is looked for; older ones may have expired, so a missing one
-proves nothing. Every finished file with a stored digest must have the same size; see `same_sizes`.
+proves nothing.
+
+Data files are compared one by one, by their sizes alone: every finished file with a stored digest must have the same size. A finished
+file with another size was rewritten since, or copied badly. Its digest is kept, so that `run` treats it as it would have at the former
+place: it reads the file again, and halts the table if no listing looked at the file while rows after it were applied. A file that was
+rewritten with the same size goes unnoticed: `run` reads it again only where TiCDC may still write, and treats its rows up to the
+checkpoint as repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storage_consumer.checkpoint.operator_feed import KeptFile
 from storage_consumer.checkpoint.structures import record_of
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.operating.same_sizes import SHOWN, Sizes
-from storage_consumer.plan.finished_files import Finished
+from storage_consumer.model import StoredObject, sequence_name
+from storage_consumer.plan.finished_files import REWRITTEN, Finished, has_size
 from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.paths import SchemaPath, parse_other
-from storage_consumer.storage.small_file import read_schema_file
+from storage_consumer.storage.base import Storage, read_schema_file
+from storage_consumer.storage.paths import DataName, SchemaPath, parse_data_name, parse_other
 
+_SHOWN = 10
+"""Number of paths that are kept for a message; the others are only counted."""
 MOST_READ = 2_000
 """Number of schema files, the newest ones, that are read. Others only have to exist: the name has version and checksum."""
+
+
+class Sizes:
+    """What a listing shows as it passes. It keeps 8 bytes for each file with another size, and only a few paths."""
+
+    def __init__(self, sequences: Mapping[str, Finished]) -> None:
+        """Start without findings. `sequences`: sequence (see `DataFile.sequence`) → what an earlier run finished of it."""
+        self._sequences = sequences
+        self._last: set[str] = set()
+        self.other: dict[str, array[int]] = {}
+        """Sequence → numbers of its finished files that have another size."""
+        self.count = 0
+        """Number of files with another size."""
+        self.unseen = 0
+        """Number of those that may have been rewritten where no listing looked, so that rows may be lost."""
+        self.shown: list[str] = []
+        """The first of them, each with its difference."""
+
+    @property
+    def there(self) -> int:
+        """Number of sequences whose last finished file exists."""
+        return len(self._last)
+
+    @property
+    def gone(self) -> int:
+        """Number of sequences whose last finished file does not exist."""
+        return sum(finished.upto > 0 for finished in self._sequences.values()) - self.there
+
+    def see(self, stored: StoredObject) -> None:
+        """Record one listed object."""
+        folder, _, name = stored.path.rpartition("/")
+        data = parse_data_name(name)
+        # The name alone does not show of which width its sequence is, so the known ones decide.
+        sequence = data and next((found for found in _sequence_names(folder, data) if found in self._sequences), "")
+        if not (data and sequence):
+            return
+        finished = self._sequences[sequence]
+        # Older ones may have expired; the last one is the one that a copy of the same changefeed has.
+        if data.number == finished.upto:
+            self._last.add(sequence)
+        digest = finished.digest(data.number)
+        # Neither of the two special digests records a size.
+        if digest in (0, REWRITTEN) or has_size(digest, stored.size):
+            return
+        unseen = finished.was_unseen(data.number)
+        self.other.setdefault(sequence, array("Q")).append(data.number)
+        self.count += 1
+        self.unseen += unseen
+        if len(self.shown) < _SHOWN:
+            lost = "; rows in it may be lost, so its table would halt" if unseen else ""
+            self.shown.append(f"{stored.path}: it has {stored.size} bytes, and had another size when it was read{lost}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +104,15 @@ class Comparison:
         return bool(self.read or self.named or self.sizes.there)
 
 
-def compared(storage: Storage, kept: list[KeptFile], streams: Mapping[str, Finished]) -> Comparison:
+def compared(storage: Storage, kept: list[KeptFile], sequences: Mapping[str, Finished]) -> Comparison:
     """Compare what is known of a bucket with the content of another place; `FeedInspector` provides what is known."""
-    wanted, there, sizes = {file.path for file in kept}, set[str](), Sizes(streams)
+    wanted, there, sizes = {file.path for file in kept}, set[str](), Sizes(sequences)
+    # One listing, of which little is kept: a bucket may have millions of files.
     for stored in storage.listing(frozenset(), {}):
         if stored.path in wanted:
             there.add(stored.path)
         sizes.see(stored)
+    # In the order of `kept`, so the newest ones are read.
     known = [file for file in kept if file.path in there]
     different = tuple(path for file in known[:MOST_READ] if (path := _difference(storage, file)))
     return Comparison(
@@ -74,6 +135,7 @@ def _difference(storage: Storage, file: KeptFile) -> str:
         return f"{file.path}: it was listed but is gone"
     except MalformedSchemaFile as fault:
         return str(fault)
+    # By the digest that the state keeps: it covers the statement and every column.
     same = record_of(file.table_dir, definition)["digest"] == file.digest
     return "" if same else f"{file.path}: its statement or structure differs from what was read"
 
@@ -81,6 +143,14 @@ def _difference(storage: Storage, file: KeptFile) -> str:
 def shortened(paths: Iterable[str], count: int = 0) -> str:
     """Return the first paths as lines, and a count of the others; `count` is the total if `paths` has not all of them."""
     found = list(paths)
-    shown, count = found[:SHOWN], max(count, len(found))
+    shown, count = found[:_SHOWN], max(count, len(found))
     more = [f"and {count - len(shown)} more"] if count > len(shown) else []
     return "".join(f"\n  {path}" for path in (*shown, *more))
+
+
+def _sequence_names(folder: str, data: DataName) -> Iterator[str]:
+    """Yield the sequences that a file may belong to, likeliest first: a number that fills its width does not show the width."""
+    digits = len(str(data.number))
+    for width in range(digits, data.width, -1):
+        yield sequence_name(folder, data.dispatcher, width)
+    yield sequence_name(folder, data.dispatcher, data.width)

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from storage_consumer.job.spec import TablePlan
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.order.keys import Key, is_upsert, sequence_of
 
@@ -57,6 +58,8 @@ class Changes:
         """Return the changes as one piece, for the shuffle."""
         keys = self.keys.data if isinstance(self.keys, np.ndarray) else self.keys
         lines, ends = self.lines.packed()
+        # Buffers as they are, so that no number becomes an object on the way. What is held is sent long before 4 GiB,
+        # so 32 bits are enough for places in it.
         return marshal.dumps((self.ts.data, self.order.data, keys, lines.data, ends.astype(np.uint32).data))
 
 
@@ -104,6 +107,7 @@ def _below(
     due: list[Changes] = []
     rest: list[tuple[Changes, int]] = []
     for changes, start in opened:
+        # As unsigned: with a signed border both would become floats, which do not hold a commit-ts exactly.
         end = len(changes) if border is None else int(np.searchsorted(changes.ts, np.uint64(border)))
         if end > start:
             due.append(changes if end - start == len(changes) else changes.chosen(np.arange(start, end)))
@@ -111,6 +115,7 @@ def _below(
             rest.append((changes, end))
     if due:
         part = together(due)
+        # One piece alone mostly is in sequence, and a look costs less than a sort.
         yield part if _is_in_sequence(part) else part.chosen(np.lexsort((part.order, part.ts)))
     return rest
 
@@ -121,16 +126,16 @@ def _is_in_sequence(part: Changes) -> bool:
     return bool(((ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (order[1:] > order[:-1]))).all())
 
 
-def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
+def latest(ts: Unsigned, order: Integers, keys: Keys, *, has_commit_ts: bool) -> Places:
     """Return the indexes of the last change of each key: sorted by key if keys are integers, else by each key's first change.
 
-    `timed`: see `order.keys.sequence_of`.
+    `has_commit_ts`: see `order.keys.sequence_of`.
     """
     codes = keys if isinstance(keys, np.ndarray) else _numbered(keys)
     if (codes[1:] > codes[:-1]).all():  # strictly ascending: each key occurs once, as new rows mostly do
         return np.arange(len(codes))
     # Sorted by key, then commit-ts, then order: the last of each run of equal keys is the one that counts.
-    sequence = np.lexsort((sequence_of(order, timed=timed), ts, codes))
+    sequence = np.lexsort((sequence_of(order, has_commit_ts=has_commit_ts), ts, codes))
     codes = codes[sequence]
     is_last = np.empty(len(codes), np.bool_)
     is_last[-1:] = True
@@ -138,9 +143,20 @@ def latest(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
     return sequence[is_last]
 
 
+def counting(ts: Unsigned, order: Integers, keys: Keys, table: TablePlan) -> Places:
+    """Return the indexes of the changes that count: the last one of each key, or every event of a keyless table in sequence."""
+    return latest(ts, order, keys, has_commit_ts=table.has_commit_ts) if table.key else np.lexsort((order, ts))
+
+
+def folded(changes: Changes, table: TablePlan) -> Changes:
+    """Return the changes that count."""
+    return changes.chosen(counting(changes.ts, changes.order, changes.keys, table))
+
+
 def _numbered(keys: Iterable[Key]) -> Integers:
     """Return a number for each key, the same one for equal keys."""
     numbers: dict[Key, int] = {}
+    # By first occurrence, since `latest` returns keys in the order of these numbers.
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
@@ -149,6 +165,7 @@ def joined_keys(parts: Sequence[Keys]) -> Keys:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
+    # One part with another sort of key makes all of them a list.
     return list(chain.from_iterable(listed_keys(part) for part in parts))
 
 
@@ -167,6 +184,7 @@ def compact_keys(keys: list[Key]) -> Keys:
     if all(type(key) is int for key in keys):
         try:
             return np.array(keys, np.int64)
+        # BIGINT UNSIGNED goes beyond a signed integer.
         except OverflowError:
             return keys
     return keys

@@ -37,9 +37,9 @@ class Events:
 
     def by_commit_ts(self) -> Iterator[tuple[int, list[tuple[bool, bytes]]]]:
         """Yield each commit-ts with its events."""
-        told = zip(self.ts.tolist(), self.upserts.tolist(), self.lines, strict=True)
-        for ts, events in groupby(told, key=itemgetter(0)):
-            yield ts, [(upsert, line) for _, upsert, line in events]
+        events = zip(self.ts.tolist(), self.upserts.tolist(), self.lines, strict=True)
+        for ts, together in groupby(events, key=itemgetter(0)):
+            yield ts, [(upsert, line) for _, upsert, line in together]
 
     def part(self, start: int, end: int) -> Events:
         """Return the events from index `start` (inclusive) to `end` (exclusive)."""
@@ -50,6 +50,7 @@ class Events:
         start = 0
         while len(self) - start > most:
             following = self.ts[start + most]
+            # Back to where the commit-ts at the border begins.
             end = int(np.searchsorted(self.ts, following))
             if end <= start:  # this commit-ts alone has more
                 end = int(np.searchsorted(self.ts, following, side="right"))
@@ -86,6 +87,7 @@ def _delivered_once(part: Changes) -> Events:
     done = 0
     for start, end in zip(starts[in_several].tolist(), ends[in_several].tolist(), strict=True):
         events = delivered_once(zip(part.order[start:end].tolist(), found.lines[start:end], strict=True))
+        # What lies between two such commit-ts stays as it is.
         pieces += found.part(done, start), _at(part.ts[start], events)
         done = end
     return _joined([*pieces, found.part(done, len(found))])
@@ -109,7 +111,7 @@ def _joined(parts: Sequence[Events]) -> Events:
 class Net:
     """The net effect of events in sequence: rows to delete, counted, and then rows to insert, with the same result as all events.
 
-    Rows with equal lines cannot be told apart, so only the count of each line matters: a delete cancels an equal insert
+    Nothing distinguishes rows with equal lines, so only the count of each line matters: a delete cancels an equal insert
     before it, and different lines do not affect each other. An insert does not cancel a delete before it: each
     remaining delete has to find a row that was in the table before all these events.
     """
@@ -133,10 +135,11 @@ class Net:
             self._insert(lines)
             return
         is_doomed = np.fromiter(map(doomed.__contains__, lines), np.bool_, len(lines))
+        # Different lines do not affect each other, so only those that are deleted somewhere need their sequence.
         self._insert(list(compress(lines, (~is_doomed).tolist())))
         places = np.flatnonzero(is_doomed)
-        told = zip(events.upserts[places].tolist(), events.ts[places].tolist(), places.tolist(), strict=True)
-        for upsert, ts, place in told:
+        doomed_events = zip(events.upserts[places].tolist(), events.ts[places].tolist(), places.tolist(), strict=True)
+        for upsert, ts, place in doomed_events:
             if upsert:
                 self._insert(lines[place : place + 1])
             else:
@@ -148,6 +151,7 @@ class Net:
 
     def _delete(self, line: bytes, ts: int) -> None:
         self.met += 1
+        # The insert is among these events too: neither of the two reaches the target.
         if count := self.inserts.get(line):
             self.size -= len(line) + ROW_COST
             self.inserts[line] = count - 1
@@ -156,4 +160,5 @@ class Net:
         else:
             self.size += len(line) + ROW_COST
             self.deletes[line] += 1
+            # The first one is reported if the target has no such row.
             self.deleted_at.setdefault(line, ts)

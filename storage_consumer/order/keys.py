@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage_consumer.decode.decoder import Values
-from storage_consumer.decode.values import WireKind
+from storage_consumer.decode.values import INTEGER_TYPES, WireKind
 from storage_consumer.job.spec import Fold, KeyPart
 
 Key = int | str | tuple[str, ...]
@@ -31,7 +31,6 @@ One integer column gives integers, unless rows of another structure hold somethi
 # integer.
 _ROW_BITS, _RANK_BITS = 36, 24
 _UPSERT = 1 << (_ROW_BITS + _RANK_BITS)
-_INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"))
 _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _MIXER, _MIXED_BITS = 0x9E3779B97F4A7C15, 33
 """Multiplicative hash: 2**64 divided by the golden ratio, and how many low bits of the product are too regular to use."""
@@ -57,14 +56,14 @@ def row_of(order: int) -> int:
     return order & ((1 << _ROW_BITS) - 1)
 
 
-def sequence_of(order: NDArray[np.int64], *, timed: bool) -> NDArray[np.int64]:
+def sequence_of(order: NDArray[np.int64], *, has_commit_ts: bool) -> NDArray[np.int64]:
     """Return what puts changes of one commit-ts in sequence.
 
-    `timed`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place in the files decides,
-    whatever the operation: TiCDC writes the rows of one stream in commit order, with the deletes of a transaction
+    `has_commit_ts`: the commit-ts is the rows' own, so that deletes come first. Otherwise the place in the files decides,
+    whatever the operation: TiCDC writes the rows of one sequence in commit order, with the deletes of a transaction
     first.
     """
-    return order if timed else order & (_UPSERT - 1)
+    return order if has_commit_ts else order & (_UPSERT - 1)
 
 
 def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[Values], Key]:
@@ -100,10 +99,11 @@ def key_function(parts: Sequence[KeyPart], places: Sequence[int]) -> Callable[[V
 
 def is_integer(parts: Sequence[KeyPart]) -> bool:
     """Return whether the key is one integer column."""
-    return len(parts) == 1 and parts[0].column.type in _INTEGERS
+    return len(parts) == 1 and parts[0].column.type in INTEGER_TYPES
 
 
 def _integer(text: str) -> Key:
+    # ``7`` and ``007`` become one key, as they are one to an integer column.
     return int(text) if _INTEGER.fullmatch(text) else text
 
 
@@ -111,6 +111,7 @@ def _fold_text(part: KeyPart) -> Callable[[str], str] | None:
     """Return a function that maps equal key texts of one column to the same text; None if equal keys have equal texts."""
     prefix = part.prefix
     if prefix is not None:
+        # Two hexadecimal digits for each byte.
         width = prefix * 2 if part.column.kind is WireKind.HEX else prefix
         return lambda text: text[:width]
     if part.fold is Fold.PAD:
@@ -133,6 +134,7 @@ def coarse_image(text: str, *, beyond_bmp: bool = True) -> str:
     digits. Older collations find all characters beyond U+FFFF equal to one another, newer ones give them weights of
     their own; `beyond_bmp`: the collation is a newer one.
     """
+    # Most keys are ASCII, where the digits are the only numerals.
     if text.isascii():
         return "".join(filter(str.isdigit, text))
     if not beyond_bmp:
@@ -152,6 +154,7 @@ def image_function(parts: Sequence[KeyPart]) -> Callable[[Key], str]:
         return image
 
     def several(key: Any) -> str:
+        # NUL between the parts, so that a border between two columns cannot move.
         return "\0".join(image(text) if image else text for text, image in zip(key, images, strict=True))
 
     return several
@@ -166,9 +169,11 @@ def _image(part: KeyPart) -> Callable[[str], str]:
 def bucket_function(parts: Sequence[KeyPart], partitions: int, stripe_bits: int) -> Callable[[Key], int]:
     """Return a function from a key to its bucket; keys that the target may find equal share one."""
     if is_integer(parts):
+        # CRC-32, since Python's own hash of a text differs from process to process.
         return lambda key: (
             stripe(key, partitions, stripe_bits) if isinstance(key, int) else zlib.crc32(str(key).encode()) % partitions
         )
+    # Keys that are one to the target's collation have to meet in one task, or two would write one row.
     image = image_function(parts)
     return lambda key: zlib.crc32(image(key).encode("utf-8", "surrogatepass")) % partitions
 
@@ -207,13 +212,13 @@ def long_runs(changes: Iterable[tuple[bool, bytes]], images: Iterable[str]) -> I
             continue
         # Different images prove that the rows differ: only an equal image keeps the delete after the upserts.
         if image in written:
-            yield from _told(deletes, upserts)
+            yield from _runs(deletes, upserts)
             deletes, upserts, written = [], [], set()
         deletes.append(line)
-    yield from _told(deletes, upserts)
+    yield from _runs(deletes, upserts)
 
 
-def _told(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, list[bytes]]]:
+def _runs(deletes: list[bytes], upserts: list[bytes]) -> Iterator[tuple[bool, list[bytes]]]:
     """Yield each of the two that is not empty as a run."""
     if deletes:
         yield False, deletes

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from storage_consumer.decode.decoder import Decoder, Tally
-from storage_consumer.job.spec import WHOLE, FileSplit, VersionPlan
-from storage_consumer.model import Window
-from storage_consumer.order.buffer import PIECE_BYTES, BadKey, Buffer
+from storage_consumer.job.spec import WHOLE, FileSplit
+from storage_consumer.model import CommitRange
+from storage_consumer.order.batch_buffer import BadKey
+from storage_consumer.order.buffer import PIECE_BYTES, Buffer
 
 SMALL_BYTES = 64 << 10
 """Files of fewer bytes are read together, up to `PIECE_BYTES` in all."""
@@ -30,18 +31,14 @@ def runs(files: Iterable[FileSplit]) -> Iterator[list[FileSplit]]:
             yield run
             run, size = [], 0
         run.append(work)
+        # After a large file the run counts as full, so that it stays alone.
         size += work.size if is_small else PIECE_BYTES + 1
     if run:
         yield run
 
 
 def read_together(
-    run: Sequence[FileSplit],
-    contents: Sequence[bytes],
-    version: VersionPlan,
-    window: Window,
-    buffer: Buffer,
-    decoder: Decoder,
+    run: Sequence[FileSplit], contents: Sequence[bytes], commit_range: CommitRange, buffer: Buffer, decoder: Decoder
 ) -> list[Tally] | None:
     """Take the changes of these files into the buffer; return the tally of each file.
 
@@ -50,13 +47,14 @@ def read_together(
     size = sum(map(len, contents))
     if len(contents) < len(run) or size < LEAST_BYTES:
         return None
-    found = decoder.together(contents, version.layout, window, version.key)
+    found = decoder.together(contents, buffer.version.layout, commit_range, buffer.version.key)
     if found is None:
         return None
     try:
-        if len(found.files):
-            buffer.take(found.batch, np.array([work.rank for work in run])[found.files])
+        buffer.take_batch(found.batch, np.array([work.rank for work in run])[found.files], size)
     except BadKey:  # reading each file by itself finds the file and the row
         return None
-    buffer.size += size
+    for tally in found.tallies:
+        # Every row inside the commit range is one change, also an update of two rows.
+        tally.taken = tally.inside
     return found.tallies

@@ -10,46 +10,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.plan.renames import RENAME_TABLE, renamed, subject
+from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.unqualified_names import of_any_database
-from storage_consumer.sql.tokens import Token, has_words, names, tokens
+from storage_consumer.sql.parse import parsed
 
-CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE, DROP_VIEW, ALTER_SCHEMA = 1, 2, 4, 24, 26
-MAKES_TABLE = frozenset((3, RENAME_TABLE, 21, 25, 60))
-"""CREATE TABLE, RENAME, CREATE VIEW, RECOVER, and one of several CREATE TABLE in one batch."""
-_MAY_NAME_OTHERS = (
-    ("RENAME",),  # RENAME TABLE a TO b, ALTER TABLE a RENAME TO b
-    ("EXCHANGE", "PARTITION"),
-    ("LIKE",),
-    ("REFERENCES",),
-    ("VIEW",),
-    ("DROP", "TABLE"),
+DROPS = frozenset((DdlKind.DROP_SCHEMA, DdlKind.DROP_TABLE, DdlKind.DROP_VIEW))
+"""Kinds that remove the object that they are about."""
+MAKES_TABLE = frozenset(
+    (
+        DdlKind.CREATE_TABLE,
+        DdlKind.RENAME_TABLE,
+        DdlKind.RENAME_TABLES,
+        DdlKind.CREATE_VIEW,
+        DdlKind.RECOVER_TABLE,
+        DdlKind.CREATE_TABLES,
+    )
 )
-
-
-def names_others(definition: TableDefinition) -> Sequence[Token]:
-    """Return the tokens of a statement that can touch other tables than its own; empty for all others."""
-    found = tokens(definition.query)
-    return found if any(has_words(found, *words) for words in _MAY_NAME_OTHERS) else ()
-
-
-def touched_names(definition: TableDefinition) -> set[TableName]:
-    """Return the folded names that the statement touches or may touch; a database statement touches its database."""
-    own = definition.name.folded()
-    touched = {own}
-    for schema, table, _ in names(names_others(definition)):
-        touched.add(TableName(schema=schema or own.schema, table=table).folded())
-    return touched
-
-
-def mentioned_names(definition: TableDefinition) -> set[TableName]:
-    """Return the same names as `touched_names`, in the statement's own spelling."""
-    own = definition.name
-    return {own} | {
-        TableName(schema=schema or own.schema, table=table) for schema, table, _ in names(names_others(definition))
-    }
+"""Kinds that give a name a table, a view, or the table's former rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +67,10 @@ def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
     """
     if not definition.name.table:
         inside = set(known.by_schema.get(folded_name(definition.name.schema), ()))
-        return inside if definition.ddl_type == DROP_SCHEMA else inside - known.stand_ins
-    touched = {key_of(name) for name in (subject(definition), *touched_names(definition))} & known.keys
+        return inside if definition.ddl_type == DdlKind.DROP_SCHEMA else inside - known.stand_ins
+    ddl = parsed(definition)
+    # The names may be any words of the statement; those that no table has fall out here.
+    touched = {key_of(name) for name in (ddl.subject, *ddl.mentioned)} & known.keys
     for name in of_any_database(definition):
         touched |= known.by_table.get(folded_name(name.table), frozenset())
     return touched
@@ -98,7 +78,7 @@ def touched_keys(definition: TableDefinition, known: KnownTables) -> set[str]:
 
 def renamed_keys(definition: TableDefinition) -> frozenset[str]:
     """Return the old and new name of a rename as keys, known or not: renames of one cycle may meet in a name that no file shows."""
-    return frozenset(map(key_of, renamed(definition) or ()))
+    return frozenset(map(key_of, parsed(definition).renamed or ()))
 
 
 def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
@@ -108,9 +88,11 @@ def in_dependency_order(group: Sequence[DdlStep]) -> tuple[DdlStep, ...]:
     need it. Renames that form a cycle keep their order by directory.
     """
     waiting = sorted(
-        group, key=lambda step: (bool(step.name.table), not step.ensure, step.table_dir, step.definition.checksum)
+        group,
+        # Databases first, then what only has to exist. Directory and checksum make the order the same in every run.
+        key=lambda step: (bool(step.name.table), not step.ensure, step.table_dir, step.definition.checksum),
     )
-    pairs = {step.identity: renamed(step.definition) for step in waiting}
+    pairs = {step.identity: step.ddl.renamed for step in waiting}
     ordered: list[DdlStep] = []
     while waiting:
         sources = {pair[0] for step in waiting if (pair := pairs[step.identity])}

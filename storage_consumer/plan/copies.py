@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from storage_consumer.model import folder_of
+from storage_consumer.plan.table_files import TableFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,12 +16,148 @@ class Copies:
     copy_from: int = 0
     """A copy as of this TSO or later holds what no file holds any more; 0 where nothing is known to be missing."""
     absent: Mapping[str, int] = field(default_factory=dict)
-    """Stream → the highest number (inclusive) that was listed or missed, for streams that lack one."""
+    """Sequence → the highest number (inclusive) that was listed or missed, for sequences that lack one."""
     copied_at: int = 0
     """TSO of the last copy, 0 for none."""
     passed: Mapping[str, int] = field(default_factory=dict)
-    """Stream → number up to which (inclusive) absent files are not waited for: that copy holds their rows."""
+    """Sequence → number up to which (inclusive) absent files are not waited for: that copy holds their rows."""
     listed: Mapping[str, int] = field(default_factory=dict)
-    """Stream → highest number (inclusive) of the files that were there, unread, when the table was behind the bucket."""
+    """Sequence → highest number (inclusive) of the files that were there, unread, when the table was behind the bucket."""
     listed_at: int = 0
     """TSO of when the last of them came: a copy as of then or later holds all their rows."""
+
+    def renewed(self, at: int) -> Copies:
+        """Return what is known after a copy as of the TSO `at`: files that were listed after it are still needed."""
+        passed = {**self.passed, **self.absent}
+        # Some of the listed files may have come after the copy, and nothing shows which: all stay needed.
+        if at < self.listed_at:
+            return Copies(copied_at=at, passed=passed, listed=self.listed, listed_at=self.listed_at)
+        more = {sequence: max(number, passed.get(sequence, 0)) for sequence, number in self.listed.items()}
+        return Copies(copied_at=at, passed={**passed, **more})
+
+
+class CopyLedger:
+    """What a copy of one table has to hold, as its files come, go and are missed."""
+
+    def __init__(self, files: TableFiles, copies: Copies) -> None:
+        """Begin with what an earlier run stored."""
+        self._files = files
+        self._known = copies
+        self._changed = False
+
+    @property
+    def known(self) -> Copies:
+        """What is known now."""
+        return self._known
+
+    @property
+    def to_store(self) -> Copies | None:
+        """What to store; None if there is nothing."""
+        known = self._known
+        return known if known.copy_from or known.copied_at or known.listed_at else None
+
+    # what the last copy held
+
+    @property
+    def copied_at(self) -> int:
+        """TSO of the last copy, 0 for none."""
+        return self._known.copied_at
+
+    def hold(self, version: int) -> None:
+        """Note that the last copy holds the effect of a statement of this version."""
+        self._known = replace(self._known, copied_at=max(self.copied_at, version))
+
+    def pass_over(self) -> None:
+        """Stop waiting for files whose rows the last copy holds."""
+        self._files.pass_over(self._known.passed)
+
+    def hand_on(self, version: int, *, recreated: bool) -> None:
+        """Note that by a statement the name went to another table, whose copy holds all that was in this one until then.
+
+        A table that was created again under the name (`recreated`) keeps what is known of it: what it lacks. `copied_at` is right
+        before the statement that took the name away: others of its version may lead to this table.
+        """
+        known = self._known
+        lacks = {sequence: last for sequence, _, last in self.gaps()} | dict(known.absent)
+        # Older versions hold rows of the table that had the name until then: they are in its copy, under the new name.
+        passed = {sequence: last for sequence, last in lacks.items() if self._files.is_before(sequence, version)}
+        absent = {sequence: last for sequence, last in known.absent.items() if sequence not in passed}
+        self._known = Copies(
+            copy_from=known.copy_from if recreated or absent else 0,
+            absent=absent,
+            copied_at=version - 1,
+            passed=passed,
+            listed={s: last for s, last in known.listed.items() if not self._files.is_before(s, version)},
+            listed_at=known.listed_at,
+        )
+        self.pass_over()
+
+    # what the next one has to hold
+
+    def need(self, at: int) -> None:
+        """Note that rows are missing which a copy as of TSO `at` holds."""
+        self._known = replace(self._known, copy_from=max(self._known.copy_from, at))
+
+    def miss(self, files: Iterable[tuple[str, int, int]], now: int) -> bool:
+        """Note what is missing, as sequence, number and highest number known there; return whether it is news. `now`: a TSO."""
+        absent = self._known.absent
+        # At or below the highest number that a copy has to hold already, another missing one changes nothing.
+        new = {sequence: last for sequence, number, last in files if absent.get(sequence, 0) < number}
+        if new:
+            self._known = replace(self._known, absent={**absent, **new})
+            self.need(now)
+        return bool(new)
+
+    def note_change(self) -> None:
+        """Note that a file was rewritten before it was read."""
+        self._changed = True
+
+    def note_listed(self, there: Mapping[str, int], *, behind: bool, now: int) -> bool:
+        """Note the files that are `there`, so that a later run misses those that are gone by then; return whether it is news.
+
+        A table that is not `behind` the bucket has read what it needs of them, and waits for none. `now`: a TSO.
+        """
+        listed = self._known.listed
+        more = {sequence: number for sequence, number in there.items() if listed.get(sequence, 0) < number}
+        changed, self._changed = self._changed, False
+        # A file that was rewritten may hold rows which a copy as of the former time lacks.
+        if more or (there and changed):
+            self._known = replace(self._known, listed={**listed, **more}, listed_at=now)
+        elif not behind and listed:
+            self._known = replace(self._known, listed={})
+        else:
+            return False
+        return True
+
+    # what is missing
+
+    def gaps(self) -> list[tuple[str, int, int]]:
+        """Return what is missing, in the form that `TableVersionConsumer.gaps` yields."""
+        gone = self._files.not_there(self._known.listed)
+        return [*self._files.gaps(), *((sequence, reached + 1, upto) for sequence, reached, upto in gone)]
+
+    def first_missing(self, storage_checkpoint: int) -> str:
+        """Return which file or schema file is missing that the storage checkpoint covers, or an empty text."""
+        missed = self._files.not_there(self._known.absent)
+        # What has come since is no longer missed.
+        absent = {sequence: upto for sequence, _, upto in missed}
+        if absent != self._known.absent:
+            self._known = replace(self._known, absent=absent)
+        # What was missed, and only then what an earlier run had seen and not read.
+        for sequence, reached, _ in missed or self._files.not_there(self._known.listed):
+            return f"file number {reached + 1} in {folder_of(sequence)}"
+        for version in self._files.open_versions():
+            number, table_dir = version.version, version.table_dir
+            lacks = version.definition is None and version.pending and not self._is_copied(number)
+            if lacks and number <= storage_checkpoint:
+                return (
+                    f"the schema file of {table_dir}/{number} ({table_dir}/meta/schema_{number}_*.json; if the changefeed did not "
+                    "write that folder, move it out of the bucket)"
+                )
+            if gap := version.gap():
+                return gap
+        return ""
+
+    def _is_copied(self, version: int) -> bool:
+        """Return whether the last copy holds all rows of a version: another structure had followed by then."""
+        return any(version < number <= self.copied_at for number, _ in self._files.versions)

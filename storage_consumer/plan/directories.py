@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey
+from storage_consumer.model import DataFile, DdlId, TableDefinition, TableName, VersionKey
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.renames import is_astray, renamed
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table import HALTED, RUNNING, TableConsumer
+from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.plan.table_state import TableState, TableStatus
 from storage_consumer.plan.table_words import table_flag
+from storage_consumer.sql.parse import parsed
 
 _WAS_LEFT_OUT = "the filter left this table out until now, so its earlier rows are missing. Leave it out again, or {}"
 _STRAY = (
@@ -36,6 +39,8 @@ _RESTORED = (
     "--restored` before the start to avoid this"
 )
 _COPY = "reload the table from the source as of now or later, then run this with the TSO of the copy: {}"
+_LONGEST = 100
+"""Characters of a stand-in's name; TiDB's names have 64 at most."""
 Commands = Callable[[Verb, TableName], str]
 """Returns the command for a decision about a table."""
 
@@ -66,14 +71,14 @@ class Restart:
     copies: Mapping[str, Copies] = field(default_factory=dict)
     """Table → what a copy of it has to hold, or held."""
     done: Mapping[str, Finished] = field(default_factory=dict)
-    """Stream → how far it is finished."""
+    """Sequence → how far it is finished."""
     excluded: frozenset[str] = frozenset()
     """Tables that the filter left out."""
     targets: Mapping[str, tuple[TableName, TableName]] = field(default_factory=dict)
     """Table → its name in the bucket and the one in the target, for those that are there."""
-    journalled: frozenset[tuple[str, int, int]] = frozenset()
+    journalled: frozenset[DdlId] = frozenset()
     """Identities of the DDL that are done, or skipped by decision."""
-    started: frozenset[tuple[str, int, int]] = frozenset()
+    started: frozenset[DdlId] = frozenset()
     """Identities of the DDL that were sent to the target and may have taken effect."""
 
 
@@ -88,52 +93,71 @@ class Catalog:
         self,
         restart: Restart,
         *,
-        timed: bool = True,
+        tells_time: bool = True,
         selection: Selection | None = None,
         command: Commands = plain_command,
     ) -> None:
-        """Begin with what an earlier run left; `timed`: see `TableConsumer`."""
+        """Begin with what an earlier run left; `tells_time`: see `TableConsumer`."""
         self._selection = selection or Selection()
         self._copied: list[TableConsumer] = []
         self.now = 0
         """The wall clock's time as a TSO."""
         self.command = command
-        self.discarded: set[VersionKey] = set()
-        """Version directories of which files were passed over, since their table is left out."""
-        self._timed = timed
+        self._discarded: set[VersionKey] = set()
+        self.unreadable: Final[dict[str, tuple[VersionKey, str]]] = {}
+        """Path of a schema file that cannot be read → its version directory and why. It may hold a statement of that directory's table."""
+        self._tells_time = tells_time
         self.tables: dict[str, TableConsumer] = {}
         self.stored_checkpoint = restart.checkpoint
+        """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
+        self.stored_lowest = restart.lowest
+        """The stored `Checkpoints.lowest`."""
         self.to_be_stored: list[TableConsumer] = []
-        """Tables that took over files from another, and the stand-ins that went away."""
+        """Tables that took over files from another, and the stand-ins that went away; see `taken_over`."""
         self._restart = restart
-        self.streams = Streams(restart.done)
+        self.sequences = FileSequences(restart.done)
         self._owners: dict[VersionKey, str] = {}
         self._names: dict[str, dict[int, TableName]] = {}
 
-    def table(self, name: TableName) -> TableConsumer:
-        """Return the one consumer of a table (or of a database's own DDL), created on first use."""
+    def table(self, name: TableName, checkpoint: int | None = None) -> TableConsumer:
+        """Return the one consumer of a table (or of a database's own DDL), created on first use, at `checkpoint` where that is known."""
         key = key_of(name)
         if key not in self.tables:
             restart = self._restart
-            follows = 0 if key in restart.behind else self.stored_checkpoint
-            table = TableConsumer(name, max(restart.tables.get(key, 0), follows), self.streams, timed=self._timed)
-            table.dropped = key in restart.dropped
-            table.left_out = bool(name.table) and self._selection.filter.leaves_out(name)
-            table.nowhere = self._selection.why_nowhere(name)
-            table.lacks_past = bool(name.table) and key in restart.excluded and not table.left_out
-            copies = restart.copies.get(key, Copies())
-            table.copy_from, table.absent = copies.copy_from, dict(copies.absent)
-            table.copied_at, table.passed = copies.copied_at, copies.passed
-            table.listed, table.listed_at = dict(copies.listed), copies.listed_at
-            self._copied += [table] if table.passed else []
-            table.held = key in restart.held and not (table.left_out or table.dropped)
-            table.late = key in restart.lost and not table.left_out
-            if table.late or table.lacks_past:
-                table.state, table.error = HALTED, (_LOST if table.late else _WAS_LEFT_OUT).format(self._copy(name))
-            elif table.held:
-                table.state, table.error = HALTED, restart.held[key]
+            if checkpoint is None:
+                # Only tables that moved are stored in a round: an idle one is as far as the feed, whatever its own row says.
+                follows = 0 if key in restart.behind else self.stored_checkpoint
+                checkpoint = max(restart.tables.get(key, 0), follows)
+            table = TableConsumer(
+                name,
+                checkpoint,
+                self.sequences,
+                tells_time=self._tells_time,
+                status=self._restored(key, name),
+                copies=restart.copies.get(key),
+            )
+            # Their files may be listed only later: `look_at_copies` passes over them after each dispatch.
+            self._copied += [table] if table.copies.known.passed else []
             self.tables[key] = table
         return self.tables[key]
+
+    def _restored(self, key: str, name: TableName) -> TableStatus:
+        """Return how a table stands by the settings and by what an earlier run left."""
+        restart = self._restart
+        left_out = bool(name.table) and self._selection.filter.leaves_out(name)
+        dropped = key in restart.dropped
+        restored = TableStatus(
+            dropped=dropped,
+            left_out=left_out,
+            nowhere=self._selection.why_nowhere(name),
+            lacks_past=bool(name.table) and key in restart.excluded and not left_out,
+            held=key in restart.held and not (left_out or dropped),
+        )
+        if key in restart.lost and not left_out:
+            return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
+        if restored.lacks_past:
+            return replace(restored, state=TableState.HALTED, error=_WAS_LEFT_OUT.format(self._copy(name)))
+        return replace(restored, state=TableState.HALTED, error=restart.held[key]) if restored.held else restored
 
     def _copy(self, name: TableName) -> str:
         """Return how a table continues with a copy."""
@@ -142,11 +166,12 @@ class Catalog:
     def look_at_copies(self, *, again: bool) -> None:
         """Stop waiting for what copies hold; unless `again`, create all tables that lack something or are held, in the bucket or not."""
         restart = self._restart
+        # What a table lacks stays known even if no file shows the table any more.
         for key in () if again else restart.lost | restart.held.keys() | restart.copies.keys():
             if key in restart.targets and key not in self.tables:
                 self.table(restart.targets[key][0])
         for table in self._copied:
-            table.pass_over()
+            table.copies.pass_over()
 
     def owner(self, key: VersionKey) -> TableConsumer:
         """Return the table that a version directory belongs to."""
@@ -155,7 +180,7 @@ class Catalog:
             older = [(number, name) for number, name in self._names.get(table_dir, {}).items() if number <= version]
             table = self.table(max(older)[1] if older else stand_in_for(table_dir))
             self._owners[key] = table.key
-            table.version(key)
+            table.files.version(key)
         return self.tables[self._owners[key]]
 
     def __contains__(self, key: VersionKey) -> bool:
@@ -164,7 +189,7 @@ class Catalog:
 
     def has_structure(self, key: VersionKey) -> bool:
         """Return whether a schema file of a version directory was taken."""
-        return key in self._owners and self.owner(key).version(key).definition is not None
+        return key in self._owners and self.owner(key).files.version(key).definition is not None
 
     def define(self, table_dir: str, definition: TableDefinition) -> TableConsumer:
         """Take a schema file; return the table that its version directory belongs to from now on.
@@ -173,12 +198,14 @@ class Catalog:
         """
         key = definition.version, table_dir
         names = self._names.setdefault(table_dir, {})
+        # Without this very version: what the directory held before it.
         older = [(number, name) for number, name in names.items() if number < definition.version]
         before = max(older)[1] if older else None
-        known = self.owner(key).version(key).definition if key in self._owners else None
+        known = self.owner(key).files.version(key).definition if key in self._owners else None
         # A worse fit does not replace a better one, in whatever order the files arrive.
         if known is not None and _fits(definition, before) < _fits(known, before):
             return self.owner(key)
+        # The first schema file of this directory: until now only the path said whose it is.
         if not names:
             self._replace_stand_in(table_dir, definition.name)
         names[definition.version] = definition.name
@@ -186,31 +213,31 @@ class Catalog:
         if key in self._owners and self._owners[key] != table.key:
             self._move(key, table)
         self._owners[key] = table.key
-        table.version(key).definition = definition
+        table.files.version(key).definition = definition
         self._note_exclusion(table)
-        # The name follows the newest file: it may differ from the older ones in case.
-        if not is_astray(definition) and definition.version >= max(number for number, _ in table.versions):
-            table.name = definition.name
+        table.take_name(definition)
         return table
 
     def _note_exclusion(self, table: TableConsumer) -> None:
         """Remember a table that is left out, so that it is never taken later without its past; or note that this has happened now."""
-        new = table.left_out and table.key not in self._restart.excluded
-        if not table.named and (new or table.lacks_past):
+        status = table.status
+        new = status.left_out and table.key not in self._restart.excluded
+        # Asked before `take_name` marks it as named, so once for each table.
+        if not status.named and (new or status.lacks_past):
             self.to_be_stored.append(table)
-        table.named = True
 
     def vanished(self, files: Iterable[DataFile]) -> list[TableConsumer]:
         """Note files that are no longer stored; a table waits for those that were unfinished. Return the tables that lost one now."""
         lost = {}
         for file in files:
             table = self.owner(file.version_key) if file.version_key in self else None
+            # Nothing shows that the changefeed wrote these files, so they are not missed; the operator has to say whose they were.
             if table is not None and table.is_stand_in:
-                table.version(file.version_key).remove(file)
+                table.files.version(file.version_key).remove(file)
                 table.halt(_STRAY.format(file.stored.path.rpartition("/")[0]))
                 lost[table.key] = table
-            elif table is not None and not table.excluded and table.version(file.version_key).forget(file):
-                table.misses([(file.stream, file.number, file.number)], self.now)
+            elif table is not None and not table.status.excluded and table.files.version(file.version_key).forget(file):
+                table.copies.miss([(file.sequence, file.number, file.number)], self.now)
                 lost[table.key] = table
         return list(lost.values())
 
@@ -220,15 +247,32 @@ class Catalog:
         If the table already lacks rows, or files after this one, a file that changes before it was read may have overwritten more,
         or vanished with more: a copy has to be newer.
         """
-        stream = self.streams[file.stream]
-        again = file.stored.path in stream.pending
-        taken = table.offer(file)
-        table.changed |= again
-        lost = (table.late and file.number not in stream.same_size) or file.number <= table.absent.get(file.stream, 0)
-        if again and lost and table.copy_from < self.now:
-            table.copy_from = self.now
+        sequence = self.sequences[file.sequence]
+        # Asked before the file is taken: if it is pending already, it has changed before it was read.
+        again = file.stored.path in sequence.pending
+        taken = table.files.offer(file)
+        if not again:
+            return taken
+        table.copies.note_change()
+        known = table.copies.known
+        lost = table.status.state == TableState.LOST and file.number not in sequence.same_size
+        if (lost or file.number <= known.absent.get(file.sequence, 0)) and known.copy_from < self.now:
+            table.copies.need(self.now)
             self.to_be_stored.append(table)
         return taken
+
+    def discard(self, file: DataFile) -> None:
+        """Pass over a file of a table that is left out, and whatever else comes in its directory."""
+        self._discarded.add(file.version_key)
+
+    def left_out_directories(self) -> frozenset[str]:
+        """Return version directories that need not be listed: those of tables that the filter leaves out."""
+        return frozenset(f"{table_dir}/{version}" for version, table_dir in self._discarded)
+
+    def taken_over(self) -> list[TableConsumer]:
+        """Return the tables that gained files since the last call because a schema file named their owner; their progress must be saved."""
+        stored, self.to_be_stored = self.to_be_stored, []
+        return stored
 
     def overwritten(self, files: Iterable[DataFile]) -> dict[str, str]:
         """Note files rewritten unseen, whose rows may pass for repeats; return table key → why the table can't continue."""
@@ -236,7 +280,9 @@ class Catalog:
         for file in files:
             found.setdefault(self.owner(file.version_key).key, []).append(file)
         return {
-            key: self._overwritten(self.tables[key], f) for key, f in found.items() if not self.tables[key].excluded
+            key: self._overwritten(self.tables[key], f)
+            for key, f in found.items()
+            if not self.tables[key].status.excluded
         }
 
     def _overwritten(self, table: TableConsumer, files: Iterable[DataFile]) -> str:
@@ -246,66 +292,75 @@ class Catalog:
         itself is the copy that it needs, and `table reload-done` accepts it.
         """
         first, *_ = files
-        same = all(file.number in self.streams[file.stream].same_size for file in files)
-        # With equal sizes a copy as of the table's own checkpoint is enough: the table itself may be that copy.
-        table.late, table.copy_from = True, max(table.copy_from, table.checkpoint if same else self.now)
+        same = all(file.number in self.sequences[file.sequence].same_size for file in files)
         error = _OVERWRITTEN.format(first.stored.path, table.checkpoint, self._copy(table.name))
-        return error + _RESTORED.format(self._as_it_is(table)) if same else error
-
-    def _as_it_is(self, table: TableConsumer) -> str:
-        """Return the command by which a table continues as it is."""
-        return self.command("reload-done", table.name).replace("--at TSO", f"--at {table.checkpoint}")
+        if same:
+            as_it_is = self.command("reload-done", table.name).replace("--at TSO", f"--at {table.checkpoint}")
+            error += _RESTORED.format(as_it_is)
+        # With equal sizes a copy as of the table's own checkpoint is enough: the table itself may be that copy.
+        table.lose(error, table.checkpoint if same else self.now)
+        return error
 
     def _replace_stand_in(self, table_dir: str, name: TableName) -> None:
         """Give the files known by their path alone to the table that they turn out to belong to."""
         stand_in, restart = stand_in_for(table_dir), self._restart
         old_key, new_key = key_of(stand_in), key_of(name)
+        # The path had the right name all along, or nothing was known by it alone.
         if old_key == new_key or not (old_key in self.tables or old_key in restart.behind):
             return
         old, is_new = self.table(stand_in), new_key not in self.tables and new_key not in restart.tables
-        new = self.table(name)
         # Nothing was applied under the new name before, so it inherits how far the stand-in came.
-        if is_new:
-            new.checkpoint = old.checkpoint
-        lacks = old.late or bool(old.absent)
-        if lacks or (old.checkpoint < new.checkpoint and (old.pending or old_key in restart.behind)):
-            self._halt_late(new, f"the files in {table_dir}")
-        for key in [key for key in old.versions if key[1] == table_dir]:
+        new = self.table(name, old.checkpoint if is_new else None)
+        lacks = old.status.state == TableState.LOST or bool(old.copies.known.absent)
+        # Rows in its unread files may be at or below what the table has passed already, where they would count as repeats.
+        if lacks or (old.checkpoint < new.checkpoint and (old.files.pending or old_key in restart.behind)):
+            self._mark_late(new, f"the files in {table_dir}")
+        for key in [key for key in old.files.versions if key[1] == table_dir]:
             self._move(key, new)
             self._owners[key] = new_key
-        if not old.versions:
-            # Stored as dropped and caught up, so that the stand-in holds up nothing after a restart.
+        if not old.files.versions:
             del self.tables[old_key]
-            old.state, old.error, old.dropped, old.late = RUNNING, "", True, False
-            old.advance(self.stored_checkpoint)
-            self.to_be_stored += (old,) if new.late else (new, old)
+            old.retire(self.stored_checkpoint)
+            self.to_be_stored += (old,) if new.status.state == TableState.LOST else (new, old)
 
     def _move(self, key: VersionKey, new: TableConsumer) -> None:
         """Hand a version directory, with its files and marks, to another table."""
         old = self.tables[self._owners[key]]
-        version = old.give_away(key)
-        new.take_over(key, version)
+        version = old.files.give_away(key)
+        new.files.take_over(key, version)
         # Files that were discarded for a table left out were never read, so a table that is taken now lacks their rows.
-        unread = key in self.discarded and not new.left_out
+        unread = key in self._discarded and not new.status.left_out
         if unread or (version.pending and old.checkpoint < new.checkpoint):
-            self._halt_late(new, f"the files in {key[1]}/{key[0]}")
+            self._mark_late(new, f"the files in {key[1]}/{key[0]}")
+        error = next((why for of, why in self.unreadable.values() if of == key), "")
+        if error and not (new.status.left_out or new.status.is_halted):
+            new.halt(error)
+            self.to_be_stored.append(new)
 
-    def _halt_late(self, table: TableConsumer, what: str) -> None:
+    def _mark_late(self, table: TableConsumer, what: str) -> None:
         """Halt a table that gained rows too late: nothing showed in time that they were its own."""
-        if table.late:
+        if table.status.state == TableState.LOST:
             return
-        table.state, table.late, table.copy_from = HALTED, True, max(table.copy_from, self.now)
-        table.error = (
+        error = (
             f"{what} turned out to belong to this table after later rows of it had been applied: their schema file "
             f"was missing or unreadable; {self._copy(table.name)}"
         )
+        table.lose(error, self.now)
         self.to_be_stored.append(table)
 
 
 def stand_in_for(table_dir: str) -> TableName:
     """Return the likeliest name of the table in a directory."""
     schema, _, table = table_dir.partition("/")
-    return TableName(schema=schema, table=table)
+    return TableName(schema=_shortened(schema), table=_shortened(table))
+
+
+def _shortened(text: str) -> str:
+    """Return a part of a path, cut to what the state keeps as a name; no file of such a path names its table so."""
+    if len(text) <= _LONGEST:
+        return text
+    # With a checksum of all of it, so that two long paths stay two tables.
+    return f"{text[:_LONGEST]}… {zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def _fits(definition: TableDefinition, before: TableName | None) -> tuple[int, bool]:
@@ -317,6 +372,7 @@ def _fits(definition: TableDefinition, before: TableName | None) -> tuple[int, b
     changes = before is not None and definition.name.folded() != before.folded()
     if not definition.is_ddl:
         return 1, changes
-    if is_astray(definition):
+    if parsed(definition).is_astray:
         return 0, changes
-    return (2 if renamed(definition) is None else 3), changes
+    # A rename gave the table its name, so it fits better than any other statement of the version.
+    return (2 if parsed(definition).renamed is None else 3), changes

@@ -1,4 +1,4 @@
-"""FileStream: one numbered sequence of files, each finished once; Streams: all of them, with what to store of those that changed."""
+"""FileSequence: one numbered sequence of files, each finished once; FileSequences: all of them, with what to store of those that changed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storage_consumer.model import DataFile
-from storage_consumer.plan.finished_files import ANEW, EVERYTHING, Digests, Finished, digest_of, has_size
+from storage_consumer.plan.finished_files import EVERYTHING, REWRITTEN, Digests, Finished, digest_of, has_size
 
 
-class FileStream:
+class FileSequence:
     """One numbered sequence of files: all of one directory, dispatcher and index width.
 
     Numbers start at 1 and grow by 1. Finished files are one number and, rarely, a few runs beyond a file that is still pending.
@@ -23,7 +23,7 @@ class FileStream:
         self.done_upto = finished.upto
         self.left_out = finished.left_out
         self.pending: dict[str, DataFile] = {}
-        self.anew = False
+        self.rewritten = False
         """Whether a finished file turned out to be rewritten and this is not stored yet."""
         self.same_size: set[int] = set()
         """Numbers of pending files that were finished before and still have the size that they had then."""
@@ -31,7 +31,9 @@ class FileStream:
         self._moved = moved
         self._done: list[_Run] = []
         self._lost: set[int] = set()
+        # Path → lowest commit-ts that is not applied, for files of which only the rows up to some commit-ts were.
         self._not_before: dict[str, int] = {}
+        # What was finished out of turn is not stored otherwise: its digests alone show it.
         for number in self._digests.finished_beyond(self.done_upto):
             _put_in(self._done, number, number)
 
@@ -41,17 +43,19 @@ class FileStream:
         A file that was finished has changed its content or came late under an old number, so it is read again; rows that were
         already applied are recognized by their commit-ts.
         """
-        if file.settled:
+        if file.finished:
             self._adopt(file)
             return False
         self._lost.discard(file.number)
         self._compare_size(file)
         self.pending[file.stored.path] = file
+        # What was put off was about the former content.
         self._not_before.pop(file.stored.path, None)
         if file.number <= self.done_upto or self._digests[file.number]:
-            self._digests[file.number] = ANEW  # so that a restart reads it again too
-            self.anew = True
+            self._digests[file.number] = REWRITTEN  # so that a restart reads it again too
+            self.rewritten = True
             self._moved()
+        # At or below `done_upto` nothing is taken out: there the mark alone says that the file is to be read again.
         if file.number > self.done_upto:
             _take_out(self._done, file.number)
         return True
@@ -59,7 +63,8 @@ class FileStream:
     def _compare_size(self, file: DataFile) -> None:
         """Note whether a file that is about to be pending has the size with which it was finished."""
         known, before = self._digests[file.number], self.pending.get(file.stored.path)
-        same = known not in (0, ANEW) and has_size(known, file.stored.size)
+        same = known not in (0, REWRITTEN) and has_size(known, file.stored.size)
+        # The digest gave way to the mark when the file first changed; from then on the pending file stands for its size.
         if before is not None and file.number in self.same_size:
             same = before.stored.size == file.stored.size
         (self.same_size.add if same else self.same_size.discard)(file.number)
@@ -101,6 +106,7 @@ class FileStream:
         if upto == self.left_out:
             return
         self.left_out = upto
+        # What can no longer change needs no digest; the marks of files to read again stay.
         if upto == EVERYTHING:
             self._digests.forget()
         self._moved()
@@ -153,41 +159,42 @@ class FileStream:
 
     def to_store(self) -> Finished:
         """Return how far it is finished, with the digests that changed since the last call."""
-        self.anew = False
+        self.rewritten = False
         digests, replaces = self._digests.moved()
         return Finished(upto=self.done_upto, left_out=self.left_out, digests=digests, replaces=replaces)
 
 
-class Streams:
-    """The streams of a whole bucket by name (see `DataFile.stream`), each created on first use with what an earlier run finished."""
+class FileSequences:
+    """The sequences of a whole bucket by name (see `DataFile.sequence`), each created on first use with what an earlier run finished."""
 
     def __init__(self, finished: Mapping[str, Finished] | None = None) -> None:
-        """Begin with stream → how far an earlier run finished it."""
+        """Begin with sequence → how far an earlier run finished it."""
         self._finished = finished or {}
-        self._streams: dict[str, FileStream] = {}
-        self._moved: dict[str, FileStream] = {}
+        self._sequences: dict[str, FileSequence] = {}
+        self._moved: dict[str, FileSequence] = {}
 
-    def __getitem__(self, name: str) -> FileStream:
-        """Return the stream with this name."""
-        if name not in self._streams:
-            stream = FileStream(self._finished.get(name), lambda: self._moved.update({name: stream}))
-            self._streams[name] = stream
-        return self._streams[name]
+    def __getitem__(self, name: str) -> FileSequence:
+        """Return the sequence with this name."""
+        if name not in self._sequences:
+            # The function is called only later, when `sequence` has its value.
+            sequence = FileSequence(self._finished.get(name), lambda: self._moved.update({name: sequence}))
+            self._sequences[name] = sequence
+        return self._sequences[name]
 
     def leave_out(self, upto: Mapping[str, int]) -> None:
-        """Apply stream → number (inclusive) up to which listings leave its files out; streams without a taken file are ignored."""
+        """Apply sequence → number (inclusive) up to which listings leave its files out; sequences without a taken file are ignored."""
         for name, number in upto.items():
-            if name in self._streams:
-                self._streams[name].leave_out(number)
+            if name in self._sequences:
+                self._sequences[name].leave_out(number)
 
     def rewound(self) -> dict[str, Finished]:
         """Return all that changed if a finished file was rewritten since the last call: to be stored before anything is read."""
-        return self.to_store() if any(stream.anew for stream in self._moved.values()) else {}
+        return self.to_store() if any(sequence.rewritten for sequence in self._moved.values()) else {}
 
     def to_store(self) -> dict[str, Finished]:
         """Return what changed since the last call, in the form to store."""
         moved, self._moved = self._moved, {}
-        return {name: stream.to_store() for name, stream in moved.items()}
+        return {name: sequence.to_store() for name, sequence in moved.items()}
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ in the directories that may still grow, and of none in the others.
 
 The digest covers the size and the tag with which the file was listed when it was read, not those of any later listing. Tags are the
 store's own: ETag on S3 and Azure, generation on GCS, time and size on a file system. They are the same for every process on every
-machine. A copy of the bucket has others, and is read again once the state is bound to it (see `operating.same_sizes`).
+machine. A copy of the bucket has others, and is read again once the state is bound to it (see `operating.same_files`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WIDTH = 8
 """Bytes of a digest."""
 _SIZE_BYTES = 3
 """Bytes of it that stand for the size."""
-_ABSENT, ANEW = 0, 1
+_ABSENT, REWRITTEN = 0, 1
 """In place of a digest: none is known; the file was rewritten since and has to be read again."""
 
 
@@ -61,7 +61,7 @@ def has_size(digest: int, size: int) -> bool:
 
 
 def _size_part(size: int) -> int:
-    # Bit 1 is always set, so that no digest is `_ABSENT` or `ANEW`.
+    # Bit 1 is always set, so that no digest is `_ABSENT` or `REWRITTEN`.
     return int.from_bytes(blake2b(b"%d" % size, digest_size=_SIZE_BYTES).digest(), "little") | 2
 
 
@@ -70,9 +70,9 @@ class Verdict(Enum):
 
     NEW = "new"
     """It was not finished."""
-    SETTLED = "settled"
+    UNCHANGED = "unchanged"
     """It was finished, and is unchanged."""
-    ANEW = "anew"
+    REWRITTEN = "rewritten"
     """It was finished, and has changed."""
     UNSURE = "unsure"
     """It was finished, and nothing shows whether it has changed."""
@@ -80,7 +80,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How far one stream is finished."""
+    """How far one sequence is finished."""
 
     upto: int = 0
     """Highest number (inclusive) up to which all files are finished, or were before they were rewritten."""
@@ -89,30 +89,32 @@ class Finished:
     digests: Mapping[int, bytes] = field(default_factory=dict)
     """Chunk → digests of its files. In what is to be stored: only the chunks that changed."""
     replaces: bool = False
-    """In what is to be stored: whether all other digests of the stream are to be deleted."""
+    """In what is to be stored: whether all other digests of the sequence are to be deleted."""
 
     def digest(self, number: int) -> int:
-        """Return the digest that is kept of a file, `ANEW`, or 0."""
+        """Return the digest that is kept of a file, `REWRITTEN`, or 0."""
         return _in(self.digests, number)
 
     def judge(self, number: int, digest: int) -> Verdict:
         """Return what the file with this number is, given its present digest."""
         known = self.digest(number)
+        # The mark `REWRITTEN` is no file's digest, so it ends here too.
         if known not in (_ABSENT, digest):
-            return Verdict.ANEW
+            return Verdict.REWRITTEN
         if known:
-            return Verdict.SETTLED
+            return Verdict.UNCHANGED
         if number > self.upto:
             return Verdict.NEW
-        return Verdict.SETTLED if self.left_out == EVERYTHING else Verdict.UNSURE
+        # No digest is kept where TiCDC had left the directory for good; anywhere else nothing shows whether the file has changed.
+        return Verdict.UNCHANGED if self.left_out == EVERYTHING else Verdict.UNSURE
 
     def was_unseen(self, number: int) -> bool:
         """Return whether a finished file may have changed while rows beyond it were applied."""
-        return number <= self.left_out and self.digest(number) != ANEW
+        return number <= self.left_out and self.digest(number) != REWRITTEN
 
 
 class Digests:
-    """Digests of one stream's files, by number, in chunks that are stored one by one."""
+    """Digests of one sequence's files, by number, in chunks that are stored one by one."""
 
     __slots__ = ("_chunks", "_moved", "_replaces")
 
@@ -123,7 +125,7 @@ class Digests:
         self._replaces = False
 
     def __getitem__(self, number: int) -> int:
-        """Return the digest of a file, `ANEW`, or 0."""
+        """Return the digest of a file, `REWRITTEN`, or 0."""
         return _in(self._chunks, number)
 
     def __setitem__(self, number: int, digest: int) -> None:
@@ -138,9 +140,10 @@ class Digests:
     def finished_beyond(self, number: int) -> Iterator[int]:
         """Yield the numbers above this one with the digest of a finished file, in order."""
         for chunk in sorted(chunk for chunk in self._chunks if chunk >= number // CHUNK):
+            # A chunk is only as long as the highest number in it needs.
             for place in range(len(self._chunks[chunk]) // WIDTH):
                 found = chunk * CHUNK + place
-                if found > number and self[found] not in (_ABSENT, ANEW):
+                if found > number and self[found] not in (_ABSENT, REWRITTEN):
                     yield found
 
     def forget(self, read: int = 0, but: Collection[int] = ()) -> None:
@@ -149,8 +152,9 @@ class Digests:
             number: self[number]
             for chunk, content in self._chunks.items()
             for number in range(chunk * CHUNK, chunk * CHUNK + len(content) // WIDTH)
-            if (self[number] == ANEW and number != read) or number in but
+            if (self[number] == REWRITTEN and number != read) or number in but
         }
+        # The chunks that are stored have to go as well.
         self._replaces = self._replaces or bool(self._chunks)
         self._chunks, self._moved = {}, set()
         for number, digest in kept.items():

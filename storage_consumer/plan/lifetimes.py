@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from storage_consumer.model import TableDefinition, TableName, folded_name
-from storage_consumer.plan.barriers import ALTER_SCHEMA, CREATE_SCHEMA, DROP_SCHEMA, DROP_TABLE
-from storage_consumer.plan.renames import renamed
+from storage_consumer.model import DdlKind, TableDefinition, TableName, folded_name
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table import TableConsumer
+from storage_consumer.sql.parse import parsed
 
 
 class Lifetimes:
@@ -23,17 +22,19 @@ class Lifetimes:
 
     def ends(self, key: str, definition: TableDefinition) -> None:
         """Record which table or database a statement ends, or which defaults it sets; `key`: the one that it leads to."""
-        if definition.ddl_type in (DROP_TABLE, DROP_SCHEMA):
+        if definition.ddl_type in (DdlKind.DROP_TABLE, DdlKind.DROP_SCHEMA):
             self._ends[key].add(definition.version)
-        pair = renamed(definition)
+        # A change of case alone ends nothing: both names fold to one.
+        pair = parsed(definition).renamed
         if pair is not None and pair[0] != pair[1]:
             self._ends[key_of(pair[0])].add(definition.version)
-        if definition.ddl_type in (CREATE_SCHEMA, ALTER_SCHEMA):
+        if definition.ddl_type in (DdlKind.CREATE_SCHEMA, DdlKind.ALTER_SCHEMA):
             self._databases[folded_name(definition.name.schema)][definition.version] = definition.query
 
     def creates(self, schema: str, version: int) -> None:
         """Record that a statement creates a database."""
         name = folded_name(schema)
+        # The earliest one: whatever came later, the bucket's own statements had made the database by then.
         self._created[name] = min(version, self._created.get(name, version))
 
     def ends_of(self, table: TableConsumer) -> set[int]:
@@ -53,10 +54,11 @@ class Lifetimes:
 def is_dropped_after(step: DdlStep, table: TableConsumer, gone: TableName | None) -> bool:
     """Return whether a table that the statement touches no longer exists after it; `gone`: the name that it removes, if any."""
     own = table.key == step.table_key
-    if step.definition.ddl_type == DROP_SCHEMA:
+    if step.definition.ddl_type == DdlKind.DROP_SCHEMA:
         return bool(table.name.table)
-    if step.definition.ddl_type == DROP_TABLE:
-        return own or table.dropped
+    if step.definition.ddl_type == DdlKind.DROP_TABLE:
+        return own or table.status.dropped
+    # Any other statement leads to a table that is there; a view has no rows, so its DROP need not be noted.
     if own:
         return False
-    return table.dropped or table.name.folded() == gone
+    return table.status.dropped or table.name.folded() == gone

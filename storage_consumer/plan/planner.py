@@ -48,17 +48,18 @@ def barriers(pending: Sequence[PendingDdl]) -> dict[str, int]:
 
 def target_of(key: str, barrier: Mapping[str, int], storage_checkpoint: int) -> int:
     """Return how far the rows of a table may go now, inclusive."""
+    # Rows with exactly the version of a statement come before it, so they may go that far.
     return min(barrier.get(key, storage_checkpoint), storage_checkpoint)
 
 
 def ready_ddls(
-    pending: Sequence[PendingDdl], positions: Mapping[str, Position], storage_checkpoint: int, *, settled: bool
+    pending: Sequence[PendingDdl], positions: Mapping[str, Position], storage_checkpoint: int, *, is_stable: bool
 ) -> tuple[tuple[DdlStep, ...], ...]:
     """Return the DDL whose tables have all arrived, grouped by version, each group in dependency order, groups by version."""
     barrier = barriers(pending)
     groups: dict[int, list[PendingDdl]] = defaultdict(list)
     for ddl in pending:
-        if ddl_is_stored(ddl.step.version, storage_checkpoint, settled=settled):
+        if ddl_is_stored(ddl.step.version, storage_checkpoint, is_stable=is_stable):
             groups[ddl.step.version].append(ddl)
     ready = []
     for version in sorted(groups):
@@ -78,6 +79,7 @@ def _arrived(key: str, version: int, barrier: Mapping[str, int], positions: Mapp
         return False
     if (position := positions.get(key)) is None:
         return True
+    # A table that begins after the statement has nothing that could come before it.
     return version < position.first or (not position.blocked and position.checkpoint >= version)
 
 

@@ -1,89 +1,21 @@
-"""Renames: what they take and give, and the order in which those of one version can run on the tables in the target."""
+"""The order in which the renames of one version can run on the tables in the target."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import DdlId, DdlKind, TableName
 from storage_consumer.plan.steps import DdlStep, key_of
-from storage_consumer.sql.tokens import Token, find_words, has_words, names, quote, tokens
-
-RENAME_TABLE = 14
-_NOISE = frozenset(("RENAME", "TABLE", "ALTER", "TO", "AS", "IF", "EXISTS", ";", ","))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rename:
-    """One table's old and new name, as the statement spells them; a missing database is that of the schema file."""
-
-    old: TableName
-    new: TableName
-    from_anywhere: bool
-    """Whether the old name may belong to another database: the statement gives only that of the new name, not the session's."""
-
-
-def rename_of(definition: TableDefinition) -> Rename | None:
-    """Return what a statement renames its table from and to, None if it does not."""
-    return _rename_of(definition.query, definition.name)
-
-
-@lru_cache(maxsize=4_096)  # each statement is looked up many times, in every round
-def _rename_of(query: str, own: TableName) -> Rename | None:
-    found = tokens(query)
-    at = find_words(found, "RENAME", depth=0)
-    while 0 <= at < len(found) - 1 and found[at + 1].upper in ("COLUMN", "INDEX", "KEY"):
-        at = find_words(found, "RENAME", depth=0, start=at + 1)
-    if at < 0 or not has_words(found[:2], found[0].upper, "TABLE") or found[0].upper not in ("RENAME", "ALTER"):
-        return None
-    before, after = _named(found[:at]), _named(found[at:])
-    pair = [*before[:1], *after[:1]] if before else after
-    if len(pair) < 2:  # noqa: PLR2004 - an old and a new name
-        return None
-    (old_schema, old), (new_schema, new) = pair[0], pair[-1]
-    return Rename(
-        old=TableName(schema=old_schema or own.schema, table=old),
-        new=TableName(schema=new_schema or own.schema, table=new),
-        from_anywhere=bool(new_schema) and not old_schema,
-    )
-
-
-def _named(found: Sequence[Token]) -> list[tuple[str, str]]:
-    """Return (schema, table) of each name in a statement that renames a table."""
-    return [(schema, table) for schema, table, _ in names([token for token in found if token.upper not in _NOISE])]
-
-
-def renamed(definition: TableDefinition) -> tuple[TableName, TableName] | None:
-    """Return the (old, new) folded names of a statement that renames its table, else None."""
-    rename = rename_of(definition)
-    return None if rename is None else (rename.old.folded(), rename.new.folded())
-
-
-def subject(definition: TableDefinition) -> TableName:
-    """Return the table that a schema file's statement leads to.
-
-    The new architecture stores one step of a cycle of renames under the last name of its table, in the directory and in the
-    file; the statement alone shows which name this step gives.
-    """
-    rename = rename_of(definition)
-    return definition.name if rename is None or rename.new.folded() == definition.name.folded() else rename.new
-
-
-def is_astray(definition: TableDefinition) -> bool:
-    """Return whether the file's columns are those of another table than the one it lies under; see `subject`."""
-    return subject(definition) is not definition.name
-
-
-# the order in which they run
+from storage_consumer.sql.tokens import quote
 
 
 def in_running_order(
     group: Sequence[DdlStep],
     existing: AbstractSet[TableName],
-    started: AbstractSet[tuple[str, int, int]] = frozenset(),
+    started: AbstractSet[DdlId] = frozenset(),
 ) -> tuple[DdlStep, ...]:
     """Return the statements of one version so that each rename finds its table and a free name, with lost renames inserted.
 
@@ -91,11 +23,12 @@ def in_running_order(
     earlier run was interrupted; such a rename goes first again, whether or not it took effect. Other statements keep their order,
     before the renames. Renames that cannot run whatever is inserted stay in the order in which they came, for the target to refuse.
     """
-    waiting = [(step, pair) for step in group if (pair := renamed(step.definition)) is not None]
-    ordered = [step for step in group if renamed(step.definition) is None]
+    waiting = [(step, pair) for step in group if (pair := step.ddl.renamed) is not None]
+    ordered = [step for step in group if step.ddl.renamed is None]
     there = set(existing)
     inferred = 0
     while waiting:
+        # A rename that changes only the case finds its new name taken by itself.
         ready = next((w for w in waiting if w[0].identity in started), None) or next(
             (w for w in waiting if w[1][0] in there and (w[1][1] not in there or w[1][0] == w[1][1])), None
         )
@@ -109,6 +42,7 @@ def in_running_order(
         else:
             waiting.remove(ready)
         ordered.append(ready[0])
+        # The next one is judged by what this one leaves.
         there.discard(ready[1][0])
         there.add(ready[1][1])
     return tuple(ordered)
@@ -120,10 +54,10 @@ def unfinished(ordered: Sequence[DdlStep]) -> DdlStep | None:
     Only a step of a cycle lies under another name than the one that it gives, and the last name of its table is yet to come. It is
     missing while TiCDC, restarted, rewrites such a version's files: each path then holds its first content for a moment.
     """
-    pairs = [renamed(step.definition) for step in ordered]
+    pairs = [step.ddl.renamed for step in ordered]
     for at, (step, pair) in enumerate(zip(ordered, pairs, strict=True)):
         goes_on = pair is None or any(later is not None and later[0] == pair[1] for later in pairs[at + 1 :])
-        if is_astray(step.definition) and not goes_on:
+        if step.ddl.is_astray and not goes_on:
             return step
     return None
 
@@ -145,6 +79,7 @@ def lost_rename(
         if missing in existing or missing in made:
             continue
         name, seen = missing, {missing}
+        # Along the chain to its end, which a cycle among the others does not have.
         while name in moves and moves[name] not in seen:
             name = moves[name]
             seen.add(name)
@@ -155,15 +90,15 @@ def lost_rename(
 
 def _inferred(pair: tuple[TableName, TableName], group: Sequence[DdlStep]) -> DdlStep:
     """Return a rename that no file holds. Its identity derives from what it does, so it is the same after a restart."""
-    by_name = {name.folded(): name for step in group if (r := rename_of(step.definition)) for name in (r.old, r.new)}
+    by_name = {name.folded(): name for step in group if (r := step.ddl.rename) for name in (r.old, r.new)}
     old, new = by_name[pair[0]], by_name[pair[1]]
-    cause = next(step for step in group if renamed(step.definition) == (pair[1], _target(pair[1], group)))
+    cause = next(step for step in group if step.ddl.renamed == (pair[1], _target(pair[1], group)))
     query = "RENAME TABLE " + " TO ".join(f"{quote(name.schema)}.{quote(name.table)}" for name in (old, new))
     definition = replace(
         cause.definition,
         name=new,
         query=query,
-        ddl_type=RENAME_TABLE,
+        ddl_type=int(DdlKind.RENAME_TABLE),
         columns=(),
         checksum=zlib.crc32(query.encode()),
         warnings=(),
@@ -172,4 +107,4 @@ def _inferred(pair: tuple[TableName, TableName], group: Sequence[DdlStep]) -> Dd
 
 
 def _target(source: TableName, group: Sequence[DdlStep]) -> TableName | None:
-    return next((p[1] for step in group if (p := renamed(step.definition)) is not None and p[0] == source), None)
+    return next((p[1] for step in group if (p := step.ddl.renamed) is not None and p[0] == source), None)

@@ -11,21 +11,73 @@ A statement of a table that is left out is not run. One that crosses the filter'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from storage_consumer.config.filter_and_routes import ALL_DDL, ALTER_TABLE, EVENTS, NO_ALTERATIONS
 from storage_consumer.config.reserved import Reserved
-from storage_consumer.config.settings import Selecting
+from storage_consumer.config.settings import EventFilter, Selecting
+from storage_consumer.config.table_filter import TableRules, table_rules
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableDefinition, TableName
-from storage_consumer.plan.barriers import CREATE_SCHEMA
-from storage_consumer.plan.filters import Filter
-from storage_consumer.plan.renames import rename_of, subject
+from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.routes import Routes
-from storage_consumer.sql.table_names import table_names
-from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.tokens import Token, find_words, tokens
 
 _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ignoring:
+    """One event filter, compiled."""
+
+    tables: TableRules
+    events: tuple[str, ...]
+    expressions: tuple[re.Pattern[str], ...]
+
+
+class Filter:
+    """The program's own filter: which tables of the bucket are left out, and which statements of the others are not run.
+
+    Names are compared without regard to case, TiDB's own rule: one table can lie under two paths that differ only in case.
+    """
+
+    def __init__(self, rules: Sequence[str] = (), event_filters: Sequence[EventFilter] = ()) -> None:
+        """Compile `rules` of TiCDC's table filter (none: every table is taken) and the event filters."""
+        self._tables = table_rules(tuple(rules)) if rules else None
+        self._ignoring = [
+            _Ignoring(
+                table_rules(each.matcher),
+                each.ignore_event,
+                # One by one, as the settings were checked: joined, the flags and groups of one would reach into another.
+                tuple(re.compile(text, re.IGNORECASE) for text in each.ignore_sql),
+            )
+            for each in event_filters
+        ]
+
+    def leaves_out(self, name: TableName) -> bool:
+        """Return whether a table is left out; a database is left out if no table of it can be taken."""
+        return self._tables is not None and not _takes(self._tables, name)
+
+    def ignores(self, definition: TableDefinition) -> str:
+        """Return why the statement of a table that is taken is not run, or an empty text.
+
+        As in TiCDC, a rename is judged by the table's old name.
+        """
+        if not self._ignoring or not definition.is_ddl:
+            return ""
+        ddl = parsed(definition)
+        name = ddl.subject if ddl.rename is None else ddl.rename.old
+        event = EVENTS.get(definition.ddl_type, "")
+        for each in self._ignoring:
+            if not _takes(each.tables, name):
+                continue
+            if found := _event(each.events, event, definition.ddl_type):
+                return f"ignore-event {found!r} of an event filter"
+            if match := next(filter(None, (one.search(definition.query) for one in each.expressions)), None):
+                return f"ignore-sql of an event filter, which matches {match[0][:80]!r}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +128,7 @@ class Selection:
 
     def refuse_reserved(self, definition: TableDefinition) -> None:
         """Raise `NotReplicable` for a statement, with the target's names, that names a table of the state or of the server."""
-        for name in table_names(definition.query):
+        for name in parsed(definition).names:
             if name.schema and (why := self.reserved.why(name.schema)):
                 raise NotReplicable(
                     f"{definition.name}: the DDL with version {definition.version} ({definition.path}) names {name.schema}, which {why}"
@@ -91,9 +143,11 @@ class Selection:
             return _RUN
         if not definition.name.table:
             return self._of_database(definition)
+        # Asked first and raised last: a statement that the filter ignores brings no rows in.
         crossing = self._crossing(definition)
-        if crossing is None and self.filter.leaves_out(subject(definition)):
-            return Judgement(skip=f"the filter leaves out {subject(definition)}")
+        subject = parsed(definition).subject
+        if crossing is None and self.filter.leaves_out(subject):
+            return Judgement(skip=f"the filter leaves out {subject}")
         if reason := self.filter.ignores(definition):
             return Judgement(skip=reason)
         if crossing:
@@ -109,7 +163,8 @@ class Selection:
             return Judgement(skip=f"the filter leaves out every table of {definition.name}")
         if reason := self.filter.ignores(definition):
             return Judgement(skip=reason)
-        splits = definition.ddl_type == CREATE_SCHEMA and self.routes.splits(definition.name.schema)
+        splits = definition.ddl_type == DdlKind.CREATE_SCHEMA and self.routes.splits(definition.name.schema)
+        # With defaults of its own it cannot be skipped; `routes.routed` then refuses it.
         if splits and _source_defaults(tokens(definition.query)):
             targets = ", ".join(self.routes.databases(definition.name.schema))
             return Judgement(skip=f"its tables go to {targets}, each of which is created before its first table")
@@ -117,39 +172,50 @@ class Selection:
 
     def _crossing(self, definition: TableDefinition) -> str | None:
         """Return which rows the statement would bring into the filter; empty where it leads out, None where it does not cross."""
-        rename = rename_of(definition)
-        if rename is not None:
+        ddl = parsed(definition)
+        if (rename := ddl.rename) is not None:
             left, entered = self.filter.leaves_out(rename.old), not self.filter.leaves_out(rename.new)
+            # Both names are on the same side.
             if left != entered:
                 return None
             return _entering(definition, rename.old, rename.new) if left else ""
-        if not has_words(tokens(definition.query), "EXCHANGE", "PARTITION"):
+        if not ddl.exchanges_partition:
             return None
-        named = [
-            TableName(schema=n.schema or definition.name.schema, table=n.table) for n in table_names(definition.query)
-        ]
+        named = [n.within(definition.name.schema) for n in ddl.names]
         out = [name for name in named if self.filter.leaves_out(name)]
         taken = [name for name in named if name not in out]
         return _entering(definition, out[0], taken[0]) if out and taken else None
 
     def _reading(self, definition: TableDefinition) -> Judgement:
         """Return what happens to a statement of a table that is taken, by what it reads of tables that are left out."""
-        found = tokens(definition.query)
+        ddl = parsed(definition)
         out = frozenset(
-            name
-            for n in table_names(definition.query)
-            if n.reads
-            and self.filter.leaves_out(name := TableName(schema=n.schema or definition.name.schema, table=n.table))
+            name for n in ddl.names if n.reads and self.filter.leaves_out(name := n.within(definition.name.schema))
         )
-        if not out or has_words(found, "REFERENCES"):
+        # A foreign key to a table that is left out may stay, since rows are written with these checks off.
+        if not out or ddl.has_references:
             return _RUN
-        if has_words(found[:2], "CREATE", "TABLE"):
+        # It is made LIKE a table that is left out: the schema file lists the columns that come of it.
+        if ddl.creates_table:
             return Judgement(from_columns=True)
         return Judgement(needs=out)
 
     def owns_database(self, schema: str, known: Iterable[str]) -> bool:
         """Return whether this database's tables, and no others, are in one database of the target; `known`: all that are taken."""
         return not self.routes or not (self.routes.splits(schema) or self.routes.shared(schema, known))
+
+
+def _takes(rules: TableRules, name: TableName) -> bool:
+    return rules.matches(name.schema, name.table) if name.table else rules.matches_schema(name.schema)
+
+
+def _event(ignored: Sequence[str], event: str, action: int) -> str:
+    """Return which of the ignored events a statement is, or an empty text; TiCDC never ignores a kind that it does not know."""
+    if not event:
+        return ""
+    # As in TiCDC, some actions on a table are no part of its `alter table`.
+    names = (event, ALL_DDL) if action in NO_ALTERATIONS else (event, ALL_DDL, ALTER_TABLE)
+    return next((name for name in names if name in ignored), "")
 
 
 def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from storage_consumer.model import DataFile, TableDefinition, TableName, VersionKey, Window
+from storage_consumer.model import CommitRange, DataFile, DdlId, ParsedDdl, TableDefinition, TableName, VersionKey
+from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import quote
 
 
 def key_of(name: TableName) -> str:
     """Return the unique key of a table (or a database): its folded name as one text that can be read in one way only."""
+    # In backquotes, so that a dot in a name separates nothing.
     folded = name.folded()
     return f"{quote(folded.schema)}.{quote(folded.table)}" if folded.table else quote(folded.schema)
 
@@ -49,28 +51,33 @@ class DdlStep:
         return self.definition.name
 
     @property
-    def identity(self) -> tuple[str, int, int]:
+    def ddl(self) -> ParsedDdl:
+        """What the statement says."""
+        return parsed(self.definition)
+
+    @property
+    def identity(self) -> DdlId:
         """The unique identity of a statement, stable over restarts: directory, version, checksum in the file's name.
 
         An inferred one has the directory that its file would be in, and a checksum of its text.
         """
-        return self.table_dir, self.definition.version, self.definition.checksum
+        return DdlId(self.table_dir, self.definition.version, self.definition.checksum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowStep:
-    """The rows of one table in one window."""
+    """The rows of one table in one commit range."""
 
     table_key: str
     """See `key_of`."""
     name: TableName
-    window: Window
+    commit_range: CommitRange
     current: TableDefinition
-    """The structure that is in force in the window."""
+    """The structure that is in force in the commit range."""
     definitions: Mapping[VersionKey, TableDefinition]
     """The structure of every version directory that a file is in."""
     files: tuple[DataFile, ...]
-    """Files that may hold rows of the window, in sequence order."""
+    """Files that may hold rows of the commit range, in sequence order."""
     dropped: bool = False
     """Whether the table does not exist at this time: the files may only hold rows that were applied before."""
     out_of_turn: str = ""
@@ -103,6 +110,7 @@ def in_one_job(steps: Sequence[RowStep]) -> tuple[RowStep, ...]:
     files = 0
     for step in steps:
         files += len(step.files)
+        # One table's step is never divided, so the first one goes whatever its size.
         if taken and files > MOST_FILES:
             break
         taken.append(step)

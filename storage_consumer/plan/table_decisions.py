@@ -11,8 +11,7 @@ from typing import Literal
 
 from storage_consumer.model import TableName, folded_name
 from storage_consumer.plan.copies import Copies
-from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table import EXCLUDED, HALTED, LOST, RUNNING
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
 
 Verb = Literal["hold", "resume", "reload-done", "accept-keys", "moved"]
@@ -40,12 +39,12 @@ class StoredTable:
 
     table_key: str
     name: TableName
-    state: str = RUNNING
+    state: str = TableState.RUNNING
     checkpoint: int = 0
     follows: bool = True
     error: str = ""
     copies: Copies = field(default_factory=Copies)
-    settled: int = 0
+    last_resolved: int = 0
     """Version of its last statement that is done or skipped."""
     started: int = 0
     """Version of the last statement that may touch it, was started, and is not known to have ended; 0 for none.
@@ -64,24 +63,25 @@ class Obeyed:
     """Why it changes nothing; empty where it took effect."""
 
 
-def refusal(table: StoredTable, decision: TableDecision, *, timed: bool = True) -> str:
-    """Return why a decision can't be obeyed now, with the next steps; empty if it can. `timed`: rows carry a commit-ts."""
+def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = True) -> str:
+    """Return why a decision can't be obeyed now, with the next steps; empty if it can. `tells_time`: rows carry a commit-ts."""
     if decision.verb in ("hold", "moved"):
         return ""
     if decision.verb in ("resume", "accept-keys"):
         return _needs_a_copy(table)
     if not table.name.table:
         return f"{table.name} is a database, where only statements can wait: see `storage-consumer ddl`"
-    return _refused_copy(table, decision.at) or ("" if timed else _untimed(table.name))
+    return _refused_copy(table, decision.at) or ("" if tells_time else _no_commit_ts(table.name))
 
 
 def _refused_copy(table: StoredTable, at: int) -> str:
-    if table.state not in (HALTED, LOST, EXCLUDED):
+    if table.state not in (TableState.HALTED, TableState.LOST, TableState.EXCLUDED):
         return (
             f"{table.name} is not halted: rows may be written at any time, older ones over a copy. Run "
             f"`storage-consumer table hold {table_flag(table.name)}`, wait until the consumer has obeyed "
             "(`storage-consumer table` shows that), and then reload the table"
         )
+    # Resuming does not help a table that lacks rows, so here the operator has to declare the statement done.
     if table.started and needs_copy(table.state):
         return (
             f"a statement with version {table.started} that touches {table.name} was started and is not known to have "
@@ -96,7 +96,7 @@ def _refused_copy(table: StoredTable, at: int) -> str:
             "until the statement is done, hold the table again, and then reload it. If the target already has a "
             "copy, reload all tables that the statement touches: it may move rows of that copy into them"
         )
-    least = max(table.checkpoint, table.settled)
+    least = max(table.checkpoint, table.last_resolved)
     if at < least:
         return (
             f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} have been applied and "
@@ -110,7 +110,7 @@ def _refused_copy(table: StoredTable, at: int) -> str:
     return ""
 
 
-def _untimed(name: TableName) -> str:
+def _no_commit_ts(name: TableName) -> str:
     return (
         f"the rows of {name} carry no commit ts (--allow-missing-commit-ts), so it is unknown which of them a copy "
         "holds: older ones would be applied over it. Have the changefeed write commit ts (`[sink.csv] "
@@ -119,17 +119,19 @@ def _untimed(name: TableName) -> str:
     )
 
 
-def may_touch(query: str, name: TableName, table_key: str) -> bool:
-    """Return whether a statement of a table, or of a database, may touch a table; any mention of its name counts, so rather too often."""
-    database, _, table = table_key.partition("`.`")
-    if not name.table:
-        return database.strip("`") == name.folded().schema
-    return key_of(name) == table_key or (bool(table) and table.rstrip("`") in folded_name(query))
+def may_touch(query: str, name: TableName, table: TableName) -> bool:
+    """Return whether a statement of `name`, a table or a database, may touch `table`; any mention of its name counts, so rather too often."""
+    own, other = name.folded(), table.folded()
+    if not own.table:
+        return other.schema == own.schema
+    # In backquotes, as TiCDC writes names, a backquote in a name is doubled.
+    spelled = (other.table, other.table.replace("`", "``"))
+    return own == other or (bool(other.table) and any(text in folded_name(query) for text in spelled))
 
 
 def needs_copy(state: str) -> bool:
     """Return whether a table in this state lacks rows or statements that it will not get, so that trying again does not help."""
-    return state in (LOST, EXCLUDED)
+    return state in (TableState.LOST, TableState.EXCLUDED)
 
 
 def _needs_a_copy(table: StoredTable) -> str:
@@ -145,22 +147,17 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     """Return what to store of a table. `running`: what idle tables follow; a table that was decided about no longer does."""
     if decision.verb == "moved":
         return table
-    own = max(table.checkpoint, running) if table.follows and table.state != EXCLUDED else table.checkpoint
+    # A table that follows has reached the feed's checkpoint, though its own row may be older.
+    own = max(table.checkpoint, running) if table.follows and table.state != TableState.EXCLUDED else table.checkpoint
     stands = replace(table, checkpoint=own, follows=False)
     if decision.verb == "hold":
-        return stands if needs_copy(table.state) else replace(stands, state=HALTED, error=held(decision))
+        # A hold must not hide that the table lacks rows.
+        return stands if needs_copy(table.state) else replace(stands, state=TableState.HALTED, error=held(decision))
     if decision.verb in ("resume", "accept-keys"):
-        return replace(stands, state=RUNNING, error="") if table.state == HALTED else stands
-    return replace(stands, checkpoint=decision.at, state=RUNNING, error="", copies=_copied(table.copies, decision.at))
-
-
-def _copied(before: Copies, at: int) -> Copies:
-    """Return what is known after a copy: files that were listed after it are still needed."""
-    passed = {**before.passed, **before.absent}
-    if at < before.listed_at:
-        return Copies(copied_at=at, passed=passed, listed=before.listed, listed_at=before.listed_at)
-    more = {stream: max(number, passed.get(stream, 0)) for stream, number in before.listed.items()}
-    return Copies(copied_at=at, passed={**passed, **more})
+        return replace(stands, state=TableState.RUNNING, error="") if table.state == TableState.HALTED else stands
+    return replace(
+        stands, checkpoint=decision.at, state=TableState.RUNNING, error="", copies=table.copies.renewed(decision.at)
+    )
 
 
 def held(decision: TableDecision, why: str = "") -> str:

@@ -19,6 +19,7 @@ _QUOTED = re.compile(rf"{_PART}(?:\.{_PART})?")
 def table_word(name: TableName) -> str:
     """Return what names exactly this table: ``database.table``, each in backquotes where that could be read otherwise."""
     parts = [name.schema, name.table] if name.table else [name.schema]
+    # A leading dash would pass for an option.
     if any("." in part or "`" in part for part in parts) or name.schema.startswith("-"):
         return ".".join(map(quote, parts))
     return str(name)
@@ -29,6 +30,7 @@ def shell_word(text: str) -> str:
     if not UNSEEN.search(text):
         return shlex.quote(text)
     plain = text.replace("\\", "\\\\").replace("'", "\\'")
+    # In this form the shell itself turns the escapes back into characters.
     return f"$'{escaped(plain)}'"
 
 

@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
-from storage_consumer.plan.renames import Rename, rename_of
-from storage_consumer.sql.table_names import Existing, NameAt, table_names
-from storage_consumer.sql.tokens import has_words, tokens
+from storage_consumer.model import NameAt, Rename, TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.real_names import Existing
 
 
 def of_any_database(definition: TableDefinition) -> list[NameAt]:
     """Return the names in a statement that may belong to another database than the definition's, though they give none."""
-    found = [name for name in table_names(definition.query) if name.table]
-    rename = rename_of(definition)
-    if rename is not None:
-        return [name for name in found if not name.schema and not name.new] if rename.from_anywhere else []
+    ddl = parsed(definition)
+    found = [name for name in ddl.names if name.table]
+    if ddl.rename is not None:
+        # Of a rename only the old name can be elsewhere, and only if the new one was typed with its database.
+        return [name for name in found if not name.schema and not name.new] if ddl.rename.from_anywhere else []
+    # What is created or changed without a database lies in the session's, and that is the one of the schema file.
     if any(not name.schema and not name.reads for name in found):
         return []  # the session was in the definition's own database
     return [name for name in found if not name.schema]
@@ -49,12 +50,14 @@ def home_of(
     no later file shows to have stayed. Raises `NotReplicable` where this leaves several tables, or none but the wrong ones.
     """
     own = TableName(schema=definition.name.schema, table=name.table).folded()
+    # A table of the bucket's history that the target lacks cannot be what the statement finds.
     there = [n for n in namesakes if n.name.folded() in existing]
-    rename = rename_of(definition)
+    rename = parsed(definition).rename
     if rename is not None and rename.old.table == name.table:
         return _renamed_home(rename, definition, own, _with_unknown(own, existing, there))
     if own in existing:
         return None
+    # What was made LIKE a table has its columns, so one that is known to have others cannot be meant.
     if _copies(definition):
         there = [n for n in there if n.columns in ((), definition.columns)]
     return there[0].name if len(there) == 1 else None
@@ -64,7 +67,7 @@ def former_home(
     name: NameAt, definition: TableDefinition, existing: Existing, namesakes: Sequence[Namesake]
 ) -> TableName | None:
     """Return what `home_of` does, once the statement has taken effect: a rename has removed the one that is no longer there."""
-    rename = rename_of(definition)
+    rename = parsed(definition).rename
     if rename is None or rename.old.table != name.table:
         return home_of(name, definition, existing, namesakes)
     return next((n.name for n in namesakes if n.name.folded() not in existing), None)
@@ -83,6 +86,7 @@ def _renamed_home(
     """Return what `home_of` does, for the old name of a rename; `there`: the tables of that name that the target has."""
     if rename.new.folded() == own and any(n.name.folded() == own for n in there):
         return None  # only the case of the name changes
+    # What stays under its name is not what was renamed.
     moved = [n for n in there if not n.stays]
     alike = [n for n in moved if n.columns in ((), definition.columns)]
     fitting = alike or [n for n in moved if _column_names(n.columns) == _column_names(definition.columns)]
@@ -105,5 +109,5 @@ def _column_names(columns: Sequence[TableColumn]) -> list[str]:
 
 def _copies(definition: TableDefinition) -> bool:
     """Return whether the statement creates a table like the one that it reads."""
-    found = tokens(definition.query)
-    return has_words(found[:2], "CREATE", "TABLE") and not has_words(found, "REFERENCES")
+    ddl = parsed(definition)
+    return ddl.creates_table and not ddl.has_references

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from storage_consumer.model import StoredObject
+from storage_consumer.model import StoredObject, folder_of
 from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
 from storage_consumer.storage.paths import with_all_above
 
@@ -22,7 +22,7 @@ class Earlier:
     """
 
     finished: Mapping[str, Finished]
-    """Stream (see `DataFile.stream`) → how far it was finished."""
+    """Sequence (see `DataFile.sequence`) → how far it was finished."""
     checkpoint: int
     """The highest checkpoint-ts that it read before it listed files."""
     rereads: bool
@@ -33,20 +33,22 @@ class Earlier:
     """Folder → number of its files that are passed over for now."""
     _decided: bool = False
 
-    def judge(self, stream: str, number: int, stored: StoredObject) -> Verdict:
+    def judge(self, sequence: str, number: int, stored: StoredObject) -> Verdict:
         """Return what a file listed for the first time is; `UNSURE`: it counts as it is listed now."""
-        known = self.finished.get(stream)
+        known = self.finished.get(sequence)
         verdict = Verdict.NEW if known is None else known.judge(number, digest_of(stored))
         if verdict is not Verdict.UNSURE or not self.rereads:
             return verdict
+        # Its folder was listed once more since, because TiCDC may have written there: so the file is read.
         if self._decided:
             return Verdict.NEW
-        self.unsure[stream.partition("|")[0]] += 1
-        return Verdict.SETTLED
+        # Passed over until the end of the listing shows whether its folder was closed.
+        self.unsure[folder_of(sequence)] += 1
+        return Verdict.UNCHANGED
 
-    def was_unseen(self, stream: str, number: int) -> bool:
+    def was_unseen(self, sequence: str, number: int) -> bool:
         """Return whether a rewritten file may have been rewritten, unseen, while rows beyond it were applied."""
-        known = self.finished.get(stream)
+        known = self.finished.get(sequence)
         return known is not None and known.was_unseen(number)
 
     def reopened(self, closed: Collection[str]) -> dict[str, int]:

@@ -17,15 +17,17 @@ _RELISTED = 8
 """Number of newest files that are listed again each time: a restarted TiCDC may rewrite one of them under its old name."""
 
 
-class Stream:
+class ListedSequence:
     """One numbered sequence of files: number → tag, 8 bytes a file. A tag of 0 means that there is no such file."""
 
     __slots__ = ("_apart", "_generation", "_run", "_seen", "_tags", "count", "highest")
 
     def __init__(self) -> None:
         """Start without files."""
+        # Index 0 belongs to no file: numbers begin at 1.
         self._tags = array("Q", [0])
         self._apart: dict[int, tuple[int, int]] = {}
+        # One mark for each tag, from the first file that a new generation shows to the next sweep; otherwise empty.
         self._seen = bytearray()
         self._generation = 0
         self._run = 0
@@ -73,11 +75,13 @@ class Stream:
         """Return the highest number up to which none, from 1 on, is missing."""
         # Resumes where the last call stopped, so all calls together pass each number once; `sweep` moves it back.
         tags = self._tags
+        # A number that is kept apart never joins the run, not even when all numbers before it have come: its directory just stays open.
         while self._run + 1 < len(tags) and tags[self._run + 1]:
             self._run += 1
         return self._run
 
     def _is_apart(self, number: int) -> bool:
+        # What was once kept apart stays there, however far the array grows since.
         return number in self._apart or number >= len(self._tags) + _MAX_HOLE
 
     def _put_apart(self, number: int, tag: int) -> int:
@@ -100,24 +104,24 @@ class Stream:
 class Directory:
     """The data files of one directory, all with one extension."""
 
-    __slots__ = ("placed", "streams")
+    __slots__ = ("placed", "sequences")
 
     def __init__(self, placed: DataDirectory) -> None:
         """Start without files."""
         self.placed = placed
-        self.streams: dict[tuple[str, int], Stream] = {}
+        self.sequences: dict[tuple[str, int], ListedSequence] = {}
 
     @property
     def complete(self) -> bool:
         """Whether no number is missing in any of its sequences."""
-        return all(stream.complete for stream in self.streams.values())
+        return all(sequence.complete for sequence in self.sequences.values())
 
-    def stream(self, dispatcher: str, width: int) -> Stream:
+    def sequence(self, dispatcher: str, width: int) -> ListedSequence:
         """Return the sequence of a dispatcher (or of none) and an index width."""
         key = (dispatcher, width)
-        if key not in self.streams:
-            self.streams[key] = Stream()
-        return self.streams[key]
+        if key not in self.sequences:
+            self.sequences[key] = ListedSequence()
+        return self.sequences[key]
 
     def width(self, name: DataName) -> int:
         """Return the width of the sequence that `name` continues.
@@ -128,7 +132,8 @@ class Directory:
         digits = len(str(name.number))
         if name.width != _LEAST_WIDTH or digits <= _LEAST_WIDTH:
             return name.width
-        wider = (width for dispatcher, width in self.streams if dispatcher == name.dispatcher and width <= digits)
+        # A sequence of more digits would have written this number with a zero in front.
+        wider = (width for dispatcher, width in self.sequences if dispatcher == name.dispatcher and width <= digits)
         return max(wider, default=name.width)
 
     def marks(self, extension: str, *, fixed_width: bool) -> Iterator[str]:
@@ -139,16 +144,17 @@ class Directory:
         (after a change of ``file-index-digit`` a wider number sorts lower), unless TiCDC had a `fixed_width` then.
         """
         width = _LEAST_WIDTH if fixed_width else _FULL_WIDTH
-        widths = Counter(dispatcher for dispatcher, _ in self.streams)
-        for (dispatcher, known), stream in self.streams.items():
+        widths = Counter(dispatcher for dispatcher, _ in self.sequences)
+        for (dispatcher, known), sequence in self.sequences.items():
             # Beyond the second bound numbers have no leading zero.
-            number = min(stream.run() - _RELISTED, 10 ** (width - 1) - 1)
+            number = min(sequence.run() - _RELISTED, 10 ** (width - 1) - 1)
+            # A mark is compared with every name of its directory and dispatcher, so all of these have to have one width.
             if known == width and widths[dispatcher] == 1 and number > 0:
                 yield format_data_name(DataName(dispatcher=dispatcher, number=number, width=width, extension=extension))
 
     def sweep(self, generation: int) -> Iterator[tuple[str, int, int]]:
         """Forget the files that the full listing `generation` did not show; yield their dispatchers, numbers and widths."""
-        for (dispatcher, width), stream in list(self.streams.items()):
-            yield from ((dispatcher, number, width) for number in stream.sweep(generation))
-            if not stream.count:
-                del self.streams[dispatcher, width]
+        for (dispatcher, width), sequence in list(self.sequences.items()):
+            yield from ((dispatcher, number, width) for number in sequence.sweep(generation))
+            if not sequence.count:
+                del self.sequences[dispatcher, width]

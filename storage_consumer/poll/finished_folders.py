@@ -72,11 +72,13 @@ def closing(
     `shared`: several partitions may count for themselves in a directory without a partition.
     """
     done = _superseded(versions, checkpoint)
+    # Versions that only the older layout wrote; one that was upgraded has a checksum as well.
     old = {version for version, checksums in versions.items() if checksums == {None}}
     newest, floor = _newest_dates(directories), oldest_open_date(checkpoint)
     closed: set[str] = set()
     after: dict[str, str] = {}
     for version, folders in _by_version(directories).items():
+        # Closed as a whole: not even a new partition or a new date can appear below a finished version.
         if version in done and all(directories[folder].complete for folder in folders):
             closed.add(f"{table_dir}/{version}")
             continue
@@ -87,9 +89,11 @@ def closing(
             grows = version not in done and (date >= floor[: len(date)] or date in newest[_sequence(directory)])
             if not grows and directory.complete:
                 closed.add(folder)
+            # No mark where TiCDC may write low numbers again: see the last paragraph of the module's docstring.
             elif not (version in old and version >= checkpoint) and not (shared and directory.placed.partition is None):
                 marks = directory.marks(extension, fixed_width=version in old)
                 after |= {sequence_of(f"{folder}/{mark}"): mark for mark in marks}
+    # What the checkpoint alone still holds open: versions that are replaced above it, and marks of the older layout.
     waiting = _superseded(versions, max(versions, default=0)) != done or max(old, default=-1) >= checkpoint
     return Closing(closed=frozenset(closed), after=after, waiting=waiting)
 
@@ -110,6 +114,7 @@ def own_versions(versions: Versions, apart: Collection[tuple[int, int | None]]) 
 def _superseded(versions: Versions, checkpoint: int) -> set[int]:
     """Return the versions that a newer one, at or below `checkpoint` (inclusive), has replaced for each of their checksums."""
     newest: dict[int | None, int] = {}
+    # In ascending order, so that the newest version of each checksum is the one that stays.
     for version in sorted(versions):
         if version <= checkpoint:
             newest.update(dict.fromkeys(versions[version] - {None}, version))
@@ -118,6 +123,7 @@ def _superseded(versions: Versions, checkpoint: int) -> set[int]:
     return {
         version
         for version, checksums in versions.items()
+        # All of them: a version with two schema files is finished only when both of its structures went on elsewhere.
         if all(newest.get(checksum, 0) > version for checksum in checksums)
     }
 
@@ -134,6 +140,7 @@ def _newest_dates(directories: Mapping[str, Directory]) -> dict[tuple[int, int |
     dates: dict[tuple[int, int | None, int], set[str]] = defaultdict(set)
     for directory in directories.values():
         dates[_sequence(directory)].add(directory.placed.date)
+    # Dates of one length sort as texts in the order of time.
     return {sequence: set(sorted(found)[-OPEN_DATES:]) for sequence, found in dates.items()}
 
 

@@ -1,4 +1,4 @@
-"""Known files compared with a listing: which are new, changed or gone, and what the next listing need not show.
+"""Known files compared with a listing: which are new, changed or gone. `next_listing` says what the next one need not show.
 
 Pure: it takes listings and remembers; it reads nothing. Each file is found once, however often a listing is repeated or
 interrupted.
@@ -11,24 +11,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from storage_consumer.config.settings import DateSeparator
-from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, stream_of
+from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableVersion, sequence_name
 from storage_consumer.plan.finished_files import Verdict
 from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.file_numbers import Directory
 from storage_consumer.poll.findings import Findings, Look, shortened
-from storage_consumer.poll.finished_folders import Closing, closing, oldest_open_date, own_versions
-from storage_consumer.poll.left_out import LeftOut
+from storage_consumer.poll.known_directories import KnownDirectories
+from storage_consumer.poll.next_listing import NextListing
 from storage_consumer.storage.paths import (
     DataDirectory,
     DataName,
     Ignored,
     SchemaPath,
     format_data_name,
-    left_out,
     parse_data_name,
     parse_other,
-    place_directory,
-    with_all_above,
 )
 
 EMPTY = "empty object"
@@ -47,39 +44,37 @@ class Inventory:
 
         `extension` is that of the protocol, ``csv`` or ``json``.
         """
-        self._date_separator = date_separator
-        self._partition_separator = partition_separator
         self._extension = extension
-        self._above: set[str] = set()
-        self._tables: dict[str, dict[int, set[int | None]]] = {}
-        self._folders: dict[str, set[str]] = {}
-        self._directories: dict[str, Directory] = {}
+        self._known = KnownDirectories(date_separator, partition_separator=partition_separator)
+        self._next = NextListing(self._known, partition_separator=partition_separator, extension=extension)
         self._schema_tags: dict[str, tuple[str, int]] = {}
+        # Number of full listings so far. What any other listing shows counts as shown by the last full one.
         self._generation = 0
         self._ignored: Counter[str] = Counter()
-        self._new_tables: set[str] = set()
+        # Found but not handed out yet: a listing that breaks off leaves here what it had shown.
         self._found_schema: dict[str, SchemaFile] = {}
         self._found: dict[str, DataFile] = {}
         self._changed: set[str] = set()
         self._overwritten: set[str] = set()
-        self._written_anew: set[str] = set()
-        self._oldest_open_date = ""
-        self._dirty: set[str] = set()
-        self._closings: dict[str, Closing] = {}
-        self._set_apart: dict[str, set[tuple[int, int | None]]] = {}
-        self._checkpoint = 0
         self.earlier: Earlier | None = None
-        """What an earlier run knew: of the files that it finished, only one per stream is found, and those that have changed."""
-        self.closed: frozenset[str] = frozenset()
+        """What an earlier run knew: of the files that it finished, only one per sequence is found, and those that have changed."""
+        self.left_out = self._next.left_out
+        """What listings leave out, sequence by sequence."""
+
+    @property
+    def closed(self) -> frozenset[str]:
         """Directories in which TiCDC writes no more and all files were found: what `Storage.listing` may leave out."""
-        self.left_out = LeftOut()
-        self.after: dict[str, str] = {}
+        return self._next.closed
+
+    @property
+    def after(self) -> dict[str, str]:
         """Sequence of files → file name up to which (inclusive) all were found and none can follow: may be left out likewise."""
+        return self._next.after
 
     def __len__(self) -> int:
         """Return the number of known schema and data files."""
-        streams = (stream for directory in self._directories.values() for stream in directory.streams.values())
-        return len(self._schema_tags) + sum(stream.count for stream in streams)
+        sequences = (sequence for _, directory in self._known.all() for sequence in directory.sequences.values())
+        return len(self._schema_tags) + sum(sequence.count for sequence in sequences)
 
     def observe(self, listing: Iterable[StoredObject], *, full: bool, checkpoint: int) -> Findings:
         """Process a listing that began after `checkpoint` was read; return what it shows that was not known.
@@ -88,6 +83,7 @@ class Inventory:
         call returns it.
         """
         look = Look(late=full and self._generation > 0 and self.earlier is None)
+        # Taken before the listing: `judge` below replaces both, and they have to say what this very listing left out and shows again.
         after, lowered = {} if full else self.after, self.left_out.lowering()
         # A generation marks what a full listing shows, so that the sweep after it finds what it lacks.
         if full:
@@ -95,31 +91,32 @@ class Inventory:
         for stored in listing:
             self._see(stored, look)
         self._place(look)
+        # All schema files are known by now, so a directory that was placed by its path alone may turn out to be another table's.
         moved = self._move() or look.upgraded or look.overflown
+        # Only a full listing proves that a file is gone; any other may just have left it out.
         vanished = self._sweep(look) if full else ()
         if full:
             self._ignored = look.ignored
         # Files that were too many to hold are still unknown, so no directory can be judged complete.
         if not look.overflown:
-            self._close(checkpoint)
+            self._next.judge(checkpoint)
             moved |= self._reopen(look)
         self.left_out.listed(after, lowered)
         return self._findings(look, vanished, moved=moved)
 
     def set_apart(self, file: SchemaFile) -> None:
         """Note that a schema file belongs to another table than the one it lies with: no rows go by it, so it closes nothing."""
-        self._set_apart.setdefault(file.table_dir, set()).add((file.version, file.checksum))
-        self._dirty.add(file.table_dir)
-        self._close(self._checkpoint)
+        self._next.set_apart(file)
 
     def _see(self, stored: StoredObject, look: Look) -> None:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
         if data is None:
             self._see_other(stored, look)
+        # Classic TiCDC uses the number of an empty file again after a restart: such a file is only the beginning of one.
         elif not stored.size:
             look.ignored[EMPTY] += 1
-        elif directory := self._directories.get(folder):
+        elif directory := self._known.get(folder):
             self._see_data(directory, folder, data, stored, look)
         # Whose directory this is can depend on schema files that come later in the listing.
         elif len(look.unplaced) < MOST_UNPLACED:
@@ -139,13 +136,8 @@ class Inventory:
             look.ignored[parsed.reason if stored.size else EMPTY] += 1
 
     def _see_schema(self, parsed: SchemaPath, stored: StoredObject, look: Look) -> None:
-        if parsed.table_dir not in self._tables:
-            self._tables[parsed.table_dir] = {}
-            self._new_tables.add(parsed.table_dir)
-            self._above.update(with_all_above(parsed.table_dir))
-        checksums = self._tables[parsed.table_dir].setdefault(parsed.version, set())
-        look.upgraded |= checksums == {None} and parsed.checksum is not None
-        checksums.add(parsed.checksum)
+        # The name alone shows that the version exists, so it counts here even while the file is still empty.
+        look.upgraded |= self._known.add_schema_file(parsed)
         if not stored.size:
             look.ignored[EMPTY] += 1
             return
@@ -153,7 +145,7 @@ class Inventory:
         if self._schema_tags.get(stored.path) == (stored.tag, stored.size):
             return
         self._schema_tags[stored.path] = (stored.tag, stored.size)
-        self._dirty.add(parsed.table_dir)
+        self._next.note_change(parsed.table_dir)
         self._found_schema[stored.path] = SchemaFile(
             stored=stored,
             table_dir=parsed.table_dir,
@@ -166,158 +158,104 @@ class Inventory:
             look.contradictions.append(f"{stored.path}: {CONTRADICTS_PROTOCOL}")
             return
         width = directory.width(data)
-        stream = directory.stream(data.dispatcher, width)
+        sequence = directory.sequence(data.dispatcher, width)
         tag = _compact(stored)
-        before = stream.put(data.number, tag, self._generation)
+        before = sequence.put(data.number, tag, self._generation)
+        # Almost every file of almost every listing ends here.
         if before == tag:
             return
-        name = stream_of(folder, data.dispatcher, width)
-        verdict = Verdict.ANEW if before else self._judge(name, data.number, stored)
-        if verdict is Verdict.SETTLED and stream.count > 1:
-            # The first file of a stream is handed on even if it is finished, so that the stream itself is known.
+        name = sequence_name(folder, data.dispatcher, width)
+        # What this run has seen itself needs no look at what an earlier one stored.
+        verdict = Verdict.REWRITTEN if before else self._judge(name, data.number, stored)
+        if verdict is Verdict.UNCHANGED and sequence.count > 1:
+            # The first file of a sequence is handed on even if it is finished, so that the sequence itself is known.
             look.finished += 1
             return
-        if verdict is Verdict.ANEW:
+        if verdict is Verdict.REWRITTEN:
             self._changed.add(stored.path)
-            self._written_anew.add(directory.placed.table_dir)
-        if verdict is Verdict.ANEW and self._was_unseen(stored.path, name, data.number, listed=bool(before)):
+            # Partitions may count for themselves in one directory here, so it has no mark from now on: see `finished_folders`.
+            self._next.note_rewritten(directory.placed.table_dir)
+        if verdict is Verdict.REWRITTEN and self._was_unseen(stored.path, name, data.number, listed=bool(before)):
             self._overwritten.add(stored.path)
-        elif look.late and self._hidden(folder, stored.path):
+        # New or rewritten, in a place that earlier listings left out because TiCDC was thought to be done there.
+        elif look.late and self._next.could_hide(folder, stored.path):
             look.came_late.append(stored.path)
-        self._dirty.add(directory.placed.table_dir)
+        self._next.note_change(directory.placed.table_dir)
         file = _data_file(directory.placed, data.dispatcher, data.number, width, stored)
-        settled = verdict in {Verdict.SETTLED, Verdict.UNSURE}
-        self._found[stored.path] = replace(file, settled=True) if settled else file
+        finished = verdict in {Verdict.UNCHANGED, Verdict.UNSURE}
+        self._found[stored.path] = replace(file, finished=True) if finished else file
 
-    def _judge(self, stream: str, number: int, stored: StoredObject) -> Verdict:
+    def _judge(self, sequence: str, number: int, stored: StoredObject) -> Verdict:
         """Return what a file listed for the first time was to an earlier run."""
-        return Verdict.NEW if self.earlier is None else self.earlier.judge(stream, number, stored)
+        return Verdict.NEW if self.earlier is None else self.earlier.judge(sequence, number, stored)
 
-    def _was_unseen(self, path: str, stream: str, number: int, *, listed: bool) -> bool:
+    def _was_unseen(self, path: str, sequence: str, number: int, *, listed: bool) -> bool:
         """Return whether a file may have changed while listings left it out; `listed`: a listing of this run has shown it before."""
         if listed:
             return self.left_out.hid(path)
-        return self.earlier is not None and self.earlier.was_unseen(stream, number)
-
-    def _hidden(self, folder: str, path: str) -> bool:
-        """Return whether the latest listing that was not full could have left this file out."""
-        return left_out(path, self.after) or not self.closed.isdisjoint(with_all_above(folder))
+        return self.earlier is not None and self.earlier.was_unseen(sequence, number)
 
     def _place(self, look: Look) -> None:
         """Place data files of unknown directories, now that all schema files of the listing are known."""
         places: dict[str, DataDirectory | Ignored] = {}
         for folder, data, stored in look.unplaced:
-            placed = places.get(folder) or places.setdefault(folder, self._read_folder(folder))
+            placed = places.get(folder) or places.setdefault(folder, self._known.place(folder))
             if isinstance(placed, Ignored):
                 look.ignore(stored.path, placed)
             else:
-                self._see_data(self._directory(folder, placed), folder, data, stored, look)
+                self._see_data(self._known.add(folder, placed), folder, data, stored, look)
         for folder, files in look.overflow.items():
-            placed = self._read_folder(folder)
+            placed = self._known.place(folder)
             if isinstance(placed, Ignored):
                 look.ignore(folder, placed, files)
             else:
                 look.overflown = True
-                self._directory(folder, placed)
-
-    def _directory(self, folder: str, placed: DataDirectory) -> Directory:
-        """Return the directory in that folder, new or known."""
-        if folder not in self._directories:
-            self._directories[folder] = Directory(placed)
-            self._folders.setdefault(placed.table_dir, set()).add(folder)
-        return self._directories[folder]
-
-    def _read_folder(self, folder: str) -> DataDirectory | Ignored:
-        return place_directory(
-            folder, self._tables, self._date_separator, partition_separator=self._partition_separator
-        )
+                self._known.add(folder, placed)
 
     def _move(self) -> bool:
         """Forget directories that belong to another table, now that its schema file was found; return whether there are any."""
-        new, self._new_tables = self._new_tables, set()
         moved = False
-        # A new table directory may explain a path better than a shorter one did: the longest wins.
-        for folder, directory in list(self._directories.items()) if new else ():
-            placed = directory.placed
-            if placed.known and not any(folder.startswith(f"{table_dir}/") for table_dir in new):
-                continue
-            now = self._read_folder(folder)
-            if isinstance(now, DataDirectory) and replace(now, known=placed.known) == placed:
-                directory.placed = now
-                continue
-            self._forget(folder, placed.table_dir)
+        for folder, directory in self._known.astray():
+            self._forget(folder, directory)
             self._found = {path: file for path, file in self._found.items() if path.rpartition("/")[0] != folder}
             moved = True
         return moved
 
-    def _forget(self, folder: str, table_dir: str) -> None:
-        del self._directories[folder]
-        self._folders[table_dir].discard(folder)
-        self._dirty.add(table_dir)
+    def _forget(self, folder: str, directory: Directory) -> None:
+        self._known.forget(folder)
+        self._next.note_change(directory.placed.table_dir)
 
     def _sweep(self, look: Look) -> tuple[DataFile, ...]:
         """Forget what a full listing did not show; return its data files, except those about to be handed out."""
         gone: list[DataFile] = []
-        for folder, directory in list(self._directories.items()):
+        for folder, directory in self._known.all():
             for dispatcher, number, width in directory.sweep(self._generation):
                 name = DataName(dispatcher=dispatcher, number=number, width=width, extension=self._extension)
+                # Only numbers are remembered, so the path is put together again from them.
                 stored = StoredObject(path=f"{folder}/{format_data_name(name)}", size=0, tag="")
-                self._dirty.add(directory.placed.table_dir)
+                self._next.note_change(directory.placed.table_dir)
                 gone.append(_data_file(directory.placed, dispatcher, number, width, stored))
-            if not (directory.streams or look.overflown):
-                self._forget(folder, directory.placed.table_dir)
+            # A directory that has no files may be one whose files were too many to hold: the next listing is to show them.
+            if not (directory.sequences or look.overflown):
+                self._forget(folder, directory)
         look.schemas_gone.extend(path for path in self._schema_tags if path not in look.schema_paths)
         for path in look.schemas_gone:
             del self._schema_tags[path]
         # A file that was found but not handed out yet stays: whoever reads it will report that it is gone.
         return tuple(file for file in gone if file.stored.path not in self._found)
 
-    def _close(self, checkpoint: int) -> None:
-        """Recompute `closed` and `after` for the tables in which something changed."""
-        self._checkpoint = checkpoint
-        dirty, self._dirty = self._dirty, set()
-        # A new date may close directories of any table.
-        if self._oldest_open_date != (date := oldest_open_date(checkpoint)):
-            self._oldest_open_date, dirty = date, dirty | self._folders.keys()
-        for table_dir in dirty:
-            before, judged = self._closings.get(table_dir), self._closing(table_dir, checkpoint)
-            self._closings[table_dir] = judged
-            self.left_out.judged(before, judged, table_dir, self._within(table_dir))
-            if judged.waiting:
-                self._dirty.add(table_dir)
-        if dirty:
-            closed = frozenset[str]().union(*(judged.closed for judged in self._closings.values()))
-            # A table called t/449 may lie below version 449 of a table t.
-            self.closed = closed - self._above
-            self.after = {name: mark for judged in self._closings.values() for name, mark in judged.after.items()}
-
-    def _within(self, table_dir: str) -> dict[str, Directory]:
-        """Return the directories of a table, by folder."""
-        return {folder: self._directories[folder] for folder in self._folders.get(table_dir, ())}
-
-    def _closing(self, table_dir: str, checkpoint: int) -> Closing:
-        """Return what the next listing may leave out of a table if this is the checkpoint."""
-        return closing(
-            table_dir,
-            own_versions(self._tables.get(table_dir, {}), self._set_apart.get(table_dir, ())),
-            self._within(table_dir),
-            checkpoint=checkpoint,
-            extension=self._extension,
-            shared=self._partition_separator is False or table_dir in self._written_anew,
-        )
-
     def _reopen(self, look: Look) -> bool:
         """Have files without a digest listed again where TiCDC may have rewritten them; return whether there are any."""
         if self.earlier is None or not self.earlier.unsure:
             return False
-        tables = {d.placed.table_dir for folder in self.earlier.unsure if (d := self._directories.get(folder))}
-        closed = frozenset[str]().union(*(self._closing(table, self.earlier.checkpoint).closed for table in tables))
-        reopened = self.earlier.reopened(closed)
+        tables = {d.placed.table_dir for folder in self.earlier.unsure if (d := self._known.get(folder))}
+        # By the earlier run's checkpoint: what has closed since then may have grown while nobody looked.
+        reopened = self.earlier.reopened(self._next.closed_at(self.earlier.checkpoint, tables))
         for folder, files in reopened.items():
             look.finished -= files
-            if directory := self._directories.get(folder):
+            if directory := self._known.get(folder):
                 # Forgotten, so that the next listing finds the files again.
-                directory.streams.clear()
+                directory.sequences.clear()
         return bool(reopened)
 
     def _findings(self, look: Look, vanished: tuple[DataFile, ...], *, moved: bool) -> Findings:
@@ -352,5 +290,5 @@ def _data_file(placed: DataDirectory, dispatcher: str, number: int, width: int, 
 
 def _compact(stored: StoredObject) -> int:
     """Return size and tag as 64 bits, never 0; valid in this process only, and quicker than `finished.digest_of`."""
-    # 0 means "no file" in a `Stream`.
+    # 0 means "no file" in a `ListedSequence`.
     return hash((stored.size, stored.tag)) & 0xFFFF_FFFF_FFFF_FFFF or 1

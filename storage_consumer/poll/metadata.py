@@ -23,12 +23,13 @@ class Metadata:
         """Start before the first reading."""
         self.checkpoint = 0
         """0 until there is one."""
-        self.told = 0
+        self.latest = 0
         """The latest readable value of the file; 0 before."""
         self.unreadable = 0
         """Number of times that the file existed but held no valid checkpoint-ts."""
         self.is_ahead = False
         """Whether the latest value lies beyond the clock: then one of the two is wrong."""
+        # The last value that was read, None for no file. -1 is neither, so that the first reading is news whatever it says.
         self._last: int | None = -1
 
     def update(self, content: bytes | None, now: float) -> tuple[str, ...]:
@@ -46,6 +47,7 @@ class Metadata:
                 "stays in force. If this lasts, check the changefeed"
             )
         self.is_ahead = is_ahead_of_clock(ts, now)
+        # It is not believed, so neither `checkpoint` nor `latest` moves.
         if self.is_ahead:
             known, self._last = self._last, ts
             said = self._refused(
@@ -55,7 +57,9 @@ class Metadata:
         return self._taken(ts)
 
     def _taken(self, ts: int) -> tuple[str, ...]:
-        known, self._last, before, self.told = self._last, ts, self.told, ts
+        known, self._last, before, self.latest = self._last, ts, self.latest, ts
+        # Compared with the latest value, not with the highest one. `latest` has moved already, so this is raised once, and the next
+        # poll goes on from the lower value.
         if before and physical_ms(before) - physical_ms(ts) > RESTART_MS:
             raise StorageUnavailable(
                 f"metadata went back from {before} ({tso_time(before)}) to {ts} ({tso_time(ts)}); the whole bucket "
@@ -117,4 +121,5 @@ def parse_metadata(content: bytes) -> int | None:
     except (ValueError, RecursionError):
         return None
     ts = document.get("checkpoint-ts") if isinstance(document, dict) else None
+    # In Python a bool is an int, but true is no TSO.
     return ts if isinstance(ts, int) and not isinstance(ts, bool) and 0 <= ts <= MAX_TSO else None

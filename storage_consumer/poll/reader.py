@@ -1,4 +1,4 @@
-"""StorageReader: what has TiCDC written since the last poll?"""
+"""StorageReader: what has TiCDC written since the last poll, and which of it may be handed out already?"""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.config.settings import Upstream
-from storage_consumer.errors import FilesMissing, StorageUnavailable
+from storage_consumer.errors import ConfigError, FilesMissing, StorageUnavailable, TableError
 from storage_consumer.model import DataFile, SchemaFile, StoredObject, TableDefinition, is_ahead_of_clock
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.findings import Findings
-from storage_consumer.poll.holding import Holding
 from storage_consumer.poll.inventory import Inventory
 from storage_consumer.poll.metadata import Metadata, ahead_of_clock
 from storage_consumer.poll.same_feed import Before, doubts
 from storage_consumer.poll.schema_file import parse_schema_file
-from storage_consumer.storage.base import Storage
-from storage_consumer.storage.cut_short import whole
-from storage_consumer.storage.small_file import METADATA_BYTES, read_schema_file
+from storage_consumer.sql.parse import parsed
+from storage_consumer.storage.base import METADATA_BYTES, Storage, read_schema_file, whole
 
 ODD_METADATA = "metadata without a checkpoint-ts that can be one"
 _LISTINGS = 3
@@ -33,6 +31,18 @@ _IDS_AS_PATH = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSchemaFile:
+    """A schema file, and what reading it gave."""
+
+    file: SchemaFile
+    content: TableDefinition | TableError | StorageUnavailable
+    """What it says; `FilesMissing` if it was gone before it was read, `MalformedSchemaFile` if it cannot be read as one.
+
+    `StorageUnavailable` if the store does not answer, or gave fewer bytes than were listed: then nothing of the poll may be applied.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
     """What one poll saw."""
 
@@ -40,7 +50,7 @@ class Poll:
     """Highest checkpoint-ts read from ``metadata`` so far; 0 while there is none."""
     checkpoint_is_new: bool
     """Whether it rose in this poll."""
-    schema_files: tuple[SchemaFile, ...]
+    schema_files: tuple[ReadSchemaFile, ...]
     """New or changed ones."""
     data_files: tuple[DataFile, ...]
     """New ones, or ones whose content changed under a known name; each is exposed once."""
@@ -55,12 +65,49 @@ class Poll:
     warnings: tuple[str, ...] = ()
     full: bool = True
     """Whether everything was listed."""
-    contradictions: tuple[str, ...] = ()
-    """Paths that show that the settings differ from those that TiCDC wrote with, each with the setting: nothing may be applied."""
     finished: int = 0
     """Number of data files that an earlier run finished and that are therefore not among `data_files`."""
     unreadable_metadata: int = 0
     """Number of times since the start that ``metadata`` existed but held no valid checkpoint-ts."""
+
+
+class Holding:
+    """Files that were listed and may not be handed out yet, so that none is handed out before one that TiCDC wrote earlier elsewhere.
+
+    A listing is not a snapshot: at midnight it may show the new day's first file and lack the old day's last one, which was
+    written in between. Where rows carry no commit-ts, applying the former before the latter lets older values win.
+
+    TiCDC goes on to another directory of a table and partition once all files of the previous one are stored. So whatever existed
+    before the first file of a directory is shown by any listing that begins after that file was seen. Files of a directory are held
+    back until such a listing has ended; within a directory their numbers show what is missing. Listing again within one poll is
+    enough: a file that only the second listing shows is newer than the checkpoint that was read before the first.
+    """
+
+    def __init__(self) -> None:
+        """Start without any listed file."""
+        # Folders that an earlier listing has shown.
+        self._known: set[str] = set()
+        self._held: dict[str, DataFile] = {}
+
+    def __len__(self) -> int:
+        """Return the number of files held back."""
+        return len(self._held)
+
+    def take(self, files: Iterable[DataFile], *, moved: bool) -> tuple[DataFile, ...]:
+        """Return the files that may be handed out once a listing that showed `files` has ended.
+
+        `moved`: the listing showed some files under the wrong table, and the next one corrects it; none is handed out before that.
+        """
+        # By path: a file that is rewritten while it is held back is handed out once, in its newest state.
+        self._held |= {file.stored.path: file for file in files}
+        if moved:
+            return ()
+        folders = {path: path.rpartition("/")[0] for path in self._held}
+        ready = tuple(file for path, file in self._held.items() if folders[path] in self._known)
+        self._held = {path: file for path, file in self._held.items() if folders[path] not in self._known}
+        # Last: a folder that this listing is the first to show has to wait for the next one.
+        self._known.update(folders.values())
+        return ready
 
 
 class StorageReader:
@@ -84,26 +131,29 @@ class StorageReader:
         self._looks: list[Findings] = []
         self._last_full: float | None = None
         self._returned = 0
-        self._says_ids = True
+        self._warns_of_ids = True
         self._left_out = frozenset[str]()
         self._before: Before | None = None
 
     def poll(self) -> Poll:
-        """Return what is new since the last poll.
+        """Return what is new since the last poll, with the content of the schema files.
 
         ``metadata`` is read first, then the storage is listed: so the checkpoint never covers a file that the listing lacks.
-        Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found.
+        Raises `StorageUnavailable`; then nothing is lost, and the next poll returns what this one had found. So it does if that is the
+        content of a schema file, which is returned so that the poll's warnings are not lost with it. Raises `ConfigError`
+        if paths contradict the settings, or if the files are another changefeed's (see `resume`): then nothing may be applied.
         """
         now = self._clock.now()
         warnings = self._metadata.update(self._read_metadata(), now)
         checkpoint = self._metadata.checkpoint
         judged, full = self._read_files(checkpoint)
-        doubt = self._is_the_same()
-        looks, self._looks = self._looks, []
+        doubts_of_feed = self._doubts_of_feed()
+        self._refuse_contradictions(judged)
+        looks = self._looks
         poll = Poll(
             checkpoint=checkpoint,
             checkpoint_is_new=checkpoint > self._returned,
-            schema_files=tuple(file for look in looks for file in look.schema_files),
+            schema_files=tuple(self._read_schema_files(looks)),
             data_files=tuple(file for look in looks for file in look.data_files),
             vanished=tuple(file for look in looks for file in look.vanished),
             changed=sum(look.changed for look in looks),
@@ -111,16 +161,20 @@ class StorageReader:
             ignored=judged.ignored | self._odd_metadata(),
             warnings=(
                 *warnings,
-                *doubt,
+                *doubts_of_feed,
                 *(text for look in looks for text in look.warnings),
                 *self._too_new(looks, now),
-                *self._advice(judged),
             ),
             full=full,
-            contradictions=judged.contradictions,
             finished=sum(look.finished for look in looks),
             unreadable_metadata=self._metadata.unreadable,
         )
+        # The looks stay as they are: the next poll returns all of this again, with the schema file that could not be read now.
+        if any(isinstance(read.content, StorageUnavailable) for read in poll.schema_files):
+            return poll
+        # Only now: whatever raised above is to find the same again in the next poll.
+        self._looks = []
+        self._before = None
         self._inventory.earlier = None
         self._returned = checkpoint
         return poll
@@ -128,18 +182,18 @@ class StorageReader:
     def resume(
         self, checkpoint: int, finished: Mapping[str, Finished], kept: Collection[tuple[str, int]] = frozenset()
     ) -> None:
-        """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by stream (see `DataFile.stream`).
+        """Continue from a checkpoint-ts that an earlier run read, and from the files that it finished, by sequence (see `DataFile.sequence`).
 
-        The first poll counts those that are unchanged, and shows at least one file of each stream. `kept`: table directory and
+        The first poll counts those that are unchanged, and shows at least one file of each sequence. `kept`: table directory and
         version of the schema files that were read. The first poll raises `ConfigError` if the files that are there now belong to
         another changefeed.
         """
         self._metadata.checkpoint = max(checkpoint, self._metadata.checkpoint)
-        self._before = Before(checkpoint=checkpoint, streams=finished.keys(), schema_files=kept)
+        self._before = Before(checkpoint=checkpoint, sequences=finished.keys(), schema_files=kept)
         self._inventory.earlier = Earlier(finished, checkpoint, rereads=self._upstream.tells_time)
 
     def left_out(self) -> dict[str, int]:
-        """Return stream → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
+        """Return sequence → number up to which listings may leave files out, where that changed since the last call: see `Finished.left_out`.
 
         Store it before the next poll: a later run has to know what this one may not have seen.
         """
@@ -153,36 +207,50 @@ class StorageReader:
         """Stop listing these directories: nobody wants what is in them."""
         self._left_out = directories
 
-    def definition(self, schema_file: SchemaFile) -> TableDefinition:
-        """Return the content of a schema file.
+    def set_apart(self, schema_file: SchemaFile) -> None:
+        """Note that a schema file belongs to another table than the one it lies with: rows of the latter do not go by it.
 
-        Raises `MalformedSchemaFile` if it can't be read as one, `FilesMissing` if it is no longer there, `StorageUnavailable`
-        if it has fewer bytes than were listed.
+        A poll does so for all that it could read.
         """
-        path = schema_file.stored.path
+        self._inventory.set_apart(schema_file)
+
+    def _read_schema_files(self, looks: Iterable[Findings]) -> Iterator[ReadSchemaFile]:
+        """Yield the new schema files with their content, up to the first for which the store does not answer."""
+        # By path, since a file may have been replaced between two listings: then its former size and tag no longer count.
+        for file in {file.stored.path: file for look in looks for file in look.schema_files}.values():
+            try:
+                definition = self._definition(file)
+            except TableError as fault:
+                yield ReadSchemaFile(file=file, content=fault)
+                continue
+            except StorageUnavailable as fault:
+                yield ReadSchemaFile(file=file, content=fault)
+                return
+            if parsed(definition).is_astray:
+                self.set_apart(file)
+            yield ReadSchemaFile(file=file, content=definition)
+
+    def _definition(self, file: SchemaFile) -> TableDefinition:
+        path = file.stored.path
         try:
-            content = b"".join(whole([read_schema_file(self._storage, path)], schema_file.stored))
+            content = b"".join(whole([read_schema_file(self._storage, path)], file.stored))
         except FileNotFoundError:
             raise FilesMissing(
                 f"schema file {path} was listed but is gone. Restore it from a copy of the bucket: without it the rows "
-                f"in {schema_file.table_dir}/{schema_file.version} can't be read"
+                f"in {file.table_dir}/{file.version} can't be read"
             ) from None
-        definition = parse_schema_file(
-            content, path, schema_file.version, schema_file.checksum, table_dir=schema_file.table_dir
-        )
-        if self._says_ids and definition.name.table and "/" not in schema_file.table_dir:
-            self._says_ids = False
+        definition = parse_schema_file(content, path, file.version, file.checksum, table_dir=file.table_dir)
+        # A table's directory of one segment: TiCDC writes that only where table ids are the paths.
+        if self._warns_of_ids and definition.name.table and "/" not in file.table_dir:
+            self._warns_of_ids = False
             return replace(definition, warnings=(*definition.warnings, f"{path}: {_IDS_AS_PATH}"))
         return definition
 
-    def set_apart(self, schema_file: SchemaFile) -> None:
-        """Note that a schema file belongs to another table than the one it lies with: rows of the latter do not go by it."""
-        self._inventory.set_apart(schema_file)
-
-    def _is_the_same(self) -> tuple[str, ...]:
+    def _doubts_of_feed(self) -> tuple[str, ...]:
         """Return warnings on whether the bucket is the one that an earlier run read; only the first poll has any."""
-        before, self._before = self._before, None
-        return () if before is None else doubts(before, self._looks, self._metadata.told, self._upstream.identity)
+        if self._before is None:
+            return ()
+        return doubts(self._before, self._looks, self._metadata.latest, self._upstream.identity)
 
     def _odd_metadata(self) -> dict[str, int]:
         count = self._metadata.unreadable
@@ -190,6 +258,7 @@ class StorageReader:
 
     def _too_new(self, looks: Iterable[Findings], now: float) -> Iterator[str]:
         """Yield warnings on schema files whose version no source can have issued yet, unless it is the clock that must be wrong."""
+        # If `metadata` is ahead too, the clock is the likelier culprit, and that has been reported already.
         if self._metadata.is_ahead:
             return
         for file in (file for look in looks for file in look.schema_files if is_ahead_of_clock(file.version, now)):
@@ -215,6 +284,7 @@ class StorageReader:
         # The second listing releases what the first one held back.
         if self._holding:
             self._look(checkpoint, full=False)
+        # Only now, so that a full listing that failed is made again. It counts from its beginning: later files may be missing from it.
         if full:
             self._last_full = began
         return judged, full
@@ -235,20 +305,22 @@ class StorageReader:
         for stored in listing:
             empty = False
             yield stored
+        # A file system that is not mounted raises nothing: its folder is just empty.
         if full and empty and len(self._inventory):
             raise StorageUnavailable(
                 f"{self._upstream.identity} has no objects any more; there were {len(self._inventory)} schema and "
                 "data files. Is the file system mounted, is the prefix still the same?"
             )
 
-    def _advice(self, look: Findings) -> Iterator[str]:
+    def _refuse_contradictions(self, look: Findings) -> None:
+        """Raise `ConfigError` if a path shows that TiCDC wrote with other settings."""
         if look.contradictions:
-            yield (
-                f"the paths contradict the settings {', '.join(self._told())}: {'; '.join(look.contradictions)}. "
-                "Give the values that the changefeed has"
+            raise ConfigError(
+                f"the paths contradict the settings {', '.join(self._path_settings())}: "
+                f"{'; '.join(look.contradictions)}. Give the values that the changefeed has"
             )
 
-    def _told(self) -> Iterator[str]:
+    def _path_settings(self) -> Iterator[str]:
         """Yield the settings by which paths are judged."""
         yield f"protocol={self._upstream.protocol}"
         if self._upstream.date_separator is not None:

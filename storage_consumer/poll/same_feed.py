@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import is_ahead_of_clock, physical_ms
+from storage_consumer.model import folder_of, is_ahead_of_clock, physical_ms
 from storage_consumer.poll.findings import Findings
 from storage_consumer.poll.metadata import RESTART_MS, clock_time
 from storage_consumer.storage.paths import with_all_above
@@ -29,8 +29,8 @@ class Before:
 
     checkpoint: int
     """Highest checkpoint-ts of ``metadata`` that it read."""
-    streams: Collection[str]
-    """The numbered sequences of which it finished files, see `DataFile.stream`."""
+    sequences: Collection[str]
+    """The numbered sequences of which it finished files, see `DataFile.sequence`."""
     schema_files: Collection[tuple[str, int]]
     """Table directory and version of the schema files that it read."""
 
@@ -46,18 +46,21 @@ class _Version:
         return f"{self.table_dir}/{self.version}"
 
 
-def doubts(before: Before, looks: Sequence[Findings], told: int, place: str) -> tuple[str, ...]:
-    """Return warnings about a bucket of which everything was listed; `told`: the value in its ``metadata``.
+def doubts(before: Before, looks: Sequence[Findings], latest: int, place: str) -> tuple[str, ...]:
+    """Return warnings about a bucket of which everything was listed; `latest`: the value in its ``metadata``.
 
     Raises `ConfigError` if it is another changefeed's.
     """
     there = frozenset(_there(looks))
-    if not (before.checkpoint and there and (before.streams or before.schema_files)):
+    # Nothing was read before, or nothing is there now: neither proves anything.
+    if not (before.checkpoint and there and (before.sequences or before.schema_files)):
         return ()
     if any(look.finished for look in looks) or _is_any_known(there, before):
         return ()
+    # The oldest version shows how far back the files that are there begin.
     first = min(there, key=lambda version: version.version)
-    begin = min(told or first.version, first.version)
+    # If the checkpoint in `metadata` is lower still, the rows that follow begin there.
+    begin = min(latest or first.version, first.version)
     gone = (
         f"none of the files that were read before is in {place} any more, and others are there, the oldest in {first}"
     )
@@ -105,5 +108,5 @@ def _is_any_known(there: Collection[_Version], before: Before) -> bool:
     """Return whether an earlier run read a schema file of one of these versions, or finished files of it."""
     if any((version.table_dir, version.version) in before.schema_files for version in there):
         return True
-    folders = {folder for stream in before.streams for folder in with_all_above(stream.rsplit("|", 2)[0])}
+    folders = {folder for sequence in before.sequences for folder in with_all_above(folder_of(sequence))}
     return any(str(version) in folders for version in there)

@@ -10,21 +10,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from storage_consumer.errors import MalformedSchemaFile
-from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
+from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion, folded_name
+from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.tokens import tokens
 
 _FORMATS = (0, 1)
 """Known file format versions; TiCDC writes 1, and hashes the file as version 0."""
-_ACTIONS: Mapping[tuple[str, ...], int] = {
-    ("CREATE", "DATABASE"): 1,
-    ("CREATE", "SCHEMA"): 1,
-    ("DROP", "DATABASE"): 2,
-    ("DROP", "SCHEMA"): 2,
-    ("CREATE", "TABLE"): 3,
-    ("DROP", "TABLE"): 4,
+_ACTIONS: Mapping[tuple[str, ...], DdlKind] = {
+    ("CREATE", "DATABASE"): DdlKind.CREATE_SCHEMA,
+    ("CREATE", "SCHEMA"): DdlKind.CREATE_SCHEMA,
+    ("DROP", "DATABASE"): DdlKind.DROP_SCHEMA,
+    ("DROP", "SCHEMA"): DdlKind.DROP_SCHEMA,
+    ("CREATE", "TABLE"): DdlKind.CREATE_TABLE,
+    ("DROP", "TABLE"): DdlKind.DROP_TABLE,
 }
 """First words of a statement → TiDB's action code, for files that lack it."""
 _MAX_INTEGER = (1 << 64) - 1
+LONGEST_NAME, LONGEST_DIRECTORY, LONGEST_PATH = 255, 512, 700
+"""Characters that the state keeps; TiDB's names have 64 at most."""
+LARGEST_TYPE = (1 << 31) - 1
+"""The state keeps no larger one; TiDB's are below a thousand."""
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _FIELDS = {"Table", "Schema", "Version", "TableVersion", "Query", "Type", "TableColumns", "TableColumnsTotal"}
 _ATTRIBUTES = {
@@ -59,6 +64,8 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
     if twice := _repeated(column.name for column in columns):
         document.fail(f"column {twice!r} is listed twice")
     name, name_warnings = _identity(document.text("Schema"), document.text("Table"), table_dir)
+    # Here one table halts for it; the state, which cannot keep it, would refuse it for all.
+    _refuse_too_long(document, name, table_dir)
     query = document.text("Query")
     computed = schema_checksum(document.content)
     verified = () if checksum is None else _checksum_warnings(computed, checksum)
@@ -66,9 +73,10 @@ def parse_schema_file(content: bytes, path: str, version: int, checksum: int | N
         name=name,
         version=TableVersion(version),
         query=query,
-        ddl_type=document.integer("Type") if "Type" in document.fields else _action(query),
+        ddl_type=document.integer("Type", most=LARGEST_TYPE) if "Type" in document.fields else _action(query),
         columns=columns,
         path=path,
+        # The one in the name stays the identity of the file, even where the content has another.
         checksum=(computed or 0) if checksum is None else checksum,
         warnings=(*_oddities(document), *name_warnings, *verified),
     )
@@ -122,14 +130,14 @@ class _Document:
             self.fail(f"{field} must be a string, but is {_shown(value)}")
         return value
 
-    def integer(self, field: str, default: int | None = None) -> int:
-        """Return a field that holds an integer, or a string of its digits; exact at any size."""
+    def integer(self, field: str, default: int | None = None, most: int = _MAX_INTEGER) -> int:
+        """Return a field that holds an integer up to `most`, or a string of its digits; exact at any size."""
         if field not in self.fields and default is not None:
             return default
         value = self._field(field)
         number = _integer(value)
-        if number is None or number < 0:
-            self.fail(f"{field} must be a non-negative integer, but is {_shown(value)}")
+        if number is None or not 0 <= number <= most:
+            self.fail(f"{field} must be an integer from 0 to {most}, but is {_shown(value)}")
         return number
 
     def columns(self) -> list[dict[str, Any]]:
@@ -152,6 +160,7 @@ def _column(document: _Document, entry: dict[str, Any], place: int) -> TableColu
         document.fail(f"column {place} of TableColumns needs the strings ColumnName and ColumnType")
     where = f"of column {name!r}"
     base = type_text.strip().upper()
+    # TiCDC's documentation calls it ColumnLength; no known version writes that.
     precision = "ColumnPrecision" if entry.get("ColumnPrecision") is not None else "ColumnLength"
     elements = entry.get("ColumnElems")
     if elements is not None and not (isinstance(elements, list) and all(isinstance(e, str) for e in elements)):
@@ -203,18 +212,30 @@ def _integer(value: Any) -> int | None:
 
 def _action(query: str) -> int:
     """Return TiDB's action code of a statement whose file lacks it, where the code makes a difference; else 0."""
-    return _ACTIONS.get(tuple(token.upper for token in tokens(query)[:2]), 0)
+    # A plain integer, since the state stores it by a driver that knows no other.
+    return int(_ACTIONS.get(tuple(token.upper for token in tokens(query)[:2]), 0))
 
 
 def _identity(schema: str, table: str, table_dir: str) -> tuple[TableName, tuple[str, ...]]:
     """Return the table's name: the pair in the file, unless it is exactly the swapped pair of the path."""
     stated = TableName(schema=schema, table=table)
+    # An id in place of a path says nothing about names.
     if table_dir.isdecimal() or table_dir == _directory(schema, table):
         return stated, ()
     if table and table_dir == _directory(table, schema):
         swapped = TableName(schema=table, table=schema)
         return swapped, (f"Schema {schema!r} and Table {table!r} are swapped relative to the path; read as {swapped}",)
     return stated, (f"the path says {table_dir!r}, Schema and Table say {stated}; the latter is used",)
+
+
+def _refuse_too_long(document: _Document, name: TableName, table_dir: str) -> None:
+    # Their key is as long as both together, and longer where they hold backquotes.
+    if max(len(name.schema), len(name.table)) > LONGEST_NAME or len(key_of(name)) > LONGEST_DIRECTORY:
+        document.fail(f"Schema or Table has more than {LONGEST_NAME} characters")
+    if len(table_dir) > LONGEST_DIRECTORY or len(document.path) > LONGEST_PATH:
+        document.fail(
+            f"its directory has more than {LONGEST_DIRECTORY} characters, or its path more than {LONGEST_PATH}"
+        )
 
 
 def _directory(schema: str, table: str) -> str:
@@ -242,10 +263,12 @@ def _column_blocks(lines: list[str]) -> list[str] | None:
     """Return the texts of the column objects, sorted by name; None where brackets and indentation are not TiCDC's."""
     blocks: list[tuple[bytes, str]] = []
     start = None
+    # TiCDC indents by four spaces, so the objects of the array stand at eight.
     for number, line in enumerate(lines):
         if line == "        {":
             start = number
         elif start is not None and line.rstrip(",") == "        }":
+            # Without the comma: sorting may move a block to the end or away from it.
             block = "\n".join(lines[start:number]) + "\n        }"
             try:
                 name = str(json.loads(block, parse_float=str).get("ColumnName"))
@@ -259,9 +282,10 @@ def _column_blocks(lines: list[str]) -> list[str] | None:
 def _repeated(names: Iterator[str]) -> str:
     seen: set[str] = set()
     for name in names:
-        if name.lower() in seen:
+        # TiDB finds names of columns equal whatever their case.
+        if (folded := folded_name(name)) in seen:
             return name
-        seen.add(name.lower())
+        seen.add(folded)
     return ""
 
 

@@ -21,6 +21,7 @@ def turns(context: SparkContext, partitions: int, worker_count: int) -> list[ran
     """
     if is_one_process(context) and context.defaultParallelism <= worker_count:
         return [range(partitions)]
+    # A copy writes as its original does, and needs a connection of its own.
     copies = context.getConf().get("spark.speculation", "false") == "true"
     most = max(1, worker_count // 2) if copies else worker_count
     return spread(partitions, most)

@@ -53,6 +53,7 @@ def meaning_of(fault: BaseException) -> StorageConsumerError:
         name, _, message = line.strip().partition(": ")
         if known := _FAILURES.get(name.rpartition(".")[2]):
             return known(message)
+    # None of ours: what the executors lack, then what happened around Spark, and last Spark's own words.
     if lack := misfit(text):
         return ConfigError(lack)
     message = f"the Spark job failed: {_gist(text) or type(fault).__name__}"

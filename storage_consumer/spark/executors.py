@@ -50,6 +50,7 @@ def ship(context: SparkContext) -> None:
         name = f"{_PACKAGE}-{storage_consumer.__version__}-{hashlib.sha256(content).hexdigest()[:12]}.zip"
         archive = Path(tempfile.mkdtemp(dir=SparkFiles.getRootDirectory())) / name
         archive.write_bytes(content)
+    # The name holds a hash, so a package that has changed is shipped under another one.
     if archive.name not in (context._python_includes or ()):  # noqa: SLF001 - a name can be shipped only once
         context.addPyFile(str(archive))
 
@@ -58,6 +59,7 @@ def zipped(home: Path) -> bytes:
     """Return the package's modules as a zip, with the same bytes for the same modules."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        # In a fixed order, since the archive's name holds a hash of the bytes.
         for path in sorted(home.rglob("*.py")):
             # A `ZipInfo` without a date has a fixed one, so the bytes depend on the modules only.
             entry = zipfile.ZipInfo(path.relative_to(home.parent).as_posix())
@@ -72,17 +74,19 @@ def travelling(spec: JobSpec) -> JobSpec:
 
 
 @contextmanager
-def at_executor(secrets_file: str, told: Sequence[str]) -> Iterator[Secrets]:
+def at_executor(secrets_file: str, held_by_driver: Sequence[str]) -> Iterator[Secrets]:
     """Yield the secrets as this machine has them; add to errors raised inside the machine's name and the secrets missing on it.
 
-    `told`: names of the secrets that the driver has. Raises `ConfigError` if the target's password is missing.
+    `held_by_driver`: names of the secrets that the driver has. Raises `ConfigError` if the target's password is missing.
     """
+    # On the driver's own machine the file is there.
     held = held_secrets(secrets_file)
     if held or not secrets_file:
         yield held or secrets_from("")
         return
+    # On any other one only the environment can have them.
     secrets = secrets_from("")
-    missing = [VARIABLES[name] for name in told if name not in names_of(secrets)]
+    missing = [VARIABLES[name] for name in held_by_driver if name not in names_of(secrets)]
     lacking = (
         f"; secrets do not travel through Spark, and the environment of executors lacks {', '.join(sorted(set(missing)))}"
         if missing
@@ -90,15 +94,16 @@ def at_executor(secrets_file: str, told: Sequence[str]) -> Iterator[Secrets]:
     )
     where = f"(executor on {socket.gethostname()}{lacking})"
     try:
-        _check_password(told, secrets)
+        _check_password(held_by_driver, secrets)
         yield secrets
     except (ConfigError, TransientError) as fault:
+        # The same type, since the driver finds out by its name what to do (see `errors.meaning_of`).
         raise type(fault)(f"{fault} {where}") from fault
 
 
-def _check_password(told: Sequence[str], secrets: Secrets) -> None:
+def _check_password(held_by_driver: Sequence[str], secrets: Secrets) -> None:
     """Raise `ConfigError` here if the password is missing: an empty one may be a valid login on the target."""
-    if "password" in told and not secrets.password:
+    if "password" in held_by_driver and not secrets.password:
         raise ConfigError("there is no password for the target")
 
 
@@ -111,6 +116,7 @@ def see_packages() -> None:
 def opened(upstream: Upstream, secrets: Secrets) -> Storage:
     """Return the bucket's storage; raise `StorageUnavailable` if it is a folder that this machine does not have."""
     storage = open_storage(upstream, secrets)
+    # A folder that is not mounted on this machine would look like one whose files are gone.
     if upstream.scheme == "file":
         try:
             storage.check()
@@ -123,6 +129,7 @@ def opened(upstream: Upstream, secrets: Secrets) -> Storage:
 
 def misfit(text: str) -> str:
     """Return what executors lack, from the text of a failure; empty if that is not the reason."""
+    # The most telling cause first: another Python often lacks modules as well.
     if found := _OTHER_PYTHON.search(text):
         return f"executors run Python {found[1]}, the driver runs {found[2]}. {_REMEDY}"
     if found := _NO_PYTHON.search(text):

@@ -15,40 +15,44 @@ from pyspark import SparkContext
 
 from storage_consumer.config.own_folder import noted, remove_later
 
-_TOLD = "SPARK_LOCAL_DIRS"
+_LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 
 
 def own_places(environ: Mapping[str, str], known: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that make a JVM keep its files in a folder of this process, which is created here.
 
-    `known`: settings that the operator gives; those of the environment take precedence, see `told_places`. `settings`:
-    ours.
+    `known`: settings that the operator gives; those of the environment take precedence, see `configured_places`.
+    `settings`: ours.
     """
-    if environ.get(_TOLD) or "spark.local.dir" in known:
+    # The operator has chosen the folder: there is none to create here.
+    if environ.get(_LOCAL_DIRS) or "spark.local.dir" in known:
         return {}
     try:
         folder = _made(tempfile.gettempdir())
+    # Spark itself then says what is wrong with the system's folder.
     except OSError:
         return {}
     options = "spark.driver.extraJavaOptions"
     return {
         "spark.local.dir": folder,
+        # Java has temporary files as well, outside of Spark's folder.
         options: f"{settings[options]} {shlex.quote(f'-Djava.io.tmpdir={folder}')}",
     }
 
 
 @contextmanager
-def told_places() -> Iterator[None]:
+def configured_places() -> Iterator[None]:
     """Give a JVM that starts in this context its own folders, within those that the operator names in the environment."""
-    told = os.environ.get(_TOLD, "")
-    if not told:
+    configured = os.environ.get(_LOCAL_DIRS, "")
+    if not configured:
         yield
         return
-    os.environ[_TOLD] = ",".join(_made_in(root) for root in told.split(","))
+    # The environment outranks every setting, so here it has to name the new folders while the JVM starts.
+    os.environ[_LOCAL_DIRS] = ",".join(_made_in(root) for root in configured.split(","))
     try:
         yield
     finally:
-        os.environ[_TOLD] = told
+        os.environ[_LOCAL_DIRS] = configured
 
 
 def let_jvm_remove() -> None:
@@ -68,5 +72,6 @@ def _made_in(root: str) -> str:
 
 def _made(root: str) -> str:
     folder = tempfile.mkdtemp(prefix="spark-", dir=root)
+    # Noted at once, so that a start after kill -9 finds it.
     remove_later(Path(folder))
     return folder

@@ -31,9 +31,9 @@ from storage_consumer.config.secrets import names_of, secrets_from
 from storage_consumer.config.settings import Secrets, Tuning, Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.errors import Abandoned, SparkUnavailable, StorageConsumerError
+from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.shape import by_tables, in_groups
 from storage_consumer.job.spec import FileSplit, JobSpec
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.spark.blocks import between_halves, received, sent
@@ -76,7 +76,7 @@ class SparkPipeline:
         self._context: SparkContext = session.sparkContext
         self._worker_count = tuning.worker_count
         self._prepared = False
-        self._secrets_told: tuple[str, ...] = ()
+        self._secret_names: tuple[str, ...] = ()
         self._abandoned = False
         self._tag = f"storage-consumer-{uuid.uuid4().hex}"
 
@@ -112,11 +112,11 @@ class SparkPipeline:
         context = self._context
         if self._prepared or is_one_process(context):
             return
-        told = self._secrets_told = names_of(secrets_from(secrets_file))
+        secret_names = self._secret_names = names_of(secrets_from(secrets_file))
 
         def look(_: Iterable[int]) -> Iterator[str]:
             see_packages()
-            with at_executor(secrets_file, told) as secrets:
+            with at_executor(secrets_file, secret_names) as secrets:
                 opened(upstream, secrets).check()
             return iter([socket.gethostname()])
 
@@ -129,6 +129,7 @@ class SparkPipeline:
 
     def cancel(self) -> None:
         """Cancel the running job, and start no other."""
+        # First, since the job then fails with an arbitrary error, which `_meant` recognizes by this.
         self._abandoned = True
         with suppress(Py4JError, OSError, AttributeError):  # no JVM, no job
             self._context.cancelJobsWithTag(self._tag)
@@ -151,7 +152,9 @@ class SparkPipeline:
         """
         context = self._context
         if not is_one_process(context):
+            # Executors do not have the driver's CA file.
             spec = travelling(spec)
+        # For display only: a task that Spark repeats counts twice here, but its reports come once.
         files_read, rows_read = context.accumulator(0), context.accumulator(0)
 
         def seen(report: FileReport) -> None:
@@ -159,12 +162,12 @@ class SparkPipeline:
             files_read.add(report.span.end is None)
             rows_read.add(report.applied)
 
-        told = _Told(progress, files_read, rows_read)
+        reporter = _Reporter(progress, files_read, rows_read)
         try:
             with self._job():
                 return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
         finally:
-            told.stop()
+            reporter.stop()
 
     @contextmanager
     def _job(self) -> Iterator[None]:
@@ -172,6 +175,7 @@ class SparkPipeline:
         if self._abandoned:
             raise Abandoned
         with self._meant():
+            # `cancel` finds the job by this tag, from another thread.
             self._context.addJobTag(self._tag)
             try:
                 yield
@@ -207,19 +211,22 @@ class SparkPipeline:
         shifts = turns(self._context, partitions, self._worker_count)
         if len(shifts) == 1:
             return reports.collect()
+        # One turn after the other: `runJob` returns when all of its tasks have ended.
         return [one for shift in shifts for one in self._context.runJob(reports, _as_they_are, list(shift))]
 
     def _whole(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen) -> list[_Report]:
         """Run the job in one stage: each task reads and writes tables of its own, and gets only these."""
-        told = self._secrets_told
+        secret_names = self._secret_names
 
         def work(shares: Iterable[_Share]) -> Iterator[_Report]:
             for partition, share, works in shares:
-                with at_executor(share.secrets_file, told) as secrets:
+                with at_executor(share.secrets_file, secret_names) as secrets:
+                    # One bucket, since this task writes all that it reads.
                     items = sorted(_read(share, secrets, works, 1, seen), key=_by_place)
                     yield from _write(share, secrets, partition, items)
 
         groups = by_tables(files, spec.partitions)
+        # Not broadcast: each task gets only the tables that it works on.
         shares = [(partition, _share(spec, group), group) for partition, group in enumerate(groups)]
         return self._in_turns(self._context.parallelize(shares, len(shares)).mapPartitions(work), len(shares))
 
@@ -230,17 +237,18 @@ class SparkPipeline:
 
     def _in_halves(self, spec: JobSpec, files: Sequence[FileSplit], seen: _Seen, folder: str) -> list[_Report]:
         """Run the same, with a folder for blocks; see `between_halves`."""
-        shared, told = self._context.broadcast(spec), self._secrets_told
+        # Every task needs the whole specification, so it goes to each machine once. The secrets' names alone travel.
+        shared, secret_names = self._context.broadcast(spec), self._secret_names
 
         def read(groups: Iterable[list[FileSplit]]) -> Iterator[tuple[Place, Any]]:
             spec = shared.value
-            with at_executor(spec.secrets_file, told) as secrets:
+            with at_executor(spec.secrets_file, secret_names) as secrets:
                 works = list(chain.from_iterable(groups))
                 yield from sent(_read(spec, secrets, works, spec.partitions, seen), folder)
 
         def write(partition: int, items: Iterable[tuple[Place, Any]]) -> Iterator[_Report]:
             spec = shared.value
-            with at_executor(spec.secrets_file, told) as secrets:
+            with at_executor(spec.secrets_file, secret_names) as secrets:
                 yield from _write(spec, secrets, partition, received(items, folder))
 
         groups = in_groups(files, self.cores)
@@ -254,6 +262,7 @@ class SparkPipeline:
             )
             return self._in_turns(written, spec.partitions)  # the first turn reads for all
         finally:
+            # Or the copies on the executors would stay as long as the session.
             shared.destroy()
 
     def _let_end(self) -> None:
@@ -263,7 +272,7 @@ class SparkPipeline:
                 let_end(self._context)
 
 
-class _Told:
+class _Reporter:
     """Reports the progress of a running job from its accumulators."""
 
     def __init__(self, progress: Progress, files: Any, rows: Any) -> None:
@@ -275,9 +284,9 @@ class _Told:
 
     def _run(self) -> None:
         while not self._end.wait(_TICK):
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = (self._files.value, self._rows.value)
         if now != self._seen:
             self._progress.advanced(files=now[0] - self._seen[0], rows=now[1] - self._seen[1])
@@ -287,7 +296,7 @@ class _Told:
         """Stop, and report the rest."""
         self._end.set()
         self._thread.join()
-        self._tell()
+        self._report()
 
 
 def _share(spec: JobSpec, files: Iterable[FileSplit]) -> JobSpec:
@@ -310,6 +319,7 @@ def _read(
 ) -> Iterator[tuple[Place, Any]]:
     """Yield the items of the first half, in a worker."""
     shorten_collection(len(sys.modules))
+    # In the worker: neither connections nor secrets go through Spark.
     storage = opened(spec.upstream, secrets)
     tables = {table.index: table for table in spec.tables}
     decoder = decoder_for(spec.upstream)
@@ -325,6 +335,7 @@ def _write(spec: JobSpec, secrets: Secrets, partition: int, items: Iterable[tupl
     writer = TargetWriter(spec, secrets.password, partition)
     try:
         yield from write_bucket(items, {table.index: table for table in spec.tables}, writer)
+        # Only at the very end: an attempt that dies before leaves its slot open to the next one.
         writer.finish()
     finally:
         writer.close()

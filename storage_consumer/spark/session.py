@@ -1,15 +1,18 @@
 """The SparkSession: the active one if there is one (which is then left running), else one of our own.
 
 What the operator gave Spark (spark-submit's options, PYSPARK_SUBMIT_ARGS, spark-defaults.conf) takes precedence over
-the settings here.
+the settings here. A JVM of our own is our child: its files and its workers' are private to this user, and its output
+goes to our own log.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -17,6 +20,7 @@ from shutil import which
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.context import SQLContext
 
@@ -25,8 +29,7 @@ from storage_consumer.config.own_folder import LONGEST, own_folder, remove_noted
 from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError, SparkUnavailable
 from storage_consumer.spark.concurrency import one_process
-from storage_consumer.spark.folders import let_jvm_remove, own_places, told_places
-from storage_consumer.spark.output import start_jvm
+from storage_consumer.spark.folders import configured_places, let_jvm_remove, own_places
 from storage_consumer.telemetry import Log
 
 _log = Log("spark")
@@ -65,6 +68,10 @@ _ONE_PROCESS = {"spark.authenticate": "true"}
 
 Spark creates a new secret at each start, which never leaves the JVM's memory. Executors would have to be given it.
 """
+_SERIOUS = re.compile(r"\b(ERROR|FATAL|OutOfMemoryError|[A-Za-z.]+Exception)\b(?!\"\.)|has not accepted any resources")
+"""Spark also prints the level of its own log: ``"ERROR".`` If no executor comes, it only warns, and waits."""
+_PRIVATE = 0o077
+"""The umask of the JVM and its workers: no other user may read rows, or talk to a worker through its socket."""
 
 
 def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
@@ -82,6 +89,7 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
             builder = builder.config(key, value)
         return builder.getOrCreate(), True
     except (Py4JError, PySparkException, OSError) as fault:
+        # A JVM that died while it started must not be taken for one that can be used.
         if not running and gateway_gone():
             _forget_jvm()
         if not _has_java(os.environ):
@@ -133,23 +141,43 @@ def _forget_jvm() -> None:
 
 def _settings(wish: str) -> dict[str, str]:
     """Start Spark's JVM; return the settings for a session at this master (empty: what Spark was given, else this machine)."""
+    # The variable is there if spark-submit has started the JVM: then PySpark only connects to it.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = wish or ("" if submitted else "local[*]")
     ours = dict(_EVERYWHERE)
-    known = told_in_defaults(os.environ)
+    known = settings_in_defaults(os.environ)
     if master.startswith("local"):
         ours = _for_this_machine(known) | (_ONE_PROCESS if one_process(master) else {})
     if submitted:
         SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM, which knows the options of spark-submit
+    # A JVM that is there keeps the settings that it was started with; only a new one can take these.
     elif SparkContext._gateway is None:  # noqa: SLF001 - the only way to ask
         if master.startswith("local"):
             ours |= own_places(os.environ, known, ours)
-        with told_places():
-            start_jvm({key: value for key, value in ours.items() if key not in known})
+        with configured_places():
+            _start_jvm({key: value for key, value in ours.items() if key not in known})
         let_jvm_remove()
-    told = SparkConf()
-    unsaid = {key: value for key, value in ours.items() if not told.contains(key)}
-    return unsaid | ({"spark.master": master} if master else {})
+    # With a JVM there, this holds all that it was given, by us or by others: none of that is set again.
+    configured = SparkConf()
+    unset = {key: value for key, value in ours.items() if not configured.contains(key)}
+    return unset | ({"spark.master": master} if master else {})
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start Spark's JVM with these settings and log its output."""
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway = launch_gateway(conf, popen_kwargs={"stderr": subprocess.PIPE, "umask": _PRIVATE})  # type: ignore[no-untyped-call] # has no types
+    # Without a reader the JVM would stop as soon as the pipe is full.
+    threading.Thread(target=_log_output, args=(gateway.proc.stderr,), name="spark-output", daemon=True).start()
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001 - how SparkContext itself takes a gateway
+
+
+def _log_output(lines: Iterable[bytes]) -> None:
+    """Log each line: one that reports an error as a warning, the others at debug level."""
+    for line in lines:
+        text = line.decode("utf-8", "replace").rstrip()
+        if text:
+            (_log.warning if _SERIOUS.search(text) else _log.debug)("spark_said", text=text)
 
 
 def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
@@ -159,18 +187,21 @@ def _for_this_machine(known: frozenset[str]) -> dict[str, str]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if not known:  # otherwise the operator's folder is read
         os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).resolve().parent / "conf"))
+    # Workers are processes of their own, and find this package where the driver found it.
     ours = _LOCAL | {"spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     folder = own_folder()
+    # The path of a socket may not be longer; then Spark chooses a place of its own.
     if len(str(folder)) <= LONGEST:
         ours["spark.python.unix.domain.socket.dir"] = str(folder)
     kept = place_of_code(os.environ.get(VARIABLE, ""))
+    # Compiled code is run as it is: workers must not load it from where others can write.
     if kept and (why := mistrust(kept)):
         _log.warning("cache_refused", folder=str(kept), error=why)
         ours[f"spark.executorEnv.{VARIABLE}"] = str(folder)
     return ours
 
 
-def told_in_defaults(environ: Mapping[str, str]) -> frozenset[str]:
+def settings_in_defaults(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the settings that the operator's ``spark-defaults.conf`` names."""
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
@@ -178,5 +209,6 @@ def told_in_defaults(environ: Mapping[str, str]) -> frozenset[str]:
         return frozenset()
     with suppress(OSError):
         lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
+        # Spark takes white space, an equals sign or a colon between name and value.
         return frozenset(re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines)
     return frozenset()

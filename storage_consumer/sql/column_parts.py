@@ -28,6 +28,7 @@ _BEFORE_NAMES = frozenset(
 def is_name(found: Sequence[Token], at: int) -> bool:
     """Return whether a bare word outside parentheses, which might begin an option, names a table, index or column."""
     before = [token.upper for token in found[max(at - 3, 0) : at]]
+    # In CHANGE a b the second name follows another name, and so none of the words below.
     changed = before[-2:-1] == ["CHANGE"] or before[-3:-1] == ["CHANGE", "COLUMN"]
     return changed or any(word in _BEFORE_NAMES for word in before[-1:])
 
@@ -41,6 +42,7 @@ def column_at(part: Sequence[Token]) -> int:
         at += next((len(words) for words in conditions if has_words(part[at : at + len(words)], *words)), 0)
     if at >= len(part) or part[at].kind not in NAMES or part[at].upper in _NO_COLUMNS:
         return -1
+    # Kinds of index that are not listed above, such as VECTOR INDEX, show by the word that follows.
     return -1 if any(token.upper in INDEX_WORDS for token in part[at + 1 : at + 2]) else at
 
 
@@ -73,6 +75,7 @@ def is_text(column: Sequence[Token]) -> bool:
 
 def type_end(column: Sequence[Token]) -> int:
     """Return the index of the first token after the column's type, which follows its name."""
+    # After the name and the first word of the type.
     at = 2
     if at < len(column) and column[at].text == "(":
         at = closing(column, at) + 1

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 from storage_consumer.model import TableName
 
+# Two dashes begin a comment only before white space, a control character or the end, as in MySQL; else they are two minus signs.
+# A name may begin with a digit, so numbers are words here too.
 _PLAIN = re.compile(
     r"""(?P<space>\s+)
       | (?P<comment>--(?=[\0-\x20\x7f]|\Z)[^\n]*|\#[^\n]*)
@@ -21,6 +23,7 @@ _PLAIN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """A token whose end does not have to be searched for."""
+# Where a backslash is only a backslash, a quote is still doubled.
 _RAW_STRING = re.compile("''?")
 _ENDS = {
     "'": ("string", re.compile(r"\\.|''?", re.DOTALL)),
@@ -60,7 +63,8 @@ class Token:
 def tokens(sql: str) -> tuple[Token, ...]:
     """Return the tokens of `sql`, without comments (``/*T! ... */`` included).
 
-    Many checks look at a statement before it runs, so the tokens of statements of usual length are cached.
+    What a statement says is asked of `sql.parse`. Right before one runs, the gate and the translation each read its text
+    on their own, so the tokens of the last few texts of usual length are kept for them.
     """
     return _kept(sql) if len(sql) <= _USUAL_LENGTH else _scanned(sql)
 
@@ -75,6 +79,7 @@ def pieces(sql: str, is_raw: Callable[[int], bool] | None = None) -> Iterator[tu
     endless: set[str] = set()
     at = 0
     while at < len(sql):
+        # One sign opens a string or a quoted name, two open a comment; comments up to the end of a line are `_PLAIN`.
         opener = sql[at] if sql[at] in _ENDS else sql[at : at + 2]
         end = -1
         if opener in _ENDS and opener not in endless:
@@ -108,6 +113,7 @@ def _scanned(sql: str) -> tuple[Token, ...]:
             continue
         text = sql[start:end]
         if text == ")" and kind == "symbol":
+            # A hostile text may close more than it has opened.
             depth = max(0, depth - 1)
         found.append(Token(kind, text, start, end, depth))
         if text == "(" and kind == "symbol":
@@ -115,9 +121,10 @@ def _scanned(sql: str) -> tuple[Token, ...]:
     return tuple(found)
 
 
-_kept = lru_cache(maxsize=64)(_scanned)
+# Few texts, since a statement is read several times in a row and then hardly ever again.
+_kept = lru_cache(maxsize=16)(_scanned)
 _USUAL_LENGTH = 1 << 13
-"""Characters; caching the tokens of longer statements would take megabytes."""
+"""Characters; keeping the tokens of longer statements would take megabytes."""
 
 
 def heeds_comment(sql: str) -> bool:
@@ -127,6 +134,7 @@ def heeds_comment(sql: str) -> bool:
 
 def makes_global_index(sql: str) -> bool:
     """Return whether a statement mentions a GLOBAL index, in TiDB's comments ``/*T![global_index] GLOBAL */`` too."""
+    # The quick look first: every statement is asked, and few have the word anywhere.
     return "global" in sql.casefold() and has_words(tokens(_HEEDED_COMMENT.sub(" ", sql)), "GLOBAL")
 
 

@@ -99,6 +99,7 @@ def _nest(clauses: list[_Clause], token: Token) -> None:
         # The outermost clause stays: a hostile statement may close more than it opened.
         del clauses[max(1, len(clauses) - 1) :]
         return
+    # Where a table is expected, a parenthesis holds tables or a subquery; the latter says so by its SELECT.
     clauses.append(_Clause("from", expects=True) if clauses[-1].expects else _Clause())
     clauses[-2].expects = False
 
@@ -108,6 +109,7 @@ def _follow(clause: _Clause, token: Token) -> None:
     word = token.upper
     if word == "SELECT":
         clause.place, clause.expects = "select", False
+    # The second is TABLE t, short for SELECT * FROM t.
     elif (word == "FROM" and clause.place == "select") or (word == "TABLE" and not clause.place):
         clause.place, clause.expects = "from", True
     elif clause.place == "from" and (word == "," or word in _JOINS):
@@ -119,6 +121,7 @@ def _follow(clause: _Clause, token: Token) -> None:
 def _is_name(found: Sequence[Token], at: int) -> bool:
     """Return whether the name of a table, or of a function that yields one, begins here."""
     token = found[at]
+    # These words begin a subquery or a list of rows; LATERAL stands before one.
     return token.kind in _NAMES and token.upper not in ("SELECT", "LATERAL", "VALUES", "TABLE", "WITH")
 
 
@@ -129,8 +132,10 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
         length = 3
     end = at + length
     follows = found[end] if end < len(found) else None
+    # A parenthesis makes it a function, such as JSON_TABLE.
     if (length == 1 and found[at].upper in _NO_TABLE) or (follows is not None and follows.text == "("):
         return None
+    # In t PARTITION (p0, p1) AS x the alias follows the list.
     if follows is not None and follows.upper == "PARTITION" and end + 1 < len(found):
         end = max(end, ends.get(end + 1, -1) + 1)
         follows = found[end] if end < len(found) else None
@@ -142,6 +147,7 @@ def _source(found: Sequence[Token], at: int, ends: Ends) -> Source | None:
 
 def _behind_hint(found: Sequence[Token], at: int, ends: Ends) -> int:
     """Return the index after ``USE INDEX FOR JOIN (i, j)`` or a similar hint."""
+    # In the longest form, USE INDEX FOR ORDER BY, the list is the fifth token after the first word.
     for index in range(at + 1, min(at + 6, len(found))):
         if found[index].text == "(":
             return max(at + 1, ends.get(index, -1) + 1)
@@ -158,6 +164,7 @@ def _common_tables(found: Sequence[Token], start: int, ends: Ends) -> Iterator[_
     around = openings(found)
     for index in range(start, len(found)):
         if found[index].upper == "WITH" and not _is_behind_dot(found, index):
+            # A WITH holds up to the end of the parenthesis that it is in.
             yield from _named_by(found, index, ends.get(around[index], len(found)), ends)
 
 
@@ -171,6 +178,7 @@ def _named_by(found: Sequence[Token], index: int, until: int, ends: Ends) -> Ite
         at += 1
         if at < len(found) and found[at].text == "(":
             at = ends.get(at, -1) + 1
+        # Not the definition of a common table: WITH has other uses at the end of a SELECT.
         if at + 1 >= len(found) or found[at].upper != "AS" or found[at + 1].text != "(":
             return
         end = ends.get(at + 1, -1)

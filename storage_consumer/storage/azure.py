@@ -23,10 +23,10 @@ from storage_consumer.storage.object_store import (
     Page,
     Part,
     ReadInParts,
-    missing_package,
 )
 from storage_consumer.storage.ordered_listing import closed_above
 from storage_consumer.storage.paths import left_out
+from storage_consumer.storage.store_errors import StoreErrors, missing_package
 
 _AT_ONCE = 8
 """Number of concurrent calls."""
@@ -59,12 +59,47 @@ class _Known:
         )
 
 
+class AzureErrors(StoreErrors):
+    """What the errors of adlfs and the Azure SDK mean."""
+
+    cloud = "Azure"
+
+    def translated(self, error: Exception, path: str) -> Exception:
+        """Return what a driver's error means to the caller."""
+        status, kind = getattr(error, "status_code", None), getattr(error, "error_code", None)
+        code = str(getattr(kind, "value", kind) or status or type(error).__name__)
+        if status == _ABSENT:
+            if path and code != "ContainerNotFound":
+                return self.absent(path)
+            return self.no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
+        if status == _REPLACED:
+            return self.replaced(path)
+        if status in _REFUSED:
+            return self.refused(
+                path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"
+            )
+        return self._unasked(error, path, code)
+
+    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
+        """Return the error for a request to which the store itself gave no answer."""
+        name = type(error).__name__
+        if name in {"ClientAuthenticationError", "CredentialUnavailableError"}:
+            return ConfigError(
+                f"no credentials for {self.where(path)} ({name}): give account-key or sas-token in the upstream URI, or set "
+                "them where Azure's tools look (AZURE_STORAGE_KEY, AZURE_CLIENT_ID with AZURE_TENANT_ID and "
+                "AZURE_CLIENT_SECRET, az login, the machine's identity)"
+            )
+        if isinstance(error, ValueError):
+            return ConfigError(f"{self.where(path)} can't be requested ({code}): check account, endpoint and keys")
+        return self.unavailable(error, code, path)
+
+
 class AzureStorage(ReadInParts):
     """A container in Azure Blob Storage."""
 
     page_size = 5000
     pauses = (1.0, 4.0)
-    _cloud = "Azure"
+    errors_of = AzureErrors
 
     def listing(self, closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
         """Yield all objects, except those below `closed` and those up to the names in `after`; ``meta`` folders come after all others."""
@@ -80,6 +115,7 @@ class AzureStorage(ReadInParts):
                 waiting = [folder for folder in folders if _is_meta(folder)]
                 wave = waiting if len(waiting) == len(folders) else [each for each in folders if not _is_meta(each)]
                 folders = waiting if wave is not waiting else []
+                # A wave is complete before the next begins: no meta folder is listed while a sibling still is.
                 for objects, below in list(pool.map(lambda folder: self._look(folder, known), wave)):
                     yield from objects
                     folders += below
@@ -112,7 +148,7 @@ class AzureStorage(ReadInParts):
                 return
             token = page.token
             if token in seen:
-                raise self._contradiction("the pages of a listing lead back to an earlier one")
+                raise self._errors.contradiction("the pages of a listing lead back to an earlier one")
             seen.add(token)
 
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
@@ -125,6 +161,7 @@ class AzureStorage(ReadInParts):
                 "results_per_page": limit or self.page_size,
             }
             found = container.walk_blobs(**how, **_CALL) if delimited else container.list_blobs(**how, **_CALL)
+            # One page only: the caller decides whether there is a next one.
             pages = found.by_page(continuation_token=token or None)
             async for page in pages:
                 return [entry async for entry in page], pages.continuation_token or ""
@@ -135,6 +172,7 @@ class AzureStorage(ReadInParts):
             objects=tuple(
                 StoredObject(path=self._relative(entry.name), size=entry.size, tag=entry.etag.strip('"'))
                 for entry in entries
+                # The listing mixes blobs with prefixes, which have no tag.
                 if hasattr(entry, "etag")
             ),
             folders=tuple(
@@ -151,6 +189,7 @@ class AzureStorage(ReadInParts):
             headers = {"headers": {"If-Match": f'"{tag}"'}} if tag else {}
             stream = await blob.download_blob(offset, length, max_concurrency=1, **headers, **how)
             content = await stream.readall()
+            # The answer names the whole blob's size behind the range; without a range all of it was sent.
             total = (stream.properties.content_range or "").rpartition("/")[2]
             return Part(
                 content=content, tag=stream.properties.etag.strip('"'), size=int(total) if total else len(content)
@@ -174,34 +213,6 @@ class AzureStorage(ReadInParts):
             raise missing_package("adlfs", "azure") from None
         return AzureBlobFileSystem(**driver_options(self._upstream, self._secrets, os.environ))
 
-    def _translated(self, error: Exception, path: str) -> Exception:
-        status, kind = getattr(error, "status_code", None), getattr(error, "error_code", None)
-        code = str(getattr(kind, "value", kind) or status or type(error).__name__)
-        if status == _ABSENT:
-            if path and code != "ContainerNotFound":
-                return FileNotFoundError(f"{self._where(path)} does not exist")
-            return self._no_bucket(code, "check the container's name, the account and the endpoint in the upstream URI")
-        if status == _REPLACED:
-            return self._replaced(path)
-        if status in _REFUSED:
-            return self._refused(
-                path, code, "check the key or token, and that it may list and read blobs (Storage Blob Data Reader)"
-            )
-        return self._unasked(error, path, code)
-
-    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """Return the error for a request to which the store itself gave no answer."""
-        name = type(error).__name__
-        if name in {"ClientAuthenticationError", "CredentialUnavailableError"}:
-            return ConfigError(
-                f"no credentials for {self._where(path)} ({name}): give account-key or sas-token in the upstream URI, or set "
-                "them where Azure's tools look (AZURE_STORAGE_KEY, AZURE_CLIENT_ID with AZURE_TENANT_ID and "
-                "AZURE_CLIENT_SECRET, az login, the machine's identity)"
-            )
-        if isinstance(error, ValueError):
-            return ConfigError(f"{self._where(path)} can't be requested ({code}): check account, endpoint and keys")
-        return self._unavailable(error, code, path)
-
 
 def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the options for adlfs: the keys of the URI, else those of the environment, else Azure's default chain."""
@@ -212,6 +223,7 @@ def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, s
     account = upstream.account_name or _first(environ, "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")
     if not account:
         raise ConfigError(_NO_ACCOUNT)
+    # Azure's portal shows a SAS token with the question mark of a URL.
     key, sas = secrets.account_key, secrets.sas_token.removeprefix("?")
     if not given:
         key = _first(environ, "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY")
@@ -221,6 +233,7 @@ def driver_options(upstream: Upstream, secrets: Secrets, environ: Mapping[str, s
         return options | {"connection_string": f"BlobEndpoint={url};AccountName={account};AccountKey={key}"}
     if sas:
         return options | {"connection_string": f"BlobEndpoint={url};SharedAccessSignature={sas}"}
+    # A login sends a token, which without TLS anyone on the way could read and use.
     if url.startswith("http://"):
         raise ConfigError(
             f"{url}: without TLS no login is sent; give account-key or sas-token, or an https:// endpoint"
@@ -250,6 +263,7 @@ def _known(closed: frozenset[str], after: Mapping[str, str]) -> _Known:
     parents = frozenset(directory.rpartition("/")[0] for directory in closed)
     above: set[str] = set()
     for parent in parents:
+        # Up to the root, or to a directory that is known to be above: then so are all above it.
         folder = parent
         while folder not in above:
             above.add(folder)

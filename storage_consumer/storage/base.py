@@ -1,15 +1,31 @@
-"""What the program asks of a storage."""
+"""What the program asks of a storage, and how it reads objects without trusting their size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from storage_consumer.errors import MalformedSchemaFile, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES
+
+METADATA_BYTES = 64 << 10
+SCHEMA_FILE_BYTES = 16 << 20
+"""More than TiCDC ever writes: a schema file of 4,096 columns with all their attributes has about 1.5 MB."""
+_BLOCK = 1 << 20
 
 
-class Storage(Protocol):
+class Blocks(Protocol):
+    """A storage that yields the content of objects."""
+
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        """Yield the content of a large object from byte `start` on, in pieces of about `size` bytes, without holding all of it.
+
+        With a `tag`, an object whose tag has changed counts as absent. Without one, the current content is read.
+        """
+        ...
+
+
+class Storage(Blocks, Protocol):
     """The few operations that the program needs; the modules beside this one implement them, `testing.storage.MemoryStorage` is their twin.
 
     Paths are relative to the root that the adapter was opened with. All methods raise `StorageUnavailable` when the
@@ -33,9 +49,43 @@ class Storage(Protocol):
         """Return the content of a small object (metadata, schema file); for one over `most` bytes, a beginning longer than `most`."""
         ...
 
-    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
-        """Yield the content of a large object from byte `start` on, in pieces of about `size` bytes, without holding all of it.
 
-        With a `tag`, an object whose tag has changed counts as absent. Without one, the current content is read.
-        """
-        ...
+def read_up_to(storage: Blocks, path: str, most: int) -> bytes:
+    """Return the content of an object, or a beginning with more than `most` bytes."""
+    content = bytearray()
+    # One byte beyond the limit is enough to see that it is exceeded.
+    for block in storage.blocks(path, min(_BLOCK, most + 1)):
+        content += block
+        if len(content) > most:
+            break
+    return bytes(content)
+
+
+def read_schema_file(storage: Storage, path: str) -> bytes:
+    """Return the content of a schema file; raise `MalformedSchemaFile` if it is too large, `FileNotFoundError` if it is absent."""
+    content = storage.read(path, SCHEMA_FILE_BYTES)
+    # Nothing of a larger one is parsed: whatever it is, its content could fill the memory.
+    if len(content) > SCHEMA_FILE_BYTES:
+        raise MalformedSchemaFile(
+            f"schema file {path}: it has more than {SCHEMA_FILE_BYTES} bytes, and TiCDC writes none that large. "
+            "Restore it "
+            "from a copy of the bucket, then start again"
+        )
+    return content
+
+
+def whole(blocks: Iterable[bytes], stored: StoredObject, start: int = 0) -> Iterator[bytes]:
+    """Yield the blocks of an object from byte `start` on; raise `StorageUnavailable` if they end before its listed size.
+
+    Content is cut short by a transfer that breaks without an error, and while a file is being replaced. The rows that it lacks would be
+    lost silently: it may end where a row ends, and the file would count as read. The next try lists again. More bytes than were listed belong to a file that was replaced, which the next listing shows.
+    """
+    place = start
+    for block in blocks:
+        place += len(block)
+        yield block
+    if place < stored.size:
+        raise StorageUnavailable(
+            f"{stored.path} ended after {place} bytes, but the listing says {stored.size}: the transfer was cut "
+            "short, or the file is just being replaced"
+        )

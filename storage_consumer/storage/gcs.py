@@ -10,8 +10,9 @@ from typing import Any
 from storage_consumer.config.settings import Secrets, Upstream
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.object_store import READ_TIMEOUT, Page, Part, ReadInParts, missing_package
+from storage_consumer.storage.object_store import READ_TIMEOUT, Page, Part, ReadInParts
 from storage_consumer.storage.ordered_listing import OrderedBucket
+from storage_consumer.storage.store_errors import StoreErrors, missing_package
 
 _FIELDS = "nextPageToken,prefixes,items(name,size,generation)"
 _REFUSED = 401, 403
@@ -23,15 +24,53 @@ _RIGHTS = (
 )
 
 
+class GcsErrors(StoreErrors):
+    """What the errors of gcsfs and Google's libraries mean."""
+
+    cloud = "Google Cloud Storage"
+
+    def translated(self, error: Exception, path: str) -> Exception:
+        """Return what a driver's error means to the caller."""
+        # gcsfs turns some answers into Python's own errors, which have no code.
+        code = str(getattr(error, "code", None) or type(error).__name__)
+        if isinstance(error, FileNotFoundError) or code == str(_ABSENT):
+            if path:
+                return self.absent(path)
+            return self.no_bucket(str(_ABSENT), "check the bucket's name and the endpoint in the upstream URI")
+        if isinstance(error, FileExistsError) or code == str(_REPLACED):
+            return self.replaced(path)
+        if str(error).startswith("Forbidden") or code in map(str, _REFUSED):
+            return self.refused(path, "403" if isinstance(error, OSError) else code, _RIGHTS)
+        return self._unasked(error, path, code)
+
+    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
+        """Return the error for a request to which the store itself gave no answer."""
+        name = type(error).__name__
+        if name in {"DefaultCredentialsError", "MalformedError"} or (
+            name == "RefreshError" and not getattr(error, "retryable", False)
+        ):
+            return ConfigError(
+                f"no credentials for {self.where(path)} ({name}): give credentials-file in the upstream URI, or set them "
+                "where Google's tools look (GOOGLE_APPLICATION_CREDENTIALS, gcloud's default login, the instance's account)"
+            )
+        if isinstance(error, ValueError):
+            return ConfigError(
+                f"{self.where(path)} can't be requested ({code}): check the bucket's name, the endpoint and the "
+                "credentials"
+            )
+        return self.unavailable(error, code, path)
+
+
 class GcsStorage(ReadInParts, OrderedBucket):
     """A bucket in Google Cloud Storage."""
 
-    _cloud = "Google Cloud Storage"
+    errors_of = GcsErrors
 
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
         where = {
             "prefix": self._within(folder) or None,
             "delimiter": "/" if delimited else None,
+            # GCS begins at this very name, so the page may repeat it.
             "startOffset": self._absolute(after) if after else None,
             "pageToken": token or None,
             "maxResults": str(limit or self.page_size),
@@ -57,9 +96,11 @@ class GcsStorage(ReadInParts, OrderedBucket):
             "alt": "media",
         }
         headers, content = self._ask(path, lambda driver: self._download(driver, path, arguments))
+        # An answer with the whole object has no range: then its length is the size.
         total = headers.get("Content-Range", "").rpartition("/")[2]
         return Part(
             content=content,
+            # Each write gives an object a new generation, also one with equal content.
             tag=headers.get("X-Goog-Generation", ""),
             size=int(total) if total.isdecimal() else len(content),
         )
@@ -83,35 +124,6 @@ class GcsStorage(ReadInParts, OrderedBucket):
         # gcsfs logs a traceback for each error before it raises it.
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         return GCSFileSystem(**driver_options(self._upstream, self._secrets))
-
-    def _translated(self, error: Exception, path: str) -> Exception:
-        code = str(getattr(error, "code", None) or type(error).__name__)
-        if isinstance(error, FileNotFoundError) or code == str(_ABSENT):
-            if path:
-                return FileNotFoundError(f"{self._where(path)} does not exist")
-            return self._no_bucket(str(_ABSENT), "check the bucket's name and the endpoint in the upstream URI")
-        if isinstance(error, FileExistsError) or code == str(_REPLACED):
-            return self._replaced(path)
-        if str(error).startswith("Forbidden") or code in map(str, _REFUSED):
-            return self._refused(path, "403" if isinstance(error, OSError) else code, _RIGHTS)
-        return self._unasked(error, path, code)
-
-    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """Return the error for a request to which the store itself gave no answer."""
-        name = type(error).__name__
-        if name in {"DefaultCredentialsError", "MalformedError"} or (
-            name == "RefreshError" and not getattr(error, "retryable", False)
-        ):
-            return ConfigError(
-                f"no credentials for {self._where(path)} ({name}): give credentials-file in the upstream URI, or set them "
-                "where Google's tools look (GOOGLE_APPLICATION_CREDENTIALS, gcloud's default login, the instance's account)"
-            )
-        if isinstance(error, ValueError):
-            return ConfigError(
-                f"{self._where(path)} can't be requested ({code}): check the bucket's name, the endpoint and the "
-                "credentials"
-            )
-        return self._unavailable(error, code, path)
 
 
 def driver_options(upstream: Upstream, secrets: Secrets) -> dict[str, Any]:

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
+from storage_consumer.storage.base import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.storage.paths import SchemaPath, parse_data_name, parse_other, sequence_of
-from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
 from storage_consumer.storage.unchanged_folders import Entries, KnownFolders
 from storage_consumer.telemetry import Log
 
 _log = Log("storage")
+_EDITORS_LOCK = ".#"
+"""How the name of a link begins that Emacs and others leave beside a file which is being edited; it never leads anywhere."""
 
 
 class LocalStorage:
@@ -59,8 +61,9 @@ class LocalStorage:
         pending = [""]
         while pending:
             folder = pending.pop()
-            files, folders = self._shown(folder, after, anew=not (closed or after))
+            files, folders = self._shown(folder, after, ignore_known=not (closed or after))
             yield from files
+            # Taken from the end: what comes first here, `meta`, is listed after all of its siblings and what they hold.
             names = (f"{folder}/{name}" if folder else name for name in sorted(folders, key=_meta_last, reverse=True))
             pending.extend(path for path in names if path not in closed)
 
@@ -87,7 +90,9 @@ class LocalStorage:
             raise FileNotFoundError
         return place
 
-    def _shown(self, folder: str, after: Mapping[str, str], *, anew: bool) -> tuple[list[StoredObject], Iterable[str]]:
+    def _shown(
+        self, folder: str, after: Mapping[str, str], *, ignore_known: bool
+    ) -> tuple[list[StoredObject], Iterable[str]]:
         """Return a folder's files, except those up to the names in `after`, and the names of its folders.
 
         A folder that vanishes in the meantime has neither: TiCDC removes those that are expired and empty.
@@ -95,7 +100,7 @@ class LocalStorage:
         try:
             # The status comes before the entries: any later change of the entries changes it.
             status = os.stat(f"{self._root}/{folder}")  # noqa: PTH116 - a Path takes longer than the call
-            known = None if anew else self._known.entries(folder, status, after)
+            known = None if ignore_known else self._known.entries(folder, status, after)
             return self._scan(folder, status, after) if known is None else (self._again(folder, known), known.folders)
         except (FileNotFoundError, NotADirectoryError) as error:
             self._known.forget(folder)
@@ -107,6 +112,7 @@ class LocalStorage:
 
     def _again(self, folder: str, known: Entries) -> list[StoredObject]:
         """Return the current files of a folder whose entries are known."""
+        # Nothing was added or removed, but a file may have grown or been rewritten in place.
         prefix = f"{folder}/" if folder else ""
         found = (_stored(Path(self._root, folder, name), prefix) for name in known.files)
         return [file for file in found if file is not None]
@@ -125,6 +131,7 @@ class LocalStorage:
                 files += unusable
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
+            # Without a look at its status, which costs more than its name.
             elif entry.name <= (mark := after.get(sequence := sequence_of(prefix + entry.name), "")):
                 marks[sequence] = mark
             elif found := _stored(entry, prefix):
@@ -141,7 +148,8 @@ class LocalStorage:
         """Return what is shown in place of an entry that is not followed, so that it is counted; nothing for any other entry.
 
         An entry named like a data or schema file keeps its name, since it may stand for rows or a statement. `blocks` refuses it,
-        so its table waits. Anything else is shown by a text that no file of TiCDC's has. Raises `ConfigError` at a link to a folder.
+        so its table waits. Anything else is shown by a text that no file of TiCDC's has. Raises `ConfigError` at a link to a folder,
+        and `StorageUnavailable` at one that may be such a link.
         """
         path = prefix + entry.name
         if not _is_text(entry.name):
@@ -152,15 +160,29 @@ class LocalStorage:
                 "aren't followed: mount the folder in place of the link (mount --bind), or remove the link if no "
                 "files of the changefeed are there"
             )
+        if entry.is_symlink() and not _is_there(entry):
+            return [self._leads_nowhere(entry.name, path)]
         if entry.is_symlink() and not self._is_within(path):
             return [self._warn(path, "it is a link out of the storage")]
-        if entry.is_symlink() and not _is_there(entry):
-            return [self._warn(path, "it is a link that leads nowhere")]
         if not (entry.is_file() or entry.is_dir()) and _is_there(entry):
             return [self._warn(path, "it is not a file, but a pipe, a socket or a device")]
         return []
 
+    def _leads_nowhere(self, name: str, path: str) -> StoredObject:
+        """Return what is shown in place of a link without an aim. Raise `StorageUnavailable` if the aim may be a folder.
+
+        Nothing tells a link to a lost file from one to a folder of a file system that is not mounted just now.
+        """
+        reason = "it is a link that leads nowhere"
+        if path == "metadata" or _is_of_ticdc(path) or name.startswith(_EDITORS_LOCK):
+            return self._warn(path, reason)
+        raise StorageUnavailable(
+            f"{path} below {self._root} is a link that leads nowhere. Tables may lie behind it: mount the file system that it "
+            "leads to, or remove the link if no files of the changefeed are there"
+        )
+
     def _warn(self, path: str, reason: str) -> StoredObject:
+        # A name that is not UTF-8 has lone surrogates, which no log or error takes.
         shown = path.encode("utf-8", "backslashreplace").decode()
         if shown not in self._warned:
             self._warned.add(shown)
@@ -171,6 +193,7 @@ class LocalStorage:
     def _is_within(self, path: str) -> bool:
         """Return whether `path`, with its links followed, lies below the root."""
         root = os.path.realpath(self._root)
+        # By whole segments: /data2 is not within /data.
         return os.path.commonpath((root, os.path.realpath(f"{self._root}/{path}"))) == root
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:

@@ -14,20 +14,16 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from storage_consumer.config.settings import Secrets, Upstream
-from storage_consumer.config.stores import environment_secrets
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.small_file import SCHEMA_FILE_BYTES, read_up_to
+from storage_consumer.storage.base import SCHEMA_FILE_BYTES, read_up_to
+from storage_consumer.storage.store_errors import CredentialsExpired, StoreErrors
 
 CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 60
 """Seconds, for this and the constant above."""
 _PART = 8 << 20
 """Bytes per request where an object is read in parts."""
-
-
-class CredentialsExpired(ConfigError):
-    """The store accepted these credentials before and no longer does; newer ones may exist, and `Bucket._ask` looks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +55,8 @@ class Bucket(ABC):
     not pickle, since it knows the secrets: build it in the worker. Threads may share one.
     """
 
+    errors_of: type[StoreErrors]
+    """What the store's errors mean."""
     page_size: int
     """Objects per page of a listing."""
     pauses: tuple[float, ...] = ()
@@ -70,6 +68,7 @@ class Bucket(ABC):
         self._secrets = secrets
         self._bucket, _, prefix = upstream.root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
+        self._errors = self.errors_of(f"{upstream.scheme}://{self._bucket}/{self._prefix}", upstream.endpoint, secrets)
         self._drivers: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.requests = 0
@@ -84,7 +83,7 @@ class Bucket(ABC):
             self._page("", limit=1)
         except FileNotFoundError:
             raise ConfigError(
-                f"what answers for {self._where('')} has no bucket of that name, or is not a store of this kind: "
+                f"what answers for {self._errors.where('')} has no bucket of that name, or is not a store of this kind: "
                 "check the endpoint "
                 "and the bucket's name in the upstream URI"
             ) from None
@@ -112,20 +111,17 @@ class Bucket(ABC):
         `delimited`: only the folder's own objects, and its folders. `limit` replaces `page_size`.
         """
 
-    @abstractmethod
-    def _translated(self, error: Exception, path: str) -> Exception:
-        """Return what `error`, met at `path`, means to the caller, without any secret."""
-
     def _driver(self) -> Any:
         """Return this process's driver; one inherited through a fork has no running event loop."""
         with self._lock:
+            # A fork copies the driver but not the thread that runs its event loop: its calls would never return.
             if os.getpid() not in self._drivers:
                 try:
                     self._drivers[os.getpid()] = self._open()
                 except StorageConsumerError:
                     raise
                 except Exception as error:  # noqa: BLE001 - each driver has exceptions of its own
-                    raise self._translated(error, "") from None
+                    raise self._errors.translated(error, "") from None
             return self._drivers[os.getpid()]
 
     def _ask(self, path: str, question: Callable[[Any], Any]) -> Any:
@@ -147,13 +143,16 @@ class Bucket(ABC):
         driver = self._driver()
         with self._lock:
             self.requests += 1
+        # None stands for the last try, which no other follows.
         for pause in (*self.pauses, None):
             try:
                 return _sync(driver.loop, question, driver)
+            # An error of ours, such as missing credentials, needs no translation.
             except StorageConsumerError:
                 raise
             except Exception as error:  # noqa: BLE001 - drivers let those of their HTTP library through
-                translated = self._translated(error, path)
+                translated = self._errors.translated(error, path)
+            # Only what may pass by itself is tried again; a missing object or right is an answer.
             if pause is None or not isinstance(translated, StorageUnavailable):
                 raise translated from None
             time.sleep(pause)
@@ -173,40 +172,6 @@ class Bucket(ABC):
     def _relative(self, name: str) -> str:
         return name.removeprefix(self._prefix)
 
-    def _where(self, path: str) -> str:
-        return f"{self._upstream.scheme}://{self._bucket}/{self._prefix}{path}"
-
-    def _replaced(self, path: str) -> StorageUnavailable:
-        return StorageUnavailable(f"{self._where(path)} was replaced while it was read")
-
-    def _unlisted(self, path: str) -> FileNotFoundError:
-        return FileNotFoundError(f"{self._where(path)} is not what was listed")
-
-    def _contradiction(self, what: str) -> StorageUnavailable:
-        """Return the error for answers that contradict each other: a listing that lacks a file would lose its rows."""
-        return StorageUnavailable(
-            f"{self._where('')}: {what}. The request is repeated; a gateway or proxy on the way may be the cause"
-        )
-
-    def _unavailable(self, error: Exception, code: str, path: str) -> StorageUnavailable:
-        text = str(error)
-        # Drivers quote URLs and headers in their errors.
-        for secret in (*self._secrets.texts(), *environment_secrets(os.environ)):
-            text = text.replace(secret, "…")
-        return StorageUnavailable(f"{self._where(path)} did not answer as it should ({code}): {text}")
-
-    def _refused(self, path: str, code: str, remedy: str) -> ConfigError:
-        return ConfigError(f"access to {self._where(path)} is refused ({code}): {remedy}")
-
-    def _no_bucket(self, code: str, remedy: str) -> ConfigError:
-        server = self._upstream.endpoint or self._cloud
-        return ConfigError(f"there is no bucket for {self._where('')} at {server} ({code}): {remedy}")
-
-    @property
-    @abstractmethod
-    def _cloud(self) -> str:
-        """The server's name where no endpoint was given."""
-
 
 class ReadInParts(Bucket):
     """A bucket whose objects are read with one request for each part."""
@@ -220,7 +185,7 @@ class ReadInParts(Bucket):
         # Requested without the tag: an object replaced since the listing counts as absent, not as changed during the read.
         part = self._part(path, start, length, "")
         if tag not in {"", part.tag}:
-            raise self._unlisted(path)
+            raise self._errors.unlisted(path)
         sent = start
         while True:
             for place in range(0, len(part.content), size):
@@ -228,9 +193,10 @@ class ReadInParts(Bucket):
             sent += len(part.content)
             if sent >= part.size:
                 return
+            # From the second part on with the tag: pieces of two versions must not be joined.
             before, part = part.tag, self._part(path, sent, length, part.tag)
             if part.tag != before or not part.content:
-                raise self._replaced(path)
+                raise self._errors.replaced(path)
 
     @abstractmethod
     def _part(self, path: str, offset: int, length: int, tag: str) -> Part:
@@ -241,11 +207,3 @@ def _sync(loop: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     from fsspec.asyn import sync  # noqa: PLC0415 - users of file:// need not wait for it
 
     return sync(loop, function, *arguments, timeout=2 * READ_TIMEOUT)
-
-
-def missing_package(name: str, extra: str) -> ConfigError:
-    """Return the error for a store whose optional driver is not installed."""
-    return ConfigError(
-        f"the package {name} is missing, which this store needs: pip install 'storage-consumer[{extra}]' (on a cluster, on "
-        "every worker)"
-    )

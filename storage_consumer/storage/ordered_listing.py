@@ -66,6 +66,7 @@ class _Stretch:
     def add(self, path: str, region: str) -> None:
         """Take in the next name."""
         self.names += 1
+        # A name that is shown ends the run of names that may be left out.
         if not region:
             self.run, self.end = 0, ""
         elif region == self.region:
@@ -76,6 +77,7 @@ class _Stretch:
 
     def length(self, most: int) -> int:
         """Return the number of names to request next, at most `most`."""
+        # Only the first request of a stretch is that short; if it goes on after that, it has grown.
         return min(self.before.names + _SPARE, most) if self.before and not self.names else most
 
 
@@ -103,6 +105,7 @@ class _Known:
 
     def remember(self, stretch: _Stretch, end: str = "") -> None:
         """Remember for the next listing the length of a stretch that ended in a run of names or at the name `end`."""
+        # The run at its end is what the next listing jumps over, so it need not ask for its names.
         self.stretches[stretch.start] = _Remembered(names=stretch.names - stretch.run, end=stretch.end or end)
 
 
@@ -130,6 +133,7 @@ class OrderedBucket(Bucket):
 
     def _rest(self, place: str, known: _Known) -> Iterator[StoredObject]:
         """Yield objects with names above `place`; several parts of the order are listed concurrently."""
+        # Each border is the end of one lane and the beginning of the next; the last lane has no end.
         lanes = pairwise([place, *_borders(known.ordered[bisect_right(known.ordered, place) :], place), ""])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             # A list, so that a lane is read by its own thread; a generator would be read by this one.
@@ -187,9 +191,11 @@ class OrderedBucket(Bucket):
         if not token and names[1:2] == [last]:
             del names[0]
         if any(name <= before for before, name in pairwise(names)):
-            raise self._contradiction("the names of a listing are out of order, or are repeated on its next page")
+            raise self._errors.contradiction(
+                "the names of a listing are out of order, or are repeated on its next page"
+            )
         if page.token and page.token in {token, *empty}:
-            raise self._contradiction("the pages of a listing lead back to an earlier one")
+            raise self._errors.contradiction("the pages of a listing lead back to an earlier one")
         return frozenset() if page.objects else empty | {token}
 
     def _onward(self, stretch: _Stretch, last: str, path: str, known: _Known) -> _Stretch:
@@ -240,6 +246,7 @@ def _borders(ordered: list[str], above: str) -> list[str]:
     Each lies right after the ``meta`` of a table. So a table's data files stay in one part with its schema files, which must
     be listed after them.
     """
+    # More lanes than threads, since some turn out to be short.
     lanes = min(len(ordered), 4 * _AT_ONCE)
     tables = {_table_of(ordered[len(ordered) * lane // lanes]) for lane in range(1, lanes)}
     return sorted(border for border in (f"{table}/meta0" for table in tables if table) if border > above)
@@ -266,6 +273,7 @@ def closed_above(path: str, closed: frozenset[str]) -> str:
 
 def up_to_mark(path: str, after: Mapping[str, str]) -> str:
     """Return the last path of its sequence that may be left out, if `path` may be; else the empty text."""
+    # Objects at the root belong to no sequence.
     folder, _, _ = path.rpartition("/")
     return f"{folder}/{after[sequence_of(path)]}" if folder and left_out(path, after) else ""
 

@@ -43,7 +43,8 @@ CONTRADICTS_PARTITION = "contradicts enable-partition-separator"
 _SCHEMA = re.compile(r"(?:(.+)/)?meta/schema_(0|[1-9][0-9]{0,19})_([0-9]{10})\.json", re.DOTALL)
 _OLD_SCHEMA = re.compile(r"(.+)/(0|[1-9][0-9]{0,19})/schema\.json", re.DOTALL)
 _INDEX = re.compile(r"CDC(?:_[0-9]+)?\.index")
-_DATA = re.compile(r"CDC(?:_([0-9]+)_)?([0-9]{1,20})\.(csv|json)")
+# A dispatcher is two numbers of 64 bits. More digits would not fit the state either, which would end the program.
+_DATA = re.compile(r"CDC(?:_([0-9]{1,40})_)?([0-9]{1,20})\.(csv|json)")
 _TMP = re.compile(r".+\.tmp(?:\.[^/]*)?", re.DOTALL)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,19}")
 _DATES: Mapping[DateSeparator, re.Pattern[str]] = {
@@ -127,6 +128,7 @@ def parse_path(
 
     A separator that is None was not given.
     """
+    # Only at the root: a schema or table of that name has a folder, and its files lie deeper.
     if path == "metadata":
         return "metadata"
     folder, _, name = path.rpartition("/")
@@ -141,10 +143,12 @@ def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
     name = path.rpartition("/")[2]
     if _INDEX.fullmatch(name):
         return "index"
+    # Local file systems and NFS: TiCDC writes under such a name and renames it. A crash leaves it for good.
     if _TMP.fullmatch(name):
         return Ignored(reason=TMP)
     if match := _SCHEMA.fullmatch(path):
         table_dir, version, checksum = match[1], int(match[2]), int(match[3])
+    # That layout has no schema file of a database: a table's directory has two segments at least.
     elif (match := _OLD_SCHEMA.fullmatch(path)) and "/" in match[1]:
         table_dir, version, checksum = match[1], int(match[2]), None
     else:
@@ -156,6 +160,7 @@ def parse_other(path: str) -> SchemaPath | Ignored | Literal["index"]:
 
 def parse_data_name(name: str) -> DataName | None:
     """Return the parts of a data file's name, or None if it is not one."""
+    # TiCDC numbers from 1, so a file with the number 0 is not one of its own.
     match = _DATA.fullmatch(name)
     if match is None or not 0 < (number := int(match[2])) <= _MAX_UINT64:
         return None
@@ -212,6 +217,7 @@ def sequence_of(path: str) -> str:
 
 def left_out(path: str, after: Mapping[str, str]) -> bool:
     """Return whether a listing may leave `path` out, given `after` as in `Storage.listing`."""
+    # By text, which is the order of numbers only where all have one width: no mark is ever given where they do not.
     return path.rpartition("/")[2] <= after.get(sequence_of(path), "")
 
 
@@ -272,6 +278,7 @@ def _middles(middle: tuple[str, ...], date_separator: DateSeparator | None) -> I
     """Yield the readings of the segments between version and file name as partition and date, the preferred one first."""
     for separator in _DATES if date_separator is None else (date_separator,):
         others, date = (middle, "") if separator == "none" else (middle[:-1], "".join(middle[-1:]))
+        # Between version and date there is at most a partition.
         if len(others) > 1 or not _DATES[separator].fullmatch(date):
             continue
         partition = _number(others[0], _ID_LIMIT) if others else None
@@ -290,6 +297,7 @@ def _misfit(
         version = _number(rest[0], _MAX_UINT64)
         if version is None or (version not in tables.get(table_dir, ()) if tables is not None else version < _ID_LIMIT):
             continue
+        # It fits the given date, so what does not fit is the partition.
         if any(_middles(rest[1:], date_separator)):
             return Ignored(reason=CONTRADICTS_PARTITION)
         if any(_middles(rest[1:], None)):
@@ -301,6 +309,7 @@ def _likeliest(fitting: list[DataDirectory]) -> DataDirectory | None:
     """Return the reading that has a partition, or else the first of several."""
     if not fitting:
         return None
+    # The reading with a partition keeps the directory in the listing, so it loses nothing if it is wrong.
     return replace(max(fitting, key=lambda placed: placed.partition is not None), known=False)
 
 

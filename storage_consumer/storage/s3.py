@@ -8,8 +8,9 @@ from typing import Any
 
 from storage_consumer.errors import ConfigError, StorageUnavailable
 from storage_consumer.model import StoredObject
-from storage_consumer.storage.object_store import CONNECT_TIMEOUT, READ_TIMEOUT, CredentialsExpired, Page
+from storage_consumer.storage.object_store import CONNECT_TIMEOUT, READ_TIMEOUT, Page
 from storage_consumer.storage.ordered_listing import OrderedBucket
+from storage_consumer.storage.store_errors import CredentialsExpired, StoreErrors
 
 _DOWNLOADS = 5
 """Number of requests for one object before a broken connection is an error."""
@@ -30,18 +31,86 @@ _NO_FILE = (FileNotFoundError, PermissionError, IsADirectoryError)
 _UNASKABLE = {"ParamValidationError", "InvalidEndpointError", "NoRegionError"}
 
 
+class S3Errors(StoreErrors):
+    """What the errors of s3fs and botocore mean."""
+
+    cloud = "AWS"
+
+    def translated(self, error: Exception, path: str) -> Exception:
+        """Return what a driver's error means to the caller."""
+        # s3fs raises Python's own errors; the store's code is in what caused them.
+        cause = error.__cause__ or error
+        answer = getattr(cause, "response", None) or {}  # it is None for a connection that broke off
+        code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
+        if code in _ABSENT:
+            return self.absent(path)
+        if code in _BEHIND_THE_END:
+            return self.unlisted(path)
+        if code in _EXPIRED:
+            remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
+            return CredentialsExpired(str(self.refused(path, code, remedy)))
+        if code in _REFUSED:
+            return self.refused(path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject")
+        if code in _WRONG:
+            return self.no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
+        return self._unasked(error, path, code)
+
+    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
+        """Return the error for a request to which the store itself gave no answer."""
+        where = self.where(path)
+        if mistrust := self._mistrust(error, code):
+            return mistrust
+        if code in _NO_KEYS:
+            return ConfigError(
+                f"no credentials for {where} ({code}): give access-key and secret-access-key in the upstream URI, or set "
+                "them where AWS's tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, the instance's role)"
+            )
+        if code in _UNASKABLE or isinstance(error, ValueError):
+            return ConfigError(
+                f"{where} can't be requested ({code}): check the bucket's name, the endpoint, the region"
+            )
+        if code in _SKEWED:
+            return StorageUnavailable(f"{self.unavailable(error, code, path)} (set the clock of this machine)")
+        return self.unavailable(error, code, path)
+
+    def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
+        """Return the error for a certificate that is not trusted, or for an unreadable file of trusted CAs; None for any other cause."""
+        for cause in _causes(error):
+            if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
+                return ConfigError(
+                    f"{self.server} does not speak TLS: write its endpoint as http://{self.server.partition('://')[2]}"
+                )
+            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's own error has none
+                return ConfigError(
+                    f"the certificate of {self.server} is not trusted: {verdict}. Set AWS_CA_BUNDLE in the environment "
+                    "(of a cluster's executors too) to a PEM file with the CA that signed it, and write the "
+                    "endpoint's host as the certificate does"
+                )
+            if code == "HTTPClientError" and isinstance(cause, (*_NO_FILE, ssl.SSLError)):
+                return ConfigError(
+                    f"the CAs that should vouch for {self.server} cannot be read: {cause}. See AWS_CA_BUNDLE and "
+                    "REQUESTS_CA_BUNDLE in the "
+                    "environment, and ca_bundle in AWS's configuration: a file in PEM form"
+                )
+        return None
+
+
 class S3Storage(OrderedBucket):
     """A bucket in S3."""
 
-    _cloud = "AWS"
+    errors_of = S3Errors
 
     def _page(self, folder: str, *, delimited: bool = False, after: str = "", token: str = "", limit: int = 0) -> Page:
         where = {"Delimiter": "/"} if delimited else {}
+        # A token goes on where its page ended, so no name is given beside it.
         where |= {"ContinuationToken": token} if token else {"StartAfter": self._absolute(after)} if after else {}
         size = limit or (1000 if delimited else self.page_size)
         answer = self._s3("list_objects_v2", "", Prefix=self._within(folder), MaxKeys=size, **where)
+        # Something other than a store may answer, which must not look like an empty bucket.
         if "IsTruncated" not in answer or (answer["IsTruncated"] and not answer.get("NextContinuationToken")):
-            raise self._contradiction("the answer to a listing is not a listing, or lacks the token that continues it")
+            raise self._errors.contradiction(
+                "the answer to a listing is not a listing, or lacks the token that continues it"
+            )
         return Page(
             objects=tuple(
                 StoredObject(path=self._relative(entry["Key"]), size=entry["Size"], tag=entry["ETag"].strip('"'))
@@ -58,24 +127,27 @@ class S3Storage(OrderedBucket):
 
         A download that breaks off is started again as long as the object is unchanged; bytes already yielded are not repeated.
         """
+        # Without exact ranges the file counts as not splittable, and is read whole.
         if start and not self._heeds_ranges(path):
-            raise self._unlisted(path)
+            raise self._errors.unlisted(path)
         sent, seen = start, tag
         where = {"Range": f"bytes={start}-"} if start else {}
         for attempt in range(1, _DOWNLOADS + 1):
+            # Every attempt asks for the same range; `skip` drops what was yielded before the break.
             answer = self._s3("get_object", path, Key=self._absolute(path), **where)
             found = answer["ETag"].strip('"')
             # The first answer shows that the listing is outdated; a later one, that the object changed during the download.
             if seen not in {"", found}:
-                raise self._unlisted(path) if attempt == 1 else self._replaced(path)
+                raise self._errors.unlisted(path) if attempt == 1 else self._errors.replaced(path)
             seen = found
             try:
                 for block in self._body(answer["Body"], size, skip=sent - start):
                     sent += len(block)
                     yield block
             except Exception as error:  # noqa: BLE001 - s3fs lets those of its HTTP library through
+                # Broken off in the middle; the driver itself retries only until an answer begins.
                 if attempt == _DOWNLOADS:
-                    raise self._translated(error, path) from None
+                    raise self._errors.translated(error, path) from None
             else:
                 return
 
@@ -85,6 +157,7 @@ class S3Storage(OrderedBucket):
         if store not in _EXACT:
             whole = self.read(path, _PROBE - 1)[:_PROBE]
             answer = self._s3("get_object", path, Key=self._absolute(path), Range=f"bytes=1-{_PROBE - 1}")
+            # An object that is too short to compare proves nothing.
             if b"".join(self._body(answer["Body"], _PROBE, skip=0)) != whole[1:] or len(whole) < _PROBE:
                 return False
             _EXACT.add(store)
@@ -125,65 +198,9 @@ class S3Storage(OrderedBucket):
                 "s3": {"addressing_style": "path" if upstream.force_path_style else "virtual"},
             },
             use_listings_cache=False,
+            # Else fsspec would return the driver that exists, whose credentials may have expired.
             skip_instance_cache=True,
         )
-
-    def _translated(self, error: Exception, path: str) -> Exception:
-        cause = error.__cause__ or error
-        answer = getattr(cause, "response", None) or {}  # it is None for a connection that broke off
-        code = str(answer.get("Error", {}).get("Code", type(cause).__name__))
-        if code in _ABSENT:
-            return FileNotFoundError(f"{self._where(path)} does not exist")
-        if code in _BEHIND_THE_END:
-            return self._unlisted(path)
-        if code in _EXPIRED:
-            remedy = "renew the session token in the upstream URI, or what AWS's tools find, and start again"
-            return CredentialsExpired(str(self._refused(path, code, remedy)))
-        if code in _REFUSED:
-            return self._refused(path, code, "check the access key, and that it may s3:ListBucket and s3:GetObject")
-        if code in _WRONG:
-            return self._no_bucket(code, "check the bucket's name, the endpoint and the region in the upstream URI")
-        return self._unasked(error, path, code)
-
-    def _unasked(self, error: Exception, path: str, code: str) -> Exception:
-        """Return the error for a request to which the store itself gave no answer."""
-        where = self._where(path)
-        if mistrust := self._mistrust(error, code):
-            return mistrust
-        if code in _NO_KEYS:
-            return ConfigError(
-                f"no credentials for {where} ({code}): give access-key and secret-access-key in the upstream URI, or set "
-                "them where AWS's tools look (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, the instance's role)"
-            )
-        if code in _UNASKABLE or isinstance(error, ValueError):
-            return ConfigError(
-                f"{where} can't be requested ({code}): check the bucket's name, the endpoint, the region"
-            )
-        if code in _SKEWED:
-            return StorageUnavailable(f"{self._unavailable(error, code, path)} (set the clock of this machine)")
-        return self._unavailable(error, code, path)
-
-    def _mistrust(self, error: Exception, code: str) -> ConfigError | None:
-        """Return the error for a certificate that is not trusted, or for an unreadable file of trusted CAs; None for any other cause."""
-        server = self._upstream.endpoint or self._cloud
-        for cause in _causes(error):
-            if getattr(cause, "reason", "") == _NO_TLS or _NO_TLS in str(cause):
-                return ConfigError(
-                    f"{server} does not speak TLS: write its endpoint as http://{server.partition('://')[2]}"
-                )
-            if verdict := str(getattr(cause, "verify_message", "")):  # the HTTP library's own error has none
-                return ConfigError(
-                    f"the certificate of {server} is not trusted: {verdict}. Set AWS_CA_BUNDLE in the environment "
-                    "(of a cluster's executors too) to a PEM file with the CA that signed it, and write the "
-                    "endpoint's host as the certificate does"
-                )
-            if code == "HTTPClientError" and isinstance(cause, (*_NO_FILE, ssl.SSLError)):
-                return ConfigError(
-                    f"the CAs that should vouch for {server} cannot be read: {cause}. See AWS_CA_BUNDLE and "
-                    "REQUESTS_CA_BUNDLE in the "
-                    "environment, and ca_bundle in AWS's configuration: a file in PEM form"
-                )
-        return None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

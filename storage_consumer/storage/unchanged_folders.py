@@ -63,6 +63,7 @@ class KnownFolders:
     def entries(self, folder: str, status: os.stat_result, after: Mapping[str, str]) -> Entries | None:
         """Return what a folder with this status shows beyond `after` (see `Storage.listing`), perhaps more; None if it must be read."""
         known = self._known.get(folder)
+        # Anything created, removed or renamed here has changed the state.
         if known is None or known.state != _state(status) or known.entries is None:
             return None
         shown = known.entries
@@ -104,10 +105,12 @@ def keeps_time(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> bool
     # In mountinfo the third field is the device; type, source and options follow " - ".
     wanted = f"{os.major(device)}:{os.minor(device)}"
     found = [line.partition(" - ") for line in lines if line.split(" ", 3)[2:3] == [wanted]]
+    # One device may be mounted several times, and a path does not say by which: all mounts must be prompt.
     return bool(found) and all(_is_prompt(tail.split(" ")) for _, _, tail in found)
 
 
 def _is_prompt(mount: list[str]) -> bool:
     """Return whether a mount shows changes immediately, judged by its type, source and options."""
+    # The last field holds the options of the file system itself, those of NFS among them.
     kind, options = mount[0], set(mount[-1].split(","))
     return kind in _LOCAL or (kind in _NFS and ("noac" in options or options >= _UNCACHED))

@@ -17,8 +17,10 @@ The modules of this package are not public: they may change in any release.
 
 from __future__ import annotations
 
+from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock, MemoryPipeline, MemoryStorage, MemoryWriter
-from storage_consumer.testing.target import MemoryState, MemoryTarget, TargetRecords
+from storage_consumer.testing.target import MemoryTarget
 from storage_consumer.testing.writer import FencedWriter
 
 __all__ = [

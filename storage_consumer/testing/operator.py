@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Protocol
 
-from storage_consumer.model import TableDefinition, TableName
+from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.directories import Restart
-from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.journal import DONE, SKIPPED, STARTED, JournalEntry
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table import DROPPED, EXCLUDED, HALTED, LOST, RUNNING
 from storage_consumer.plan.table_decisions import (
     Obeyed,
     StoredTable,
@@ -23,42 +20,32 @@ from storage_consumer.plan.table_decisions import (
     obeyed,
     refusal,
 )
-from storage_consumer.ports import Decision, TableProgress
-
-Identity = tuple[str, int, int]
-
-
-class Records(Protocol):
-    """What a target keeps, as far as this module needs it; see `TargetRecords`."""
-
-    checkpoint: int
-    lowest: int
-    streams: dict[str, Finished]
-    tables: dict[str, TableProgress]
-    journal: dict[Identity, JournalEntry]
-    kept: dict[Identity, TableDefinition]
-    copies: dict[str, Copies]
-    decisions: dict[Identity, Decision]
-    table_decisions: dict[str, TableDecision]
-    obeyed: dict[str, Obeyed]
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.ports import TableProgress
+from storage_consumer.testing.records import TargetRecords
 
 
-def restart_of(records: Records) -> Restart:
+def restart_of(records: TargetRecords) -> Restart:
     """Return what was saved."""
     return Restart(
         checkpoint=records.checkpoint,
         lowest=records.lowest,
         tables={table_key: table.checkpoint for table_key, table in records.tables.items()},
         behind=frozenset(table_key for table_key, table in records.tables.items() if not table.follows),
-        dropped=frozenset(table_key for table_key, table in records.tables.items() if table.state == DROPPED),
-        lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == LOST),
-        excluded=frozenset(table_key for table_key, table in records.tables.items() if table.state == EXCLUDED),
+        dropped=frozenset(
+            table_key for table_key, table in records.tables.items() if table.state == TableState.DROPPED
+        ),
+        lost=frozenset(table_key for table_key, table in records.tables.items() if table.state == TableState.LOST),
+        excluded=frozenset(
+            table_key for table_key, table in records.tables.items() if table.state == TableState.EXCLUDED
+        ),
         targets={
+            # Without a place of its own a table is where its name says.
             key: (name := TableName(schema=table.schema, table=table.table), table.target or name)
             for key, table in records.tables.items()
-            if table.table and table.state not in (DROPPED, EXCLUDED)
+            if table.table and table.state not in (TableState.DROPPED, TableState.EXCLUDED)
         },
-        done=dict(records.streams),
+        done=dict(records.sequences),
         copies=dict(records.copies),
         held={
             key: held(made, _refusal(records, made))
@@ -70,47 +57,52 @@ def restart_of(records: Records) -> Restart:
     )
 
 
-def apply_decisions(records: Records, busy: Collection[str] = (), *, timed: bool = True) -> list[Obeyed]:
+def apply_decisions(records: TargetRecords, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
     """Apply operators' decisions, each once, except those on `busy` tables; return their results."""
-    found = [_obeyed(records, made, timed=timed) for made in unobeyed(records) if made.table_key not in busy]
+    found = [_obeyed(records, made, tells_time=tells_time) for made in unobeyed(records) if made.table_key not in busy]
     records.obeyed |= {each.decision.table_key: each for each in found}
     return found
 
 
-def _stays(records: Records, made: TableDecision) -> bool:
+def _stays(records: TargetRecords, made: TableDecision) -> bool:
     """Return whether a table stands still because of an operator's decision."""
     return made.verb == "hold" or (made.verb == "reload-done" and bool(_refusal(records, made)))
 
 
-def _refusal(records: Records, made: TableDecision) -> str:
+def _refusal(records: TargetRecords, made: TableDecision) -> str:
+    # A refusal counts only for the very decision that was refused: a later one starts afresh.
     seen = records.obeyed.get(made.table_key)
     return seen.refusal if seen is not None and seen.decision == made else ""
 
 
-def unobeyed(records: Records) -> list[TableDecision]:
+def unobeyed(records: TargetRecords) -> list[TableDecision]:
     """Return the decisions that no consumer has seen."""
     seen = {key: each.decision for key, each in records.obeyed.items()}
     return [decision for key, decision in records.table_decisions.items() if seen.get(key) != decision]
 
 
-def _obeyed(records: Records, decision: TableDecision, *, timed: bool) -> Obeyed:
+def _obeyed(records: TargetRecords, decision: TableDecision, *, tells_time: bool) -> Obeyed:
     key = decision.table_key
     progress = records.tables.get(key)
+    # Only a schema file names the table: nothing of it has run yet.
     if progress is None:
         name = next(kept.name for kept in records.kept.values() if key_of(kept.name) == key)
-        progress = TableProgress(table_key=key, schema=name.schema, table=name.table, checkpoint=0, state=RUNNING)
+        progress = TableProgress(
+            table_key=key, schema=name.schema, table=name.table, checkpoint=0, state=TableState.RUNNING
+        )
+    name = TableName(schema=progress.schema, table=progress.table)
     stored = StoredTable(
         table_key=key,
-        name=TableName(schema=progress.schema, table=progress.table),
+        name=name,
         state=progress.state,
         checkpoint=progress.checkpoint,
         follows=progress.follows,
         error=progress.error,
         copies=records.copies.get(key, Copies()),
-        settled=_settled(records, key),
-        started=_started(records, key, given_up=needs_copy(progress.state)),
+        last_resolved=_last_resolved(records, key),
+        started=_started(records, name, given_up=needs_copy(progress.state)),
     )
-    if why := refusal(stored, decision, timed=timed):
+    if why := refusal(stored, decision, tells_time=tells_time):
         return Obeyed(table=str(stored.name), decision=decision, refusal=why)
     after = obeyed(stored, decision, records.checkpoint)
     records.copies[key] = after.copies
@@ -125,27 +117,34 @@ def _obeyed(records: Records, decision: TableDecision, *, timed: bool) -> Obeyed
     return Obeyed(table=str(stored.name), decision=decision)
 
 
-def _settled(records: Records, key: str) -> int:
+def _last_resolved(records: TargetRecords, key: str) -> int:
     done = [identity for identity, entry in records.journal.items() if entry.state in (DONE, SKIPPED)]
     kept = records.kept
-    return max((i[1] for i in done if i in kept and kept[i].is_ddl and key_of(kept[i].name) == key), default=0)
+    return max((i.version for i in done if i in kept and kept[i].is_ddl and key_of(kept[i].name) == key), default=0)
 
 
-def _started(records: Records, key: str, *, given_up: bool) -> int:
+def _started(records: TargetRecords, table: TableName, *, given_up: bool) -> int:
     said = {i for i, made in records.decisions.items() if given_up and made.verb in ("done", "skip")}
     begun = [i for i, entry in records.journal.items() if entry.state == STARTED and i not in said]
-    found = (i[1] for i in begun if i in records.kept and may_touch(records.kept[i].query, records.kept[i].name, key))
+    found = (
+        i.version for i in begun if i in records.kept and may_touch(records.kept[i].query, records.kept[i].name, table)
+    )
     return max(found, default=0)
 
 
-def put_tables(records: Records, tables: Iterable[TableProgress], *, as_they_were: bool = False) -> None:
+def put_tables(records: TargetRecords, tables: Iterable[TableProgress], *, as_they_were: bool = False) -> None:
     """Store tables; `as_they_were`: progress of some time ago, so that a table that stopped since then stays stopped."""
     known = records.tables
     for table in tables:
         before = known.get(table.table_key, table)
-        stopped = as_they_were and before.state in (HALTED, LOST)
+        # As in the real state: what a statement stores of its tables is older than a halt in the meantime.
+        stopped = as_they_were and before.state in (TableState.HALTED, TableState.LOST)
         kept = replace(table, state=before.state, error=before.error, follows=before.follows)
-        stored = kept if stopped else table
+        if table.may_be_outdated:
+            stored = replace(kept, target=before.target, may_be_outdated=False)
+        else:
+            stored = kept if stopped else table
         if table.copies is not None and not as_they_were:
             records.copies[table.table_key] = table.copies
+        # A checkpoint never goes back, whichever of two writers was later.
         known[table.table_key] = replace(stored, copies=None, checkpoint=max(before.checkpoint, table.checkpoint))

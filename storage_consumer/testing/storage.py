@@ -12,8 +12,8 @@ from storage_consumer.config.settings import Upstream
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.wire_format import decode_line
 from storage_consumer.errors import RowRefused, StorageUnavailable
+from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.order.keyless import Events
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
@@ -43,6 +43,7 @@ class FakeClock:
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Let `seconds` pass unless `event` is set; return whether it is set."""
+        # Nothing waits for real, so that tests of hours take no time.
         if not event.is_set():
             self.advance(seconds)
         return event.is_set()
@@ -77,6 +78,7 @@ class MemoryStorage:
 
     def put(self, path: str, content: bytes) -> None:
         """Write an object; even the same content gets a new tag."""
+        # The tag is the number of the write, so a rewritten file is another one even with the same content.
         self._puts += 1
         self._objects[path] = (content, str(self._puts))
 
@@ -105,6 +107,7 @@ class MemoryStorage:
     def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
         """Yield the content of an object in pieces of `size` bytes; see `Storage.blocks`."""
         content = self.read(path)
+        # As the stores do it: whoever listed one content must not read another.
         if tag not in {"", self._objects[path][1]}:
             raise FileNotFoundError(f"{path} is not what was listed")
         for place in range(start, len(content), size):
@@ -189,6 +192,7 @@ class MemoryWriter:
         """Add a row in place of all rows that share a unique key with it; return 1."""
         row = self._row(work, line)
         keys = self._unique_keys.get(work.name, ())
+        # REPLACE takes away every row that shares a unique key with the new one, by any of the keys.
         self._remove(work, {columns: self._key(row, columns) for columns in keys})
         self._table(work).append(row)
         return 1
@@ -196,6 +200,7 @@ class MemoryWriter:
     def _remove(self, work: TablePlan, keys: Mapping[tuple[str, ...], tuple[str | None, ...]]) -> int:
         """Remove the rows that have one of these keys; return their number."""
         table = self._table(work)
+        # NULL equals nothing in a unique key.
         kept = [row for row in table if not any(None not in k and self._key(row, c) == k for c, k in keys.items())]
         removed = len(table) - len(kept)
         table[:] = kept
@@ -221,6 +226,7 @@ class MemoryPipeline:
         """Read all files, then write bucket by bucket; return the reports."""
         tables = {table.index: table for table in spec.tables}
         read = read_files(files, tables, spec.partitions, partial(file_blocks, self._storage), self._decoder)
+        # As Spark's shuffle would bring them together: by bucket, whatever the order of the files.
         items = sorted(read, key=lambda item: item[0])
         writer = self._writer(spec)
         reports: list[FileReport | WriteReport] = []

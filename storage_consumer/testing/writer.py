@@ -11,7 +11,7 @@ from storage_consumer.errors import LeaseLost, RowRefused
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.order.keyless import Events
 from storage_consumer.ports import TableProgress
-from storage_consumer.testing.target import Row, TargetRecords
+from storage_consumer.testing.records import Row, TargetRecords
 
 
 class FencedWriter:
@@ -51,6 +51,7 @@ class FencedWriter:
         table = stored or TableProgress(
             table_key=work.table_key, schema=work.name.schema, table=work.name.table, checkpoint=0, state="running"
         )
+        # What is at or below the stored checkpoint was written before, as in the real writer.
         due = chain.from_iterable(part.after(table.checkpoint).by_commit_ts() for part in parts)
         for commit_ts, events in due:
             for upsert, line in events:
@@ -60,10 +61,12 @@ class FencedWriter:
                 _remove(rows, row, unique if upsert else ())
                 rows.append(row) if upsert else rows.remove(row)
                 written += 1
+            # With each commit-ts, as the real writer moves it in the transaction of its rows.
             table = self._records.tables[work.table_key] = replace(table, checkpoint=commit_ts)
         return written
 
     def _rows(self, work: TablePlan) -> list[Row]:
+        # The fence, at the beginning of each transaction.
         if self._records.window != self._fence:
             raise LeaseLost(f"the window {self._fence} is closed: {self._records.window} is open")
         return self._records.rows.setdefault(work.name.folded(), [])
@@ -78,6 +81,7 @@ class FencedWriter:
         row: Row = dict(zip(names, decode_line(line), strict=True))
         table = self._records.structures.get(work.name.folded())
         for column in table.columns if table else ():
+            # A server gives a time back with all of its column's digits; a delete has to match that.
             if column.digits and (text := row.get(column.name)):
                 row[column.name] = _with_fraction(text, column.digits)
         return row

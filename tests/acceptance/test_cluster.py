@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from storage_consumer.plan.table import HALTED
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary, TableSummary
 from tests.campaigns.faults import workload
 from tests.campaigns.faults.processes import EXECUTORS, below, command_of, kill_executor
@@ -146,7 +146,7 @@ def test_submitted(site: Site, target: DatabaseServer, tmp_path: Path) -> None:
 def summary_of(running: Program) -> RoundSummary:
     """What the program said of tables that halted, of which `Replay` decides whether they may."""
     names = TableSummary.__slots__
-    halted = ({"state": HALTED} | event for event in running.events("table_halted"))
+    halted = ({"state": TableState.HALTED} | event for event in running.events("table_halted"))
     tables = (TableSummary(**{name: event[name] for name in names if name in event}) for event in halted)
     return RoundSummary(tables=tuple(tables))
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import Decoder, RowLayout, Tally
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.decode.decoder import Decoder, FileRead, RowLayout
+from storage_consumer.model import CommitRange, TableColumn, TableName
 from storage_consumer.pipeline import READ_BLOCK
 from tests.benchmarks.rows import RowFormats
 from tests.benchmarks.shapes import DATABASE, PLAIN
@@ -77,9 +77,9 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _decode(decoder: Decoder, data: bytes, rows: int) -> None:
-    tally = Tally()
-    deque(decoder.rows(_blocks(data), LAYOUT, Window(low=0, high=2**64), tally, "CDC1"), maxlen=0)
-    assert tally.rows == rows
+    file = FileRead(blocks=_blocks(data), source="CDC1", layout=LAYOUT, commit_range=CommitRange(low=0, high=2**64))
+    deque(decoder.rows(file), maxlen=0)
+    assert file.tally.rows == rows
 
 
 def _seconds(action: Callable[[], object]) -> float:

@@ -70,8 +70,8 @@ class _Folder:
     def lists(self, consumer: Consumer) -> int:
         service = consumer._service
         assert service is not None
-        assert service._parts is not None
-        storage = service._parts.reader._storage
+        assert service._context is not None
+        storage = service._context.reader._storage
         assert isinstance(storage, LocalStorage)
         now = storage.requests
         found, self._seen = now - self._seen, now

@@ -17,6 +17,7 @@ CAMPAIGNS = {
     "shuffles": "shuffles",
     "simulate": "simulate",
     "stops": "stop_everywhere",
+    "waves": "waves",
 }
 """Name → module of this package that runs as a program."""
 

@@ -27,7 +27,7 @@ from tests.campaigns.simulation.history import History, run
 from tests.campaigns.simulation.plants import PLANTS, planted
 from tests.campaigns.simulation.remembered import remembered
 from tests.campaigns.simulation.sink import Habits
-from tests.property.cutting import Run, cut_down, fault_in, tell
+from tests.property.shrinking import Run, cut_down, fault_in, tell
 
 ACTS = 20
 SHRINKING_SECONDS = 60.0

@@ -8,11 +8,12 @@ from typing import Any
 
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream, Upstream
+from storage_consumer.downstream.state_tables import state_tables
 from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import TableProgress
-from storage_consumer.testing.target import MemoryState
+from storage_consumer.testing.state import MemoryState
 from tests.harness.servers import DatabaseServer, quoted
 
 BUCKET = "file:///some/bucket"
@@ -39,7 +40,7 @@ class Rig:
         """A handle that holds the lease."""
         state = self.handle()
         state.open(BUCKET)
-        assert state.acquire(holder, 30) == ""
+        assert state.lease.acquire(holder, 30) == ""
         return state
 
     def close(self) -> None:
@@ -47,9 +48,9 @@ class Rig:
         self._stack.close()
 
 
-def real_rig(server: DatabaseServer, schema: str = "storage_consumer") -> Rig:
+def real_rig(server: DatabaseServer, schema: str = "storage_consumer", user: str = "root") -> Rig:
     """The real store in one schema of a server."""
-    downstream = Downstream(port=server.port, state_schema=schema)
+    downstream = Downstream(port=server.port, state_schema=schema, user=user)
 
     def expire() -> None:
         server.query(f"UPDATE {quoted(schema)}.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
@@ -89,6 +90,7 @@ def fenced_spec(downstream: Downstream, *, epoch: int = 1, window_id: int = 1, l
         partitions=1,
         epoch=epoch,
         window_id=window_id,
+        statements=state_tables(downstream.state_schema).for_tasks(),
         load_data=load_data,
         max_packet=1 << 24,
     )

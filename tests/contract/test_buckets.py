@@ -83,7 +83,7 @@ def count_names(storage: Bucket, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_an_idle_listing_costs_what_is_open(ordered: S3Rig | GcsRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once listed, calls and the objects that they show stay the same while what is done grows; and all that comes is found.
 
-    Late files in open directories, new dates, tables, versions, partitions and schema files, many at once too.
+    Late files in open directories, new dates, tables, versions, partitions and schema files, many in one go too.
     """
     costs = []
     tables = 3
@@ -121,7 +121,7 @@ def test_an_idle_listing_costs_what_is_open(ordered: S3Rig | GcsRig, monkeypatch
 
 
 def test_many_closed_directories_are_jumped_over_at_once(served: BucketRig) -> None:
-    """With so many that several parts of the bucket are listed at once, nothing open is missed or shown twice."""
+    """With so many that several parts of the bucket are listed in parallel, nothing open is missed or shown twice."""
     closed = set()
     open_files = {f"s/t{table:02d}/meta/schema_{V2}_0000000001.json" for table in range(20)} | {"metadata", "zzz/last"}
     for table in range(20):

@@ -13,6 +13,7 @@ import pytest
 from storage_consumer.apply import rows as rows_module
 from storage_consumer.apply import statements
 from storage_consumer.apply.rows import RowStatements
+from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream import connection as connections
@@ -47,7 +48,7 @@ class Ways(RowStatements):
 
     def __init__(self, spec: JobSpec) -> None:
         """Before any."""
-        super().__init__(spec, "", 0)
+        super().__init__(FencedConnection(spec, "", 0))
         self.came = {"bulk": 0, "load": 0, "literals": 0}
 
     def _bulk(self, verb: str, work: TablePlan, rows: Any) -> bool:
@@ -75,8 +76,9 @@ def rig(mariadb: DatabaseServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ri
 
 def _written(spec: JobSpec, work: TablePlan, rows: list[bytes], verb: str = "replace") -> dict[str, int]:
     """How many rows went in by which way."""
-    with closing(Ways(spec)) as target:
-        target.transaction(work, lambda: getattr(target, verb)(work, rows))
+    target = Ways(spec)
+    with closing(target.fenced):
+        target.fenced.transaction(work, lambda: getattr(target, verb)(work, rows))
         return {way: count for way, count in target.came.items() if count}
 
 
@@ -153,10 +155,11 @@ def test_no_prepared_statements(rig: Rig, mariadb: DatabaseServer) -> None:
 
 def test_statements_are_given_back(rig: Rig, mariadb: DatabaseServer) -> None:
     """The server keeps no statement of ours, whether it took the rows or refused them."""
-    with closing(Ways(rig.spec)) as target:
+    target = Ways(rig.spec)
+    with closing(target.fenced):
         for row in (b"a\t1", b"b\t" + b"y" * 21) * 3:
             try:
-                target.transaction(table(), lambda row=row: target.replace(table(), [row]))  # type: ignore[misc] # a default
+                target.fenced.transaction(table(), lambda row=row: target.replace(table(), [row]))  # type: ignore[misc] # a default
             except RowRefused:
                 assert len(row) > 20
         assert mariadb.query("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'") == (("Prepared_stmt_count", "0"),)

@@ -50,16 +50,16 @@ def test_state(kind: str, request: pytest.FixtureRequest) -> None:
         TableProgress(table_key=key, schema="shop", table="x", checkpoint=number, state="running")
         for number, key in enumerate(sorted(keys), start=1)
     ]
-    streams = {f"shop/{name}/{V}||6": Finished(upto=number) for number, name in enumerate(PADDED, start=1)}
-    state.save(tables=stored, streams=streams, checkpoint=0, storage_checkpoint=0)
+    sequences = {f"shop/{name}/{V}||6": Finished(upto=number) for number, name in enumerate(PADDED, start=1)}
+    state.progress.save(tables=stored, sequences=sequences, checkpoint=0, storage_checkpoint=0)
     definitions = [
         statement(f"shop/{name}", V, number).definition for number, name in enumerate(PADDED)
     ]  # TiCDC hashes the name
-    state.keep([(f"shop/{name}", definition) for name, definition in zip(PADDED, definitions, strict=True)])
-    restart, _ = state.load()
+    state.history.keep([(f"shop/{name}", definition) for name, definition in zip(PADDED, definitions, strict=True)])
+    restart, _ = state.progress.load()
     assert restart.tables == {table.table_key: table.checkpoint for table in stored}
-    assert restart.done == streams
-    assert state.known_versions() == {(f"shop/{name}", TableVersion(V)) for name in PADDED}
+    assert restart.done == sequences
+    assert state.history.known_versions() == {(f"shop/{name}", TableVersion(V)) for name in PADDED}
     rig.close()
 
 
@@ -74,7 +74,7 @@ def test_target(kind: str, request: pytest.FixtureRequest) -> None:
         server.query(f"CREATE TABLE shop.{quoted(name)} (c{number} INT PRIMARY KEY)")
     database = TargetDatabase(Downstream(port=server.port), "")
     wanted = [TableName(schema="shop", table=name) for name in made]
-    found = database.describe(wanted)
+    found = database.structure.describe(wanted)
     assert [found[name.folded()].columns[0].name for name in wanted] == [f"c{number}" for number in range(len(made))]
-    assert database.existing(wanted) == {name.folded(): name for name in wanted}
+    assert database.structure.existing(wanted) == {name.folded(): name for name in wanted}
     database.close()

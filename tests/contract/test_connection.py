@@ -30,7 +30,7 @@ def test_zone_after_a_broken_connection(mariadb: DatabaseServer) -> None:
     state = StateStore(Downstream(port=mariadb.port, time_zone="+08:00"), "")
     numbers = set()
     for _ in range(3):
-        with suppress(SQLAlchemyError), state._engine.connect() as connection:
+        with suppress(SQLAlchemyError), state.transactions.engine.connect() as connection:
             asked = connection.exec_driver_sql("SELECT @@session.time_zone, CONNECTION_ID(), @@global.time_zone")
             zone, number, usual = asked.one()
             numbers.add(number)

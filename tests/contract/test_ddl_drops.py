@@ -41,10 +41,10 @@ def test_drop_of_what_was_never_seen(rig: Rig, kind: int, what: str, name: str) 
 def test_drop_of_what_was_not_made(rig: Rig, made: str, dropped: str, kind: int, name: str) -> None:
     """Where the journal says that the CREATE was skipped, its DROP has nothing to do; where it ran, the DROP is refused."""
     maker = rig.step(made, CREATE, name)
-    rig.state.journal(maker, SKIPPED, note="the filter")
+    rig.state.journal.record(maker, SKIPPED, note="the filter")
     step = rig.step(dropped, kind, name)
     assert "nothing to do, because the statement that creates it was not run" in rig.run(step, made_by=maker)
     assert (rig.journalled(step), rig.moved(step)) == (DONE, True)
-    rig.state.journal(maker, DONE)
+    rig.state.journal.record(maker, DONE)
     with pytest.raises(DdlFailed, match=r"error (1008|1051|4092)"):
         rig.run(rig.step(dropped, kind, name), made_by=maker)

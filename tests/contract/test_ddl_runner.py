@@ -17,7 +17,6 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.errors import DdlFailed, TargetUnavailable
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.barriers import mentioned_names
 from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, DdlAnswer, Sent
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.ports import DdlContext, Decision, TableProgress
@@ -51,7 +50,14 @@ class Rig:
     @property
     def runner(self) -> DdlRunner:
         """A runner as a new process would have it."""
-        return DdlRunner(self.database, self.state, self.server.kind, clock=self.clock, patience=self.patience)
+        return DdlRunner(
+            self.database.structure,
+            self.database.ddl,
+            self.state.journal,
+            self.server.kind,
+            clock=self.clock,
+            patience=self.patience,
+        )
 
     def step(self, query: str, kind: int, name: str = "shop.a") -> DdlStep:
         """The next statement on the line; one without a query only records a structure."""
@@ -91,9 +97,9 @@ class Rig:
 
     def interrupted(self, step: DdlStep, statement: str = "") -> None:
         """What the journal says when a process ends while a statement runs."""
-        before = self.database.fingerprint(mentioned_names(step.definition))
+        before = self.database.structure.fingerprint(step.ddl.mentioned)
         for where in (PLANNED, STARTED):
-            self.state.journal(
+            self.state.journal.record(
                 step, where, run=Sent(statement=statement or step.definition.query, structure_before=before)
             )
 
@@ -104,12 +110,12 @@ class Rig:
 
     def journalled(self, step: DdlStep) -> str:
         """Where the journal says that a statement stands."""
-        entry = self.state.journal_entry(step)
+        entry = self.state.journal.entry(step)
         return entry.state if entry else ""
 
     def moved(self, step: DdlStep) -> bool:
         """Whether its table moved to it."""
-        return self.state.load()[0].tables.get(step.table_key) == step.version
+        return self.state.progress.load()[0].tables.get(step.table_key) == step.version
 
     def columns(self, table: str = "a") -> list[str]:
         """The columns of a table, none where there is none."""
@@ -127,7 +133,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     downstream = Downstream(port=server.port)
     state = StateStore(downstream, "")
     state.open("file:///bucket")
-    state.acquire("me", 30)
+    state.lease.acquire("me", 30)
     database = TargetDatabase(downstream, "")
     yield Rig(server=server, state=state, database=database)
     database.close()
@@ -149,13 +155,13 @@ def test_started_is_written_before_the_statement(rig: Rig, monkeypatch: pytest.M
     """When the statement reaches the server the journal says so, and no table has moved."""
     step = rig.step("ALTER TABLE `a` ADD COLUMN `more` INT", ALTER)
     seen: list[Any] = []
-    execute = rig.database.execute_ddl
+    execute = rig.database.ddl.execute_ddl
 
     def watched(*args: Any) -> DdlAnswer:
         seen.append((rig.journalled(step), rig.moved(step), rig.columns()))
         return execute(*args)
 
-    monkeypatch.setattr(rig.database, "execute_ddl", watched)
+    monkeypatch.setattr(rig.database.ddl, "execute_ddl", watched)
     rig.run(step)
     assert seen == [(STARTED, False, ["id", "name"])]
 
@@ -214,7 +220,7 @@ def test_truncate_runs_again(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", KINDS, indirect=True)
 def test_exchange_halts(rig: Rig) -> None:
-    """An interrupted EXCHANGE PARTITION stops its table, at every start, until it is decided to be done by hand (D4, D10)."""
+    """An interrupted EXCHANGE PARTITION stops its table, at every start, until it is decided to be done manually (D4, D10)."""
     rig.server.query(
         "CREATE TABLE shop.p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))"
     )
@@ -240,7 +246,7 @@ def test_statement_that_still_runs(rig: Rig) -> None:
     with rig.server.connect(autocommit=False) as reader, reader.cursor() as cursor:
         cursor.execute("SELECT * FROM shop.a")
         late.start()
-        while not rig.database.is_running(step.definition.query):
+        while not rig.database.ddl.is_running(step.definition.query):
             time.sleep(0.01)
         with pytest.raises(TargetUnavailable, match="is still running on the target"):
             rig.run(step)
@@ -304,7 +310,7 @@ def test_database_that_the_source_had_before(rig: Rig) -> None:
     """A database whose CREATE is not in the bucket is made, with the source's default collation; one that is, is not."""
     step = rig.step("CREATE TABLE `t` (id INT PRIMARY KEY, name VARCHAR(9))", CREATE, "old.t")
     rig.run(step, ours=False)
-    assert rig.database.database_collation("old") == "utf8mb4_bin"
+    assert rig.database.structure.database_collation("old") == "utf8mb4_bin"
     with pytest.raises(DdlFailed, match="error 1049"):
         rig.run(rig.step("CREATE TABLE `t` (id INT PRIMARY KEY)", CREATE, "never.t"), ours=True)
 
@@ -340,4 +346,4 @@ def test_clock_is_that_of_the_source(rig: Rig) -> None:
     rig.server.query("SET GLOBAL time_zone = '+00:00'")
     found = rig.server.query("SELECT UNIX_TIMESTAMP(at) FROM shop.a")[0][0]
     assert float(found) == (step.version >> 18) / 1000
-    assert abs(int(rig.database._rows("SELECT UNIX_TIMESTAMP() - UNIX_TIMESTAMP(SYSDATE())")[0][0])) < 5
+    assert abs(int(rig.database.session.rows("SELECT UNIX_TIMESTAMP() - UNIX_TIMESTAMP(SYSDATE())")[0][0])) < 5

@@ -39,10 +39,10 @@ def journal(server: DatabaseServer, *columns: str) -> tuple[object, ...]:
 def cut(rig: Rig, statement: str) -> None:
     """Break the runner's connection while the server executes a statement."""
     watcher = TargetDatabase(Downstream(port=rig.server.port), "")
-    while not watcher.is_running(statement):
+    while not watcher.ddl.is_running(statement):
         time.sleep(0.05)
     watcher.close()
-    connection = rig.database._connection
+    connection = rig.database.session.current
     assert connection is not None
     connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined] # not in the stubs
 
@@ -87,7 +87,7 @@ def test_lock_that_somebody_holds(rig: Rig, caplog: pytest.LogCaptureFixture) ->
 
 
 def transaction_that_tidb_waits_for(rig: Rig) -> None:
-    """While TiDB's statement waits for a transaction that has used its table, it can be told whose that is; others are not named."""
+    """While TiDB's statement waits for a transaction that has used its table, it can be said whose that is; others are not named."""
     rig.server.query("CREATE TABLE shop.b (id INT)")
     name = TableName(schema="shop", table="a")
     with rig.server.connect(autocommit=False) as holder, rig.server.connect(autocommit=False) as other:
@@ -98,7 +98,7 @@ def transaction_that_tidb_waits_for(rig: Rig) -> None:
         running.start()
         time.sleep(1)
         watcher = TargetDatabase(Downstream(port=rig.server.port), "")
-        (line,) = watcher.blockers([name])
+        (line,) = watcher.structure.blockers([name])
         with holder.cursor() as cursor:
             cursor.execute("SELECT CONNECTION_ID()")
             assert line.startswith(f"connection {cursor.fetchall()[0][0]} of root")
@@ -106,7 +106,7 @@ def transaction_that_tidb_waits_for(rig: Rig) -> None:
         assert running.is_alive()
         holder.rollback()
         running.join()
-        assert watcher.blockers([name]) == ()
+        assert watcher.structure.blockers([name]) == ()
         watcher.close()
 
 
@@ -141,14 +141,14 @@ def test_lock_that_is_let_go(rig: Rig) -> None:
 def test_fence_leaves_a_running_statement_alone(rig: Rig) -> None:
     """What a former owner's connection is executing is not broken off; once it is over, the connection is ended."""
     former = TargetDatabase(Downstream(port=rig.server.port), "")
-    assert former.fence_ddl()
-    running = threading.Thread(target=former.execute_ddl, args=[SLOW, "shop", 1])
+    assert former.ddl.fence_ddl()
+    running = threading.Thread(target=former.ddl.execute_ddl, args=[SLOW, "shop", 1])
     running.start()
-    while not rig.database.is_running(SLOW):
+    while not rig.database.ddl.is_running(SLOW):
         time.sleep(0.05)
-    assert not rig.database.fence_ddl()
+    assert not rig.database.ddl.fence_ddl()
     running.join()
-    assert rig.database.fence_ddl()
+    assert rig.database.ddl.fence_ddl()
     assert rig.server.query("SELECT COUNT(*) FROM shop.b") == ((7,),)
     former.close()
 

@@ -1,4 +1,4 @@
-"""Every form of TiDB's grammar is executed, rewritten, left out, or halts for a reason that is told; and rows stay equal."""
+"""Every form of TiDB's grammar is executed, rewritten, left out, or halts for a reason that is reported; and rows stay equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.campaigns.grammar.forms import ALL
 from tests.campaigns.grammar.playing import play
 from tests.campaigns.grammar.reasons import REASONS
 from tests.campaigns.grammar.source import played
-from tests.harness.servers import DatabaseServer, has_tidb
+from tests.harness.servers import DatabaseServer, tidb_program
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 _CHECKED = 80
@@ -95,7 +95,7 @@ _forms = st.builds(
 )
 
 
-if has_tidb():
+if tidb_program():
 
     def test_recording(tidb: DatabaseServer) -> None:
         """What is kept of TiDB is what it makes of the forms; some of them are tried."""
@@ -107,7 +107,7 @@ if has_tidb():
 
     @pytest.mark.parametrize("kind", table.PLAYED)
     def test_combinations(kind: str, tidb: DatabaseServer, request: pytest.FixtureRequest) -> None:
-        """Options by chance, as far as TiDB takes them together, run on other servers or halt for a reason that is told."""
+        """Options by chance, as far as TiDB takes them together, run on other servers or halt for a reason that is reported."""
         server: DatabaseServer = request.getfixturevalue(kind)
         _combine(tidb, server)()
 

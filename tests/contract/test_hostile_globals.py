@@ -76,38 +76,38 @@ class Trial:
             state = StateStore(target, "")
             stack.callback(state.close)
             state.open(BUCKET)
-            assert state.acquire("me", 30) == ""
+            assert state.lease.acquire("me", 30) == ""
             self._rows(state, target)
-            assert state.renew(30)
-            state.save(
+            assert state.lease.renew(30)
+            state.progress.save(
                 tables=[progress(f"d/t{number}", number) for number in range(5)],
-                streams={},
+                sequences={},
                 checkpoint=4,
                 storage_checkpoint=5,
             )
             names = [TableName(schema="shop", table=name) for name in ("orders", "log", "parts", "child")]
-            self.seen.append(sorted(map(repr, database.describe(names).values())))
-            self.seen.append(database.fingerprint([*names, TableName(schema="shop", table="")]))
-            restart, _ = state.load()
+            self.seen.append(sorted(map(repr, database.structure.describe(names).values())))
+            self.seen.append(database.structure.fingerprint([*names, TableName(schema="shop", table="")]))
+            restart, _ = state.progress.load()
             self.seen.append(sorted(restart.tables.items()))
-            state.release()
+            state.lease.release()
         return self.seen
 
     def _ddl(self, database: TargetDatabase) -> None:
-        database.server_info()
-        database.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
+        database.session.server_info()
+        database.ddl.execute_ddl("CREATE DATABASE `shop` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "", ts(1))
         for number, statement in enumerate(DDL):
-            assert database.fence_ddl()
+            assert database.ddl.fence_ddl()
             week = (
                 "`id` / 3" if self.server.kind == "mariadb" else "week(`d`)"
             )  # MariaDB takes none that a session decides
-            database.execute_ddl(statement.replace("{week}", week), "shop", ts(2 + number))
+            database.ddl.execute_ddl(statement.replace("{week}", week), "shop", ts(2 + number))
         with pytest.raises(DdlFailed):
-            database.execute_ddl(WRONG, "shop", ts(50))
+            database.ddl.execute_ddl(WRONG, "shop", ts(50))
 
     def _rows(self, state: StateStore, target: Downstream) -> None:
-        window = state.open_window(1, 0)
-        spec = fenced_spec(target, epoch=state.epoch, window_id=window, load_data=True)
+        window = state.lease.open_window(1, 0)
+        spec = fenced_spec(target, epoch=state.lease.epoch, window_id=window, load_data=True)
         for load_data, first in ((True, b"l"), (False, b"i")):
             writer = TargetWriter(replace(spec, load_data=load_data), "", 0)
             many = [b"%s%d\t%s-%d" % (first, number, first, number) for number in range(40)]

@@ -24,7 +24,7 @@ from storage_consumer.job.lossy_columns import check
 from storage_consumer.job.match import table_work
 from storage_consumer.job.spec import Fold, TablePlan
 from storage_consumer.job.target_table import TargetTable, UniqueKey
-from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion, VersionKey, Window
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName, TableVersion, VersionKey
 from storage_consumer.order.keys import bucket_function, image_function, key_function
 from storage_consumer.plan.steps import RowStep
 from tests.harness.servers import KINDS, DatabaseServer
@@ -142,12 +142,12 @@ def definition(version: int, source: Source) -> TableDefinition:
 
 
 def work_of(old: Source, new: Source, target: TargetTable, protocol: ProtocolName) -> TablePlan | None:
-    """The work of a window over both directories; None where the table halts."""
+    """The work of a commit range over both directories; None where the table halts."""
     definitions: dict[VersionKey, TableDefinition] = {
         (version, "s/t"): definition(version, source) for version, source in ((OLD, old), (NEW, new))
     }
     step = RowStep(
-        table_key="`s`.`t`", name=NAME, window=Window(low=OLD, high=HIGH), current=definitions[NEW, "s/t"], definitions=definitions, files=()
+        table_key="`s`.`t`", name=NAME, commit_range=CommitRange(low=OLD, high=HIGH), current=definitions[NEW, "s/t"], definitions=definitions, files=()
     )  # fmt: skip
     try:
         work = table_work(0, step, target, SETTINGS[protocol])
@@ -246,11 +246,11 @@ def server(request: pytest.FixtureRequest) -> DatabaseServer:
 
 
 def described(server: DatabaseServer, database: TargetDatabase, number: int) -> tuple[TableName, TargetTable]:
-    """A table with a column of one of `TARGETS`; its name, and how it would be told if that were its key."""
+    """A table with a column of one of `TARGETS`; its name, and how it would be described if that were its key."""
     name = TableName(schema="s", table=f"t{number}")
     kind = TARGETS[number].replace("0900", "nopad") if server.kind == "mariadb" else TARGETS[number]
     server.query(f"CREATE TABLE s.t{number} (n INT PRIMARY KEY, k {kind} NOT NULL)")
-    found = database.describe([name])[name]
+    found = database.structure.describe([name])[name]
     column = next(column for column in found.columns if column.name == "k")
     key = UniqueKey(name="PRIMARY", columns=("k",), prefixes=(None,))
     return name, replace(found, name=NAME, columns=(column,), unique_keys=(key,))

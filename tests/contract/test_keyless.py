@@ -1,4 +1,4 @@
-"""Tables without a key on every server: what is left of many events, and many deletes at once."""
+"""Tables without a key on every server: what is left of many events, and many deletes in one statement."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Log:
     def target(self, *, load_data: bool = True, user: str = "root") -> RowStatements:
         """A task's connection."""
         spec = replace(self.rig.spec, load_data=load_data, downstream=replace(self.rig.downstream, user=user))
-        self.open.append(made := RowStatements(spec, "", 0))
-        return made
+        self.open.append(made := FencedConnection(spec, "", 0))
+        return RowStatements(made)
 
     def next_window(self) -> RowStatements:
         """A task's connection in a new window."""
-        spec = replace(self.rig.spec, window_id=self.rig.state.open_window(1, 0))
-        self.open.append(made := RowStatements(spec, "", 0))
-        return made
+        spec = replace(self.rig.spec, window_id=self.rig.state.lease.open_window(1, 0))
+        self.open.append(made := FencedConnection(spec, "", 0))
+        return RowStatements(made)
 
     def write(self, commit_ts: int, *events: tuple[bool, bytes], target: RowStatements | None = None) -> int:
         """Write the events of one commit ts."""
@@ -133,19 +133,19 @@ def test_all_at_once(log: Log) -> None:
     target = log.target()
     found = delete_equal(target, WORK, LINES[:7])
     if log.server.kind == "tidb":
-        assert (found, is_scanned(target, WORK)) == (None, False)
+        assert (found, is_scanned(target.fenced, WORK)) == (None, False)
         return
-    assert is_scanned(target, WORK)
+    assert is_scanned(target.fenced, WORK)
     assert found == {line: 1 + (line in LINES[:2]) for line in LINES[:7]}
     assert log.rows().total() == len(LINES) - 7
     log.server.query("ALTER TABLE shop.log ADD KEY (i)")
-    assert not is_scanned(target, WORK)
+    assert not is_scanned(target.fenced, WORK)
 
 
 def test_columns_that_rows_do_not_tell(log: Log) -> None:
     """Where the table has a column that is not written, equal rows may differ in it: they are deleted one by one."""
     log.server.query("ALTER TABLE shop.log ADD own INT DEFAULT 7")
-    assert not is_scanned(log.target(), WORK)
+    assert not is_scanned(log.target().fenced, WORK)
     log.write(1, *inserts(LINES))
     log.write(2, *deletes(LINES))
     assert not log.rows()
@@ -160,19 +160,19 @@ def test_index(log: Log) -> None:
 
 
 def test_another_form(log: Log) -> None:
-    """A delete that tells a value in another form finds its row among many others, also one that was only just inserted."""
-    stored, told = LINES[0], LINES[0].replace(b'{"a": 1}', b'{"a":1}').replace(b"\t0.1\t", b"\t1e-1\t")
+    """A delete that has a value in another form finds its row among many others, also one that was only just inserted."""
+    stored, other = LINES[0], LINES[0].replace(b'{"a": 1}', b'{"a":1}').replace(b"\t0.1\t", b"\t1e-1\t")
     log.write(1, *inserts(LINES))
-    log.write(2, *deletes([told, *LINES[1:]]))
+    log.write(2, *deletes([other, *LINES[1:]]))
     assert not log.rows()
-    groups = [(3, inserts([stored])), (4, deletes([told]))]
+    groups = [(3, inserts([stored])), (4, deletes([other]))]
     assert KeylessTable(log.target(), WORK).write(as_events(*groups)) == 2
     assert not log.rows()
 
 
 @pytest.mark.parametrize("after", [[], [LINES[0]]])
 def test_missing_among_many(log: Log, after: list[bytes]) -> None:
-    """A delete that finds no row is told by its commit ts, also among many and if its row comes later; all others stay undone."""
+    """A delete that finds no row is named by its commit ts, also among many and if its row comes later; all others stay undone."""
     log.write(1, *inserts(LINES[1:]))
     before = log.rows()
     groups = [(2, deletes(LINES[1:])), (3, deletes(LINES[:1])), (4, inserts(after))]
@@ -227,23 +227,23 @@ def test_members_that_the_target_keeps_as_text(log: Log) -> None:
 
 
 def test_another_form_that_comes_back(log: Log) -> None:
-    """A delete among many that tells a value in another form finds its row, though the line that it tells is inserted behind it."""
-    told = LINES[0].replace(b'{"a": 1}', b'{"a":1}')
+    """A delete among many that has a value in another form finds its row, though the line that it has is inserted behind it."""
+    other = LINES[0].replace(b'{"a": 1}', b'{"a":1}')
     log.write(1, *inserts(LINES))
-    groups = [(2, deletes([told, *LINES[1:]])), (3, inserts([told]))]
+    groups = [(2, deletes([other, *LINES[1:]])), (3, inserts([other]))]
     assert KeylessTable(log.target(), WORK).write(as_events(*groups)) == len(LINES) + 1
     assert log.rows().total() == 1
 
 
 def test_limit_of_a_transaction(log: Log) -> None:
-    """A transaction stays far below what the server replicates at once."""
+    """A transaction stays far below what the server replicates in one transaction."""
     if log.server.kind == "tidb":
         return
     (_, before), *_ = log.server.query("SHOW GLOBAL VARIABLES LIKE 'max_binlog_cache_size'")
     log.server.query("SET GLOBAL max_binlog_cache_size = 1048576")
-    assert most_text(log.target()) == 1 << 18
+    assert most_text(log.target().fenced) == 1 << 18
     log.server.query(f"SET GLOBAL max_binlog_cache_size = {before}")
-    assert most_text(log.target()) > MANY_BYTES
+    assert most_text(log.target().fenced) > MANY_BYTES
 
 
 def long_history() -> list[Group]:
@@ -267,9 +267,9 @@ def left_of(groups: list[Group]) -> Counter[bytes]:
 
 def write_in_small_portions(spec: JobSpec, groups: list[Group]) -> None:
     """What a task does."""
-    target = RowStatements(spec, "", 0)
+    target = FencedConnection(spec, "", 0)
     keyless.FEW_EVENTS, keyless.MANY_BYTES = 5, 4_000
-    KeylessTable(target, WORK).write([part for group in groups for part in as_events(group)])
+    KeylessTable(RowStatements(target), WORK).write([part for group in groups for part in as_events(group)])
     target.finish()
     target.close()
 

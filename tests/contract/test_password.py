@@ -168,7 +168,7 @@ def test_challenge_is_enough(kind: str) -> None:
 
 def test_ways_that_are_not_spoken() -> None:
     """An account that logs in by a way which this program, or this machine, does not know is a wrong setting that says so."""
-    for way, told in {
+    for way, words in {
         b"client_ed25519": "pip install pynacl",
         b"parsec": "parsec",
         b"auth_gssapi_client": "auth_gssapi_client",
@@ -176,7 +176,7 @@ def test_ways_that_are_not_spoken() -> None:
     }.items():
         error = asked(Way(switch=way), Downstream(), host="127.0.0.1").error
         assert isinstance(error, ConfigError)
-        assert told in str(error)
+        assert words in str(error)
 
 
 @pytest.mark.server

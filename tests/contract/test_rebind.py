@@ -16,7 +16,7 @@ from storage_consumer.cli.rebind_command import rebind
 from storage_consumer.config.settings import Downstream, Secrets, Upstream
 from storage_consumer.errors import ConfigError, LeaseHeld, LeaseLost
 from storage_consumer.model import StoredObject
-from storage_consumer.plan.finished_files import ANEW, Digests, Finished, digest_of
+from storage_consumer.plan.finished_files import REWRITTEN, Digests, Finished, digest_of
 from storage_consumer.poll.schema_file import parse_schema_file
 from storage_consumer.storage.base import Storage
 from storage_consumer.storage.open import open_storage
@@ -52,8 +52,8 @@ def state(old: SmallBucket, server: DatabaseServer) -> Iterator[StateStore]:
     """A state that has read all of it; nobody holds its lease."""
     found = StateStore(Downstream(port=server.port), "")
     found.open(old.root.as_uri())
-    assert found.acquire("host|place|1|x", 30) == ""
-    read, streams = [], {}
+    assert found.lease.acquire("host|place|1|x", 30) == ""
+    read, sequences = [], {}
     for path in sorted(old.root.rglob("schema_*.json")):
         where = path.relative_to(old.root).as_posix()
         version, checksum = (int(part) for part in path.stem.split("_")[1:])
@@ -63,10 +63,10 @@ def state(old: SmallBucket, server: DatabaseServer) -> Iterator[StateStore]:
         status, digests = path.stat(), Digests({})
         digests[2] = digest_of(StoredObject(path=path.name, size=status.st_size, tag=str(status.st_mtime_ns)))
         folder = path.parent.relative_to(old.root).as_posix()
-        streams[f"{folder}||20"] = Finished(upto=2, digests=digests.moved()[0])
-    found.keep(read)
-    found.save(tables=(), streams=streams, checkpoint=READ, storage_checkpoint=READ)
-    found.release()
+        sequences[f"{folder}||20"] = Finished(upto=2, digests=digests.moved()[0])
+    found.history.keep(read)
+    found.progress.save(tables=(), sequences=sequences, checkpoint=READ, storage_checkpoint=READ)
+    found.lease.release()
     yield found
     found.close()
 
@@ -113,8 +113,8 @@ def test_a_copy_is_bound(new: SmallBucket, old: SmallBucket, server: DatabaseSer
     assert "already" in bind(new, server)
     after = StateStore(Downstream(port=server.port), "")
     after.open(new.root.as_uri())
-    assert after.acquire("me", 30) == ""
-    assert after.load()[1] == READ
+    assert after.lease.acquire("me", 30) == ""
+    assert after.progress.load()[1] == READ
     after.close()
     assert json.loads(bind(new, server, json="true"))["outcome"] == "same"
 
@@ -208,7 +208,7 @@ def test_a_running_writer(
     """While somebody holds the lease nothing is bound: exit code 3; once it has run out the former writer can write no more."""
     writer = StateStore(Downstream(port=server.port), "")
     writer.open(old.root.as_uri())
-    assert writer.acquire("elsewhere|place|77|x", 30) == ""
+    assert writer.lease.acquire("elsewhere|place|77|x", 30) == ""
     with pytest.raises(LeaseHeld, match="host elsewhere, pid 77"):
         bind(new, server)
     words = ["rebind", "--upstream-uri", new.root.as_uri(), "--downstream-uri", server.uri]
@@ -217,30 +217,33 @@ def test_a_running_writer(
     server.query("UPDATE storage_consumer.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
     assert main.main(words) == 0
     assert "host elsewhere, pid 77" in capsys.readouterr().out
-    assert not writer.renew(30)
+    assert not writer.lease.renew(30)
     with pytest.raises(LeaseLost):
-        writer.save(tables=(), streams={}, checkpoint=1, storage_checkpoint=1)
+        writer.progress.save(tables=(), sequences={}, checkpoint=1, storage_checkpoint=1)
     writer.close()
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
 def test_every_file_has_another_tag(new: SmallBucket, state: StateStore, server: DatabaseServer) -> None:
     """No digest is kept, so that the next start reads the copy again instead of taking it for written anew; what was so before stays so."""
-    assert state.acquire("me", 30) == ""
-    before, streams = Digests({}), state.load()[0].done
-    before[1], before[2] = ANEW, digest_of(StoredObject(path="x", size=1, tag="1"))
-    first = min(streams)
-    assert all(done.digests for done in streams.values())
-    state.save(
-        tables=(), streams={"a/1||20": Finished(upto=2, digests=before.moved()[0])}, checkpoint=0, storage_checkpoint=0
+    assert state.lease.acquire("me", 30) == ""
+    before, sequences = Digests({}), state.progress.load()[0].done
+    before[1], before[2] = REWRITTEN, digest_of(StoredObject(path="x", size=1, tag="1"))
+    first = min(sequences)
+    assert all(done.digests for done in sequences.values())
+    state.progress.save(
+        tables=(),
+        sequences={"a/1||20": Finished(upto=2, digests=before.moved()[0])},
+        checkpoint=0,
+        storage_checkpoint=0,
     )
-    state.release()
+    state.lease.release()
     assert bind(new, server)
-    assert state.acquire("me", 30) == ""
-    done = state.load()[0].done
+    assert state.lease.acquire("me", 30) == ""
+    done = state.progress.load()[0].done
     assert done[first].upto == 2
     assert not done[first].digests
-    assert (Digests(done["a/1||20"].digests)[1], Digests(done["a/1||20"].digests)[2]) == (ANEW, 0)
+    assert (Digests(done["a/1||20"].digests)[1], Digests(done["a/1||20"].digests)[2]) == (REWRITTEN, 0)
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
@@ -278,18 +281,18 @@ def digests_of(bucket: SmallBucket) -> dict[str, Finished]:
     return {name: Finished(upto=2, left_out=1, digests=digests.moved()[0])}
 
 
-def keep(state: StateStore, streams: dict[str, Finished]) -> None:
+def keep(state: StateStore, sequences: dict[str, Finished]) -> None:
     """Have a state know these files, and no lease."""
-    assert state.acquire("me", 30) == ""
-    state.save(tables=(), streams=streams, checkpoint=0, storage_checkpoint=0)
-    state.release()
+    assert state.lease.acquire("me", 30) == ""
+    state.progress.save(tables=(), sequences=sequences, checkpoint=0, storage_checkpoint=0)
+    state.lease.release()
 
 
 def known(state: StateStore, name: str) -> Digests:
-    """The digests of a stream."""
-    assert state.acquire("me", 30) == ""
-    found = Digests(state.load()[0].done[name].digests)
-    state.release()
+    """The digests of a sequence."""
+    assert state.lease.acquire("me", 30) == ""
+    found = Digests(state.progress.load()[0].done[name].digests)
+    state.lease.release()
     return found
 
 
@@ -298,9 +301,9 @@ def test_a_file_below_that_was_written_anew(
     new: SmallBucket, old: SmallBucket, state: StateStore, server: DatabaseServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Any finished file with another size is named; where that is allowed its digest alone is kept, by which a start sees it."""
-    streams = digests_of(old)
-    ((name, before),) = streams.items()
-    keep(state, streams)
+    sequences = digests_of(old)
+    ((name, before),) = sequences.items()
+    keep(state, sequences)
     path = longer(new, 1).relative_to(new.root)
     with pytest.raises(ConfigError, match="--allow-rewritten") as refused:
         bind(new, server)
@@ -319,9 +322,9 @@ def test_a_file_below_that_was_written_anew(
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)
 def test_restored_in_place(old: SmallBucket, state: StateStore, server: DatabaseServer) -> None:
     """The same place is bound once more if that is asked for, and only if its files are those that were read."""
-    streams = digests_of(old)
-    ((name, _),) = streams.items()
-    keep(state, streams)
+    sequences = digests_of(old)
+    ((name, _),) = sequences.items()
+    keep(state, sequences)
     assert "add --restored" in bind(old, server)
     assert known(state, name)[2]
     document = json.loads(bind(old, server, restored="true", json="true"))
@@ -329,7 +332,7 @@ def test_restored_in_place(old: SmallBucket, state: StateStore, server: Database
     assert document["compared"]["data_files_with_another_size"] == 0
     assert (known(state, name)[1], known(state, name)[2]) == (0, 0)
     assert "as before" in bind(old, server, restored="true")
-    keep(state, streams)
+    keep(state, sequences)
     longer(old, 2)
     with pytest.raises(ConfigError, match="another size"):
         bind(old, server, restored="true")
@@ -346,7 +349,7 @@ def test_restored_in_place(old: SmallBucket, state: StateStore, server: Database
 def test_files_beyond_one_that_is_missing(
     new: SmallBucket, old: SmallBucket, state: StateStore, server: DatabaseServer
 ) -> None:
-    """What was finished out of turn is compared too, though its stream is finished up to nowhere yet."""
+    """What was finished out of turn is compared too, though its sequence is finished up to nowhere yet."""
     ((name, before),) = digests_of(old).items()
     keep(state, {name.replace("||", "|7|"): Finished(upto=0, digests=before.digests)})
     folder = old.file("shop.a", 1).parent.relative_to(old.root)
@@ -382,6 +385,8 @@ def test_a_state_that_knew_no_digests(new: SmallBucket, server: DatabaseServer, 
     assert bound(server) == new.root.as_uri()
     after = StateStore(Downstream(port=server.port), "")
     after.open(new.root.as_uri())
-    assert after.acquire("me", 30) == ""
-    assert [(done.upto, done.left_out, done.digests) for done in after.load()[0].done.values()] == [(2, 0, {})] * 2
+    assert after.lease.acquire("me", 30) == ""
+    assert [(done.upto, done.left_out, done.digests) for done in after.progress.load()[0].done.values()] == [
+        (2, 0, {})
+    ] * 2
     after.close()

@@ -38,7 +38,7 @@ def literal_names(server: DatabaseServer) -> Iterator[None]:
         server.query("SET GLOBAL partial_revokes = OFF")
 
 
-def told_by(server: DatabaseServer, database: str) -> tuple[str, str]:
+def grants_for(server: DatabaseServer, database: str) -> tuple[str, str]:
     """The GRANTs that messages about rows and about the state hold for that user."""
     with closing(pymysql.connect(host="127.0.0.1", port=server.port, user="plain", ssl_disabled=True)) as plain:
 
@@ -47,8 +47,8 @@ def told_by(server: DatabaseServer, database: str) -> tuple[str, str]:
                 cursor.execute(sql)
                 return cursor.fetchall()
 
-        told = (all_rights(query, database), state_remedy(Exception(1044, "denied"), query, database))
-    return told[0][told[0].index("GRANT") :], told[1][told[1].index("GRANT") :]
+        messages = (all_rights(query, database), state_remedy(Exception(1044, "denied"), query, database))
+    return messages[0][messages[0].index("GRANT") :], messages[1][messages[1].index("GRANT") :]
 
 
 def readable(server: DatabaseServer) -> set[str]:
@@ -71,7 +71,7 @@ def test_quote_in_an_account() -> None:
 @pytest.mark.parametrize("database", ["a_b", "a%b"])
 def test_only_this_database(server: DatabaseServer, database: str, which: int) -> None:
     """A name with _ or % is no pattern that would give rights on other databases too."""
-    server.query(told_by(server, database)[which])
+    server.query(grants_for(server, database)[which])
     assert readable(server) == {database}
 
 
@@ -82,5 +82,5 @@ def test_partial_revokes(mysql: DatabaseServer) -> None:
         mysql.query(f"CREATE DATABASE `{name}`")
         mysql.query(f"CREATE TABLE `{name}`.t (id INT)")
     with literal_names(mysql):
-        mysql.query(told_by(mysql, "a_b")[0])
+        mysql.query(grants_for(mysql, "a_b")[0])
         assert readable(mysql) == {"a_b"}

@@ -1,4 +1,4 @@
-"""The schema history: every structure by itself, found at once, whatever happened to the others or to the bucket."""
+"""The schema history: every structure by itself, found immediately, whatever happened to the others or to the bucket."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.checkpoint.operator_history import SchemaHistoryReader
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.structures import definition_of, record_of
 from storage_consumer.config.settings import Downstream
 from storage_consumer.errors import MalformedSchemaFile
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
+from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -54,34 +55,34 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     found.close()
 
 
-def test_statements_that_are_not_settled(rig: Rig) -> None:
+def test_statements_that_are_not_resolved(rig: Rig) -> None:
     """Kept statements without a journal entry, or with one that is neither done nor skipped, are found again; structures are not."""
     state = rig.owner()
     numbers = {DONE: 5, SKIPPED: 6, FAILED: 7, STARTED: 8, "unknown": 9}
-    state.keep([("shop/a", version(number)) for number in numbers.values()])
-    state.keep([("shop/a", replace(version(10), query="", ddl_type=0))])
+    state.history.keep([("shop/a", version(number)) for number in numbers.values()])
+    state.history.keep([("shop/a", replace(version(10), query="", ddl_type=0))])
     for where in (DONE, SKIPPED, FAILED, STARTED):
-        state.journal(statement("shop/a", numbers[where], 7), where)
-    assert state.unsettled() == [("shop/a", 7), ("shop/a", 8), ("shop/a", 9)]
+        state.journal.record(statement("shop/a", numbers[where], 7), where)
+    assert state.history.unresolved() == [("shop/a", 7), ("shop/a", 8), ("shop/a", 9)]
 
 
 def test_kept_as_it_was_read(rig: Rig) -> None:
     """What a schema file says comes back attribute by attribute, to another process too; a changed file takes the old one's place."""
     first = rig.owner()
-    first.keep([("shop/a", version(5)), ("shop/a", version(6))])
-    first.keep([("shop/a", replace(version(6), query="ALTER TABLE `a` COMMENT 'x'"))])
+    first.history.keep([("shop/a", version(5)), ("shop/a", version(6))])
+    first.history.keep([("shop/a", replace(version(6), query="ALTER TABLE `a` COMMENT 'x'"))])
     second = rig.owner()
-    second.keep([("shop/a", version(5))])
-    assert second.kept("shop/a", 5) == [version(5)]
-    assert [d.query for d in second.kept("shop/a", 6)] == ["ALTER TABLE `a` COMMENT 'x'"]
-    assert (second.kept("shop/a", 7), second.kept("shop/b", 5)) == ([], [])
+    second.history.keep([("shop/a", version(5))])
+    assert second.history.kept("shop/a", 5) == [version(5)]
+    assert [d.query for d in second.history.kept("shop/a", 6)] == ["ALTER TABLE `a` COMMENT 'x'"]
+    assert (second.history.kept("shop/a", 7), second.history.kept("shop/b", 5)) == ([], [])
 
 
 def test_known_versions(rig: Rig) -> None:
     """Every version of which a schema file was read is known by its directory, to another process too."""
-    assert rig.owner().known_versions() == frozenset()
-    rig.owner().keep([("shop/a", version(5)), ("shop/a", version(6)), ("shop/b", version((1 << 64) - 1))])
-    assert rig.owner().known_versions() == {("shop/a", 5), ("shop/a", 6), ("shop/b", (1 << 64) - 1)}
+    assert rig.owner().history.known_versions() == frozenset()
+    rig.owner().history.keep([("shop/a", version(5)), ("shop/a", version(6)), ("shop/b", version((1 << 64) - 1))])
+    assert rig.owner().history.known_versions() == {("shop/a", 5), ("shop/a", 6), ("shop/b", (1 << 64) - 1)}
 
 
 def test_a_row_that_was_changed_is_found_out() -> None:
@@ -99,27 +100,27 @@ def test_ten_thousand_versions(mariadb: DatabaseServer) -> None:
     """Among 10,000 versions one entry is read, in less than 5 ms where the machine is free; a damaged one affects only itself; a restart writes nothing."""
     rig = real_rig(mariadb)
     versions = [("shop/a", version(number)) for number in range(10, 100_010, 10)]
-    rig.owner().keep(versions)
+    rig.owner().history.keep(versions)
     again = rig.owner()
     inserts = "SHOW GLOBAL STATUS LIKE 'Com_insert'"
     before = mariadb.query(inserts)
-    again.keep(versions)
+    again.history.keep(versions)
     assert mariadb.query(inserts) == before
     mariadb.query("UPDATE storage_consumer.schema_history SET columns = '[' WHERE version = 50000")
-    with closing(SchemaHistoryReader(Downstream(port=mariadb.port), "")) as desk:
+    with closing(StateInspector(Downstream(port=mariadb.port), "")) as desk:
         key = key_of(NAME)
         taken = []
         for number in range(20, 100_000, 997):
             began = time.perf_counter()
-            found = desk.structure_at(key, number + 3)
+            found = desk.history.structure_at(key, number + 3)
             taken.append(time.perf_counter() - began)
             assert found is not None
             assert found.definition == version((number + 3) // 10 * 10)
         read = int(dict(mariadb.query("SHOW GLOBAL STATUS LIKE 'Handler_read_prev'"))["Handler_read_prev"])
-        assert desk.structure_at(key, 77_777) is not None
+        assert desk.history.structure_at(key, 77_777) is not None
         now = int(dict(mariadb.query("SHOW GLOBAL STATUS LIKE 'Handler_read_prev'"))["Handler_read_prev"])
         assert now - read < 10
-        damaged, intact = desk.structure_at(key, 50_009), desk.structure_at(key, 50_010)
+        damaged, intact = desk.history.structure_at(key, 50_009), desk.history.structure_at(key, 50_010)
     assert min(taken) < 0.005
     assert damaged is not None
     assert (damaged.definition, "is damaged" in damaged.damage) == (None, True)

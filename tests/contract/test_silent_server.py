@@ -107,10 +107,10 @@ def silent(stage: str, *, drips: bool = False) -> Iterator[Silent]:
         server.close()
 
 
-def timed(attempt: Callable[[], object], *, told: str = "--connect-timeout") -> float:
+def timed(attempt: Callable[[], object], *, reason: str = "--connect-timeout") -> float:
     """Return the seconds until an attempt gave up; the error says why."""
     began = time.monotonic()
-    with pytest.raises(TargetUnavailable, match=told):
+    with pytest.raises(TargetUnavailable, match=reason):
         attempt()
     return time.monotonic() - began
 
@@ -143,8 +143,8 @@ def test_everyone_who_connects() -> None:
         state, database = StateStore(target, ""), TargetDatabase(target, "")
         for attempt in (
             lambda: state.open("file:///bucket"),
-            database.check,
-            database.server_info,
+            database.session.check,
+            database.session.server_info,
             lambda: StateInspector(target, ""),
             FencedConnection(fenced_spec(target), "", 0).live,
         ):
@@ -164,7 +164,7 @@ def test_statements_wait() -> None:
         connection._force_close()  # type: ignore[attr-defined] # likewise
 
 
-def test_told_to_end() -> None:
+def test_asked_to_end() -> None:
     """Once the program is to end, no attempt to connect takes long, whatever --connect-timeout says; a server that answers is still reached."""
     end = threading.Event()
     hurry(end)
@@ -202,7 +202,7 @@ def test_sigterm(stage: str, tmp_path: Path) -> None:
 def test_name_that_is_not_resolved() -> None:
     """A host that DNS does not know is named, with what to look at, and tried again; what can be no name is a wrong setting."""
     for attempt in (
-        TargetDatabase(Downstream(host="db.invalid"), "").check,
+        TargetDatabase(Downstream(host="db.invalid"), "").session.check,
         lambda: connect(Downstream(host="db.invalid"), ""),
     ):
         with pytest.raises(TargetUnavailable, match=r"db\.invalid.*--downstream-uri.*getent hosts db\.invalid"):

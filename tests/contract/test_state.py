@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import ConfigError, LeaseLost
-from storage_consumer.model import TableName
+from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import CHUNK, EVERYTHING, Finished
 from storage_consumer.plan.journal import DONE, FAILED, PLANNED, SKIPPED, STARTED, Sent
+from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import BUCKET, Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -24,7 +25,7 @@ ODD = 'o\'dd "name" %s %% \\ :x `y` 表😀/t:b%(z)s'
 """Everything that a careless statement trips over; a table directory."""
 ODD_SCHEMA = "st'ate %s% :x `y`"
 SENT = Sent(statement="s", structure_before="before")
-NOTHING: dict[str, Any] = {"tables": (), "streams": {}, "checkpoint": 0, "storage_checkpoint": 0}
+NOTHING: dict[str, Any] = {"tables": (), "sequences": {}, "checkpoint": 0, "storage_checkpoint": 0}
 
 
 @pytest.fixture(
@@ -49,40 +50,40 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
 def writes(state: Any) -> list[Callable[[], object]]:
     """Every call that only the owner may make."""
     return [
-        lambda: state.save(
-            tables=[progress("a/b", 9)], streams={"s": Finished(upto=1)}, checkpoint=9, storage_checkpoint=9
+        lambda: state.progress.save(
+            tables=[progress("a/b", 9)], sequences={"s": Finished(upto=1)}, checkpoint=9, storage_checkpoint=9
         ),
-        lambda: state.open_window(4, 9),
-        lambda: state.journal(statement(), STARTED, tables=[progress("a/b", 9)]),
-        lambda: state.journal_entry(statement()),
-        state.load,
+        lambda: state.lease.open_window(4, 9),
+        lambda: state.journal.record(statement(), STARTED, tables=[progress("a/b", 9)]),
+        lambda: state.journal.entry(statement()),
+        state.progress.load,
     ]
 
 
 def test_creation_is_repeatable(rig: Rig) -> None:
     """Opening again keeps what is stored."""
     state = rig.owner()
-    state.save(tables=[progress("a/b", 7)], streams={}, checkpoint=6, storage_checkpoint=8)
+    state.progress.save(tables=[progress("a/b", 7)], sequences={}, checkpoint=6, storage_checkpoint=8)
     again = rig.handle()
     again.open(BUCKET)
     state.open(BUCKET)
-    restart, storage_checkpoint = state.load()
+    restart, storage_checkpoint = state.progress.load()
     assert (restart.checkpoint, restart.tables, storage_checkpoint) == (6, {"`a`.`b`": 7}, 8)
 
 
 def test_checkpoints_of_all_and_of_running_tables(rig: Rig) -> None:
-    """What idle tables follow only grows; what is told to others is stored as it is, and stays where nothing is said of it."""
+    """What idle tables follow only grows; what others see is stored as it is, and stays where nothing is said of it."""
     state = rig.owner()
-    state.save(tables=(), streams={}, checkpoint=6, storage_checkpoint=8, lowest=5)
-    state.save(**NOTHING)
-    assert (state.load()[0].checkpoint, state.load()[0].lowest) == (6, 5)
-    state.save(tables=(), streams={}, checkpoint=5, storage_checkpoint=8, lowest=2)
-    assert (state.load()[0].checkpoint, state.load()[0].lowest) == (6, 2)
+    state.progress.save(tables=(), sequences={}, checkpoint=6, storage_checkpoint=8, lowest=5)
+    state.progress.save(**NOTHING)
+    assert (state.progress.load()[0].checkpoint, state.progress.load()[0].lowest) == (6, 5)
+    state.progress.save(tables=(), sequences={}, checkpoint=5, storage_checkpoint=8, lowest=2)
+    assert (state.progress.load()[0].checkpoint, state.progress.load()[0].lowest) == (6, 2)
 
 
 def test_fresh_state_is_empty(rig: Rig) -> None:
     """A new state says nothing."""
-    assert rig.owner().load() == (Restart(), 0)
+    assert rig.owner().progress.load() == (Restart(), 0)
 
 
 def test_another_buckets_state(rig: Rig) -> None:
@@ -93,93 +94,96 @@ def test_another_buckets_state(rig: Rig) -> None:
 
 
 def test_lease_is_refused_and_expires(rig: Rig) -> None:
-    """A second holder is told who the first is, until the first one's time is over by the database's clock."""
+    """A second holder learns who the first is, until the first one's time is over by the database's clock."""
     first, second = rig.owner("first"), rig.handle()
     second.open(BUCKET)
-    assert second.acquire("second", 30) == "first"
+    assert second.lease.acquire("second", 30) == "first"
     rig.expire()
-    assert second.acquire("second", 30) == ""
-    assert second.epoch == first.epoch + 1
-    assert first.acquire("first", 30) == "second"
+    assert second.lease.acquire("second", 30) == ""
+    assert second.lease.epoch == first.lease.epoch + 1
+    assert first.lease.acquire("first", 30) == "second"
 
 
 def test_lease_of_the_dead(rig: Rig) -> None:
-    """A holder known to be dead is followed at once; one that is not the dead one keeps the lease."""
+    """A holder known to be dead is followed immediately; one that is not the dead one keeps the lease."""
     rig.owner("first")
     second = rig.handle()
-    assert second.acquire("second", 30, dead="somebody else") == "first"
-    assert second.acquire("second", 30, dead="first") == ""
+    assert second.lease.acquire("second", 30, dead="somebody else") == "first"
+    assert second.lease.acquire("second", 30, dead="first") == ""
 
 
 def test_same_holder_again(rig: Rig) -> None:
     """A holder that asks again gets a new epoch without waiting."""
     state = rig.owner("first")
-    before = state.epoch
-    assert state.acquire("first", 30) == ""
-    assert state.epoch == before + 1
-    state.save(**NOTHING)
+    before = state.lease.epoch
+    assert state.lease.acquire("first", 30) == ""
+    assert state.lease.epoch == before + 1
+    state.progress.save(**NOTHING)
 
 
 def test_renew_only_while_ours(rig: Rig) -> None:
     """A lease is renewed, even one that has run out while nobody came, but not once it is another's."""
     first, second = rig.owner("first"), rig.handle()
     rig.expire()
-    assert first.renew(30)
-    assert second.acquire("second", 30) == "first"
+    assert first.lease.renew(30)
+    assert second.lease.acquire("second", 30) == "first"
     rig.expire()
-    assert second.acquire("second", 30) == ""
-    assert not first.renew(30)
-    assert second.renew(30)
+    assert second.lease.acquire("second", 30) == ""
+    assert not first.lease.renew(30)
+    assert second.lease.renew(30)
 
 
 def test_release(rig: Rig) -> None:
     """A lease that is given back is free; one that is another's by now is left alone."""
     first, second, third = rig.owner("first"), rig.handle(), rig.handle()
-    first.release()
-    assert second.acquire("second", 30) == ""
-    first.release()
-    assert third.acquire("third", 30) == "second"
+    first.lease.release()
+    assert second.lease.acquire("second", 30) == ""
+    first.lease.release()
+    assert third.lease.acquire("third", 30) == "second"
 
 
 def test_nothing_is_written_after_a_take_over(rig: Rig) -> None:
     """Whatever the former owner tries, it raises and changes nothing."""
     first, second = rig.owner("first"), rig.handle()
-    window = first.open_window(2, 1)
+    window = first.lease.open_window(2, 1)
     rig.expire()
-    second.acquire("second", 30)
+    second.lease.acquire("second", 30)
     for write in writes(first):
         with pytest.raises(LeaseLost, match="another process took the lease"):
             write()
-    assert second.load() == (Restart(), 1)
-    assert second.journal_entry(statement()) is None
-    assert second.open_window(2, 0) == window + 1
+    assert second.progress.load() == (Restart(), 1)
+    assert second.journal.entry(statement()) is None
+    assert second.lease.open_window(2, 0) == window + 1
 
 
 def test_windows_rise(rig: Rig) -> None:
     """Each window has a higher id, over owners too, and the storage checkpoint seen with it is kept."""
     state = rig.owner()
-    ids = [state.open_window(partitions, 5) for partitions in (3, 1, 40)]
+    ids = [state.lease.open_window(partitions, 5) for partitions in (3, 1, 40)]
     rig.expire()
     state = rig.owner("next")
-    ids.append(state.open_window(2, 4))
+    ids.append(state.lease.open_window(2, 4))
     assert ids == sorted(set(ids))
-    assert state.load()[1] == 5
+    assert state.progress.load()[1] == 5
 
 
 def test_checkpoints_never_fall(rig: Rig) -> None:
     """What is saved later with a lower checkpoint changes the state and the error, never the checkpoint."""
     state = rig.owner()
-    state.save(tables=[progress("a/b", 9)], streams={}, checkpoint=9, storage_checkpoint=9)
-    state.save(
-        tables=[progress("a/b", 4, "halted", follows=False, error="e")], streams={}, checkpoint=4, storage_checkpoint=4
+    state.progress.save(tables=[progress("a/b", 9)], sequences={}, checkpoint=9, storage_checkpoint=9)
+    state.progress.save(
+        tables=[progress("a/b", 4, "halted", follows=False, error="e")],
+        sequences={},
+        checkpoint=4,
+        storage_checkpoint=4,
     )
-    restart, storage_checkpoint = state.load()
+    restart, storage_checkpoint = state.progress.load()
     assert (restart.checkpoint, restart.tables["`a`.`b`"], storage_checkpoint) == (9, 9, 9)
     assert restart.behind == {"`a`.`b`"}
 
 
 def test_load_gives_back_what_was_saved(rig: Rig) -> None:
-    """Tables, streams and statements come back by their exact names; of statements only those that are settled."""
+    """Tables, sequences and statements come back by their exact names; of statements only those that are resolved."""
     state = rig.owner()
     long = "s" * 64 + "/" + "表" * 64
     tables = [
@@ -188,16 +192,16 @@ def test_load_gives_back_what_was_saved(rig: Rig) -> None:
         progress(long, 3, "dropped"),
         progress(f"{long} ", 4),
     ]
-    streams = {
+    sequences = {
         f"{ODD}/1/2026-01-31|{'d' * 32}|20": Finished(
             upto=LAST, left_out=EVERYTHING, digests={LAST // CHUNK: b"%\0'" * CHUNK}
         ),
         f"{long}/{LAST}||6": Finished(upto=1),
     }
-    state.save(tables=tables, streams=streams, checkpoint=LAST - 1, storage_checkpoint=LAST)
+    state.progress.save(tables=tables, sequences=sequences, checkpoint=LAST - 1, storage_checkpoint=LAST)
     for checksum, where in enumerate((PLANNED, STARTED, DONE, SKIPPED, FAILED)):
-        state.journal(statement(ODD, LAST, checksum, query="SELECT '%s' :x"), where, note="100% :x")
-    restart, storage_checkpoint = state.load()
+        state.journal.record(statement(ODD, LAST, checksum, query="SELECT '%s' :x"), where, note="100% :x")
+    restart, storage_checkpoint = state.progress.load()
     assert storage_checkpoint == LAST
     assert restart == Restart(
         checkpoint=LAST - 1,
@@ -209,9 +213,9 @@ def test_load_gives_back_what_was_saved(rig: Rig) -> None:
             for table in tables
             if table.state != "dropped"
         },
-        done=streams,
-        journalled=frozenset({(ODD, LAST, 2), (ODD, LAST, 3)}),
-        started=frozenset({(ODD, LAST, 1)}),
+        done=sequences,
+        journalled=frozenset({DdlId(ODD, LAST, 2), DdlId(ODD, LAST, 3)}),
+        started=frozenset({DdlId(ODD, LAST, 1)}),
     )
 
 
@@ -219,9 +223,9 @@ def test_digests_of_files(rig: Rig) -> None:
     """A chunk of digests that is stored takes the place of the one before, and leaves the others; or of all, where they go."""
     state = rig.owner()
 
-    def saved(**streams: Finished) -> Mapping[str, Finished]:
-        state.save(tables=(), streams=streams, checkpoint=0, storage_checkpoint=0)
-        restart: Restart = state.load()[0]
+    def saved(**sequences: Finished) -> Mapping[str, Finished]:
+        state.progress.save(tables=(), sequences=sequences, checkpoint=0, storage_checkpoint=0)
+        restart: Restart = state.progress.load()[0]
         return restart.done
 
     full, half = b"12345678" * CHUNK, b"12345678" * 3 + b"\0" * 8
@@ -245,14 +249,14 @@ def test_where_tables_are(rig: Rig) -> None:
         progress("shop/c", 1, "dropped", target=place),
         progress("shop/d", 1, "excluded", target=place),
     ]
-    state.save(tables=tables, streams={}, checkpoint=0, storage_checkpoint=0)
-    restart, _ = state.load()
+    state.progress.save(tables=tables, sequences={}, checkpoint=0, storage_checkpoint=0)
+    restart, _ = state.progress.load()
     own = {table: TableName(schema="shop", table=table) for table in "ab"}
     assert restart.targets == {"`shop`.`a`": (own["a"], place), "`shop`.`b`": (own["b"], own["b"])}
     assert restart.excluded == {"`shop`.`d`"}
     moved = TableName(schema="copy", table="a_new")
-    state.save(tables=[progress("shop/a", 2, target=moved)], streams={}, checkpoint=0, storage_checkpoint=0)
-    assert state.load()[0].targets["`shop`.`a`"] == (own["a"], moved)
+    state.progress.save(tables=[progress("shop/a", 2, target=moved)], sequences={}, checkpoint=0, storage_checkpoint=0)
+    assert state.progress.load()[0].targets["`shop`.`a`"] == (own["a"], moved)
 
 
 @pytest.mark.parametrize("stopped", ["lost", "halted"])
@@ -260,51 +264,72 @@ def test_a_statement_that_ends_forgets_no_stop(rig: Rig, stopped: str) -> None:
     """What a statement moves is as it was when it began: a table that stopped meanwhile stays so, and follows nothing."""
     state = rig.owner()
     there = progress("a/b", 1, stopped, follows=False, error="a file vanished")
-    state.save(tables=[there], streams={}, checkpoint=0, storage_checkpoint=0)
-    state.journal(statement(), DONE, tables=[progress("a/b", 9)])
-    restart, _ = state.load()
+    state.progress.save(tables=[there], sequences={}, checkpoint=0, storage_checkpoint=0)
+    state.journal.record(statement(), DONE, tables=[progress("a/b", 9)])
+    restart, _ = state.progress.load()
     assert (restart.lost, restart.behind) == ({"`a`.`b`"} if stopped == "lost" else set(), {"`a`.`b`"})
     assert restart.tables["`a`.`b`"] == 9
-    state.save(tables=[progress("a/b", 10)], streams={}, checkpoint=0, storage_checkpoint=0)
-    restart, _ = state.load()
+    state.progress.save(tables=[progress("a/b", 10)], sequences={}, checkpoint=0, storage_checkpoint=0)
+    restart, _ = state.progress.load()
     assert (restart.lost, restart.behind) == (frozenset(), frozenset())
+
+
+def test_what_may_be_outdated_replaces_no_state(rig: Rig) -> None:
+    """Of a table whose statement may have ended unheard, the stored state and place stay; its checkpoint moves, and a new table is stored whole."""
+    state = rig.owner()
+    state.progress.save(tables=[progress("a/b", 5, "dropped")], sequences={}, checkpoint=0, storage_checkpoint=0)
+    here, elsewhere = TableName(schema="x", table="b"), TableName(schema="x", table="c")
+    state.journal.record(statement(), DONE, tables=[progress("a/b", 9, target=here)])
+    outdated = [
+        progress("a/b", 10, "dropped", follows=False, target=elsewhere, may_be_outdated=True),
+        progress("a/c", 3, "dropped", follows=False, may_be_outdated=True),
+    ]
+    state.progress.save(tables=outdated, sequences={}, checkpoint=0, storage_checkpoint=0)
+    restart, _ = state.progress.load()
+    assert (restart.dropped, restart.behind) == ({"`a`.`c`"}, {"`a`.`c`"})
+    assert restart.tables == {"`a`.`b`": 10, "`a`.`c`": 3}
+    assert restart.targets["`a`.`b`"][1] == here
+    state.progress.save(tables=[progress("a/b", 10, "dropped")], sequences={}, checkpoint=0, storage_checkpoint=0)
+    assert state.progress.load()[0].dropped == {"`a`.`b`", "`a`.`c`"}
 
 
 def test_long_texts_are_cut_not_refused(rig: Rig) -> None:
     """An error or note of any length and any sign is stored."""
     state = rig.owner()
-    state.save(tables=[progress("a/b", 1, error="😀" * 70_000)], streams={}, checkpoint=0, storage_checkpoint=0)
-    state.journal(
+    state.progress.save(
+        tables=[progress("a/b", 1, error="😀" * 70_000)], sequences={}, checkpoint=0, storage_checkpoint=0
+    )
+    state.journal.record(
         statement(query="x" * 300_000),
         FAILED,
         run=Sent(statement="y" * 300_000, structure_before=""),
         note="表" * 100_000,
     )
-    assert state.journal_entry(statement()).state == FAILED
+    assert state.journal.entry(statement()).state == FAILED
 
 
 def test_many_at_once(rig: Rig) -> None:
-    """Two thousand streams and tables go in one call."""
+    """Two thousand sequences and tables go in one call."""
     state = rig.owner()
-    streams = {f"shop/t{n}/{LAST}/2026-01-31||20": Finished(upto=n) for n in range(2_000)}
+    sequences = {f"shop/t{n}/{LAST}/2026-01-31||20": Finished(upto=n) for n in range(2_000)}
     tables = [progress(f"shop/t{n}", n) for n in range(2_000)]
-    state.save(tables=tables, streams=streams, checkpoint=0, storage_checkpoint=0)
-    assert state.load()[0].done == streams
+    state.progress.save(tables=tables, sequences=sequences, checkpoint=0, storage_checkpoint=0)
+    assert state.progress.load()[0].done == sequences
 
 
 def test_journal_moves_tables_with_it(rig: Rig) -> None:
     """From planned over started to done: the structure stays noted, and the tables move with the last step."""
     state, step = rig.owner(), statement()
-    assert state.journal_entry(step) is None
-    state.journal(step, PLANNED, run=SENT)
-    state.journal(step, STARTED, run=SENT)
-    entry = state.journal_entry(step)
+    assert state.journal.entry(step) is None
+    state.journal.record(step, PLANNED, run=SENT)
+    state.journal.record(step, STARTED, run=SENT)
+    entry = state.journal.entry(step)
     assert (entry.state, entry.structure_before) == (STARTED, "before")
-    assert state.load()[0] == Restart(started=frozenset({step.identity}))
-    state.journal(step, DONE, note="n", tables=[progress("shop/a", 5), progress("shop/b", 5, "dropped")])
-    entry = state.journal_entry(step)
+    assert state.progress.load()[0] == Restart(started=frozenset({step.identity}))
+    state.journal.record(step, DONE, note="n", tables=[progress("shop/a", 5), progress("shop/b", 5, "dropped")])
+    entry = state.journal.entry(step)
     assert (entry.state, entry.structure_before, entry.note) == (DONE, "before", "n")
-    restart, _ = state.load()
+    restart, _ = state.progress.load()
     assert (restart.tables, restart.dropped) == ({"`shop`.`a`": 5, "`shop`.`b`": 5}, {"`shop`.`b`"})
     assert restart.journalled == {step.identity}
 
@@ -312,28 +337,30 @@ def test_journal_moves_tables_with_it(rig: Rig) -> None:
 def test_statements_of_one_version_are_apart(rig: Rig) -> None:
     """Directory, version and checksum together tell a statement (O16)."""
     state = rig.owner()
-    state.journal(statement(), DONE)
+    state.journal.record(statement(), DONE)
     for other in (statement("shop/b"), statement(version=6), statement(checksum=8)):
-        assert state.journal_entry(other) is None
+        assert state.journal.entry(other) is None
 
 
 @pytest.mark.server
 def test_connections_are_kept(mariadb: DatabaseServer) -> None:
-    """What lanes and the round write side by side opens no connection a second time, and no transaction is left open."""
+    """What workers and the round write side by side opens no connection a second time, and no transaction is left open."""
     rig = real_rig(mariadb)
     state = rig.owner()
 
-    def work(lane: int) -> None:
+    def work(worker: int) -> None:
         for version in range(20):
-            state.journal(statement(f"shop/t{lane}", version), DONE, tables=[progress(f"shop/t{lane}", version)])
+            state.journal.record(
+                statement(f"shop/t{worker}", version), DONE, tables=[progress(f"shop/t{worker}", version)]
+            )
 
     def opened() -> int:
         return int(mariadb.query("SHOW GLOBAL STATUS LIKE 'Connections'")[0][1])
 
     before = opened()
-    with ThreadPoolExecutor(6) as lanes:
+    with ThreadPoolExecutor(6) as workers:
         for _ in range(3):
-            list(lanes.map(work, range(6)))
-    assert opened() - before <= 6 + 1, "one for each lane, and the one that asks"
+            list(workers.map(work, range(6)))
+    assert opened() - before <= 6 + 1, "one for each worker, and the one that asks"
     assert mariadb.query("SELECT COUNT(*) FROM information_schema.innodb_trx") == ((0,),)
     rig.close()

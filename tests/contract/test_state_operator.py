@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage_consumer.checkpoint.operator_tables import TableInspector
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.settings import Downstream
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
@@ -17,8 +17,9 @@ from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 from storage_consumer.plan.steps import DdlStep, key_of
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.ports import Decision
+from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.target import MemoryState, TargetRecords
 from tests.contract.state_rigs import Rig, progress, real_rig, statement
 from tests.harness.servers import KINDS, DatabaseServer
 
@@ -46,15 +47,15 @@ def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Rig, Decide]]:
         found = real_rig(server)
 
         def decide(verb: Verb, at: int = 0, to: TableName | None = None) -> None:
-            desk = TableInspector(Downstream(port=server.port), "")
-            row = next(row for row in desk.tables() if row.stored.table_key == KEY)
-            desk.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_by="op"))
+            desk = StateInspector(Downstream(port=server.port), "")
+            row = next(row for row in desk.tables.all() if row.stored.table_key == KEY)
+            desk.tables.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=at, to=to, decided_by="op"))
             desk.close()
 
         def done(step: DdlStep) -> None:
-            desk = TableInspector(Downstream(port=server.port), "")
-            (row,) = desk.of_version(step.version)
-            desk.decide(row, Decision(verb="done"))
+            desk = StateInspector(Downstream(port=server.port), "")
+            (row,) = desk.journal.of_version(step.version)
+            desk.journal.decide(row, Decision(verb="done"))
             desk.close()
 
     found.done = done
@@ -64,7 +65,7 @@ def rig(request: pytest.FixtureRequest) -> Iterator[tuple[Rig, Decide]]:
 
 def stored(state: Any, *tables: Any, checkpoint: int = 0) -> None:
     """Store tables."""
-    state.save(tables=tables, streams={}, checkpoint=checkpoint, storage_checkpoint=0)
+    state.progress.save(tables=tables, sequences={}, checkpoint=checkpoint, storage_checkpoint=0)
 
 
 def halted(**more: Any) -> Any:
@@ -76,25 +77,25 @@ def test_nothing_is_decided(rig: tuple[Rig, Decide]) -> None:
     """Without a decision nothing changes."""
     state = rig[0].owner()
     stored(state, halted())
-    assert state.apply_decisions() == []
+    assert state.decisions.apply_to_tables() == []
 
 
-def test_copy_settles_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
+def test_copy_resolves_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
     """The table runs from the copy on, files that were missing need not come, and it is obeyed once."""
     state, decide = rig[0].owner(), rig[1]
     stored(state, halted(copies=LACKS), checkpoint=60)
-    assert state.load()[0].copies == {KEY: LACKS}
+    assert state.progress.load()[0].copies == {KEY: LACKS}
     decide("reload-done", 80)
-    (found,) = state.apply_decisions()
+    (found,) = state.decisions.apply_to_tables()
     assert (found.table, found.decision.at, found.decision.decided_by, found.refusal) == ("shop.a", 80, "op", "")
-    restart, _ = state.load()
+    restart, _ = state.progress.load()
     assert (restart.tables, restart.behind, restart.lost) == ({KEY: 80}, {KEY}, frozenset())
     assert restart.copies == {KEY: Copies(copied_at=80, passed=LACKS.absent)}
-    assert state.apply_decisions() == []
+    assert state.decisions.apply_to_tables() == []
 
 
 @pytest.mark.parametrize(
-    ("table", "verb", "at", "told"),
+    ("table", "verb", "at", "reason"),
     [
         ("halted", "reload-done", 49, "as of 50 or later"),
         ("lost", "reload-done", 69, "as of 70, when they were first missed"),
@@ -103,30 +104,30 @@ def test_copy_settles_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
         ("excluded", "resume", 0, "reload-done"),
     ],
 )
-def test_refused(rig: tuple[Rig, Decide], table: str, verb: Verb, at: int, told: str) -> None:
+def test_refused(rig: tuple[Rig, Decide], table: str, verb: Verb, at: int, reason: str) -> None:
     """What would lose or double rows is refused with the way on, and changes nothing."""
     state, decide = rig[0].owner(), rig[1]
     stored(state, replace(halted(copies=LACKS if table == "lost" else None), state=table))
-    before = state.load()
+    before = state.progress.load()
     decide(verb, at)
-    (found,) = state.apply_decisions()
+    (found,) = state.decisions.apply_to_tables()
 
-    assert re.search(told, found.refusal)
-    assert (state.load()[0].tables, state.load()[0].lost) == (before[0].tables, before[0].lost)
-    assert state.apply_decisions() == []
+    assert re.search(reason, found.refusal)
+    assert (state.progress.load()[0].tables, state.progress.load()[0].lost) == (before[0].tables, before[0].lost)
+    assert state.decisions.apply_to_tables() == []
 
 
-@pytest.mark.parametrize("settled", [DONE, SKIPPED])
-def test_copy_from_before_a_settled_statement(rig: tuple[Rig, Decide], settled: str) -> None:
+@pytest.mark.parametrize("state_then", [DONE, SKIPPED])
+def test_copy_from_before_a_resolved_statement(rig: tuple[Rig, Decide], state_then: str) -> None:
     """A statement that is done or skipped is not run again, so a copy from before it can't be taken."""
     state, decide = rig[0].owner(), rig[1]
     stored(state, replace(halted(), state="excluded"))
-    state.keep([("shop/a", statement(version=90).definition)])
-    state.journal(statement(version=90), settled)
+    state.history.keep([("shop/a", statement(version=90).definition)])
+    state.journal.record(statement(version=90), state_then)
     decide("reload-done", 80)
-    assert "as of 90 or later" in state.apply_decisions()[0].refusal
+    assert "as of 90 or later" in state.decisions.apply_to_tables()[0].refusal
     decide("reload-done", 90)
-    assert state.apply_decisions()[0].refusal == ""
+    assert state.decisions.apply_to_tables()[0].refusal == ""
 
 
 @pytest.mark.parametrize("state_of_it", ["halted", "lost"])
@@ -135,29 +136,29 @@ def test_copy_while_a_statement_may_still_run(rig: tuple[Rig, Decide], state_of_
     state, decide = rig[0].owner(), rig[1]
     step = statement(version=79)
     stored(state, replace(halted(), state=state_of_it))
-    state.keep([("shop/a", step.definition)])
-    state.journal(step, STARTED)
+    state.history.keep([("shop/a", step.definition)])
+    state.journal.record(step, STARTED)
     decide("reload-done", 80)
-    told = "run `storage-consumer ddl done`" if state_of_it == "lost" else "table resume --table shop.a"
-    assert told in state.apply_decisions()[0].refusal
+    way_on = "run `storage-consumer ddl done`" if state_of_it == "lost" else "table resume --table shop.a"
+    assert way_on in state.decisions.apply_to_tables()[0].refusal
     rig[0].done(step)
     decide("reload-done", 81)
-    assert bool(state.apply_decisions()[0].refusal) == (state_of_it == "halted")
+    assert bool(state.decisions.apply_to_tables()[0].refusal) == (state_of_it == "halted")
 
 
 def test_hold_and_resume(rig: tuple[Rig, Decide]) -> None:
-    """A running table stands still where it is, over restarts, until it is told to go on; then it follows nothing at first."""
+    """A running table stands still where it is, over restarts, until an operator lets it go on; then it follows nothing at first."""
     state, decide = rig[0].owner(), rig[1]
     stored(state, progress("shop/a", 50), checkpoint=60)
     decide("hold")
-    assert state.apply_decisions()[0].refusal == ""
-    restart, _ = state.load()
+    assert state.decisions.apply_to_tables()[0].refusal == ""
+    restart, _ = state.progress.load()
     assert (restart.tables, restart.behind) == ({KEY: 60}, {KEY})
     assert "held by op since" in restart.held[KEY]
-    assert state.apply_decisions() == []
+    assert state.decisions.apply_to_tables() == []
     decide("resume")
-    state.apply_decisions()
-    restart, _ = state.load()
+    state.decisions.apply_to_tables()
+    restart, _ = state.progress.load()
     assert (restart.held, restart.tables, restart.behind) == ({}, {KEY: 60}, {KEY})
 
 
@@ -170,11 +171,11 @@ def test_keys_that_were_noted(verb: Verb, mariadb: DatabaseServer) -> None:
     place = TableName(schema="copy", table="A_old")
     stored(state, halted(target=place))
     mariadb.query(f"INSERT INTO storage_consumer.table_keys VALUES ('{key_of(place)}', 'a'), ('`shop`.`b`', 'b')")
-    desk = TableInspector(Downstream(port=mariadb.port), "")
-    row = next(row for row in desk.tables() if row.stored.table_key == KEY)
-    desk.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=80, decided_by="op"))
+    desk = StateInspector(Downstream(port=mariadb.port), "")
+    row = next(row for row in desk.tables.all() if row.stored.table_key == KEY)
+    desk.tables.decide_on(row, TableDecision(table_key=KEY, verb=verb, at=80, decided_by="op"))
     desk.close()
-    assert state.apply_decisions()[0].refusal == ""
+    assert state.decisions.apply_to_tables()[0].refusal == ""
     left = {key for (key,) in mariadb.query("SELECT table_key FROM storage_consumer.table_keys")}
     assert left == {"`shop`.`b`"} | ({key_of(place)} if verb == "resume" else set())
     found.close()
@@ -185,8 +186,8 @@ def test_moved(rig: tuple[Rig, Decide]) -> None:
     state, decide = rig[0].owner(), rig[1]
     stored(state, halted(target=TableName(schema="copy", table="a")))
     decide("moved", to=TableName(schema="shop", table="z"))
-    assert state.apply_decisions()[0].refusal == ""
-    restart, _ = state.load()
+    assert state.decisions.apply_to_tables()[0].refusal == ""
+    restart, _ = state.progress.load()
     assert restart.targets[KEY][1] == TableName(schema="shop", table="z")
     assert (restart.tables, restart.behind) == ({KEY: 50}, {KEY})
 
@@ -196,10 +197,10 @@ def test_what_a_copy_held_stays(rig: tuple[Rig, Decide]) -> None:
     state, decide = rig[0].owner(), rig[1]
     stored(state, halted(copies=LACKS))
     decide("reload-done", 80)
-    state.apply_decisions()
-    held_then = state.load()[0].copies
-    state.journal(statement(version=79), DONE, tables=[halted(copies=LACKS)])
-    assert state.load()[0].copies == held_then
+    state.decisions.apply_to_tables()
+    held_then = state.progress.load()[0].copies
+    state.journal.record(statement(version=79), DONE, tables=[halted(copies=LACKS)])
+    assert state.progress.load()[0].copies == held_then
 
 
 @pytest.mark.server
@@ -210,17 +211,21 @@ def test_desk_knows_of_a_statement_that_was_begun(kind: str, request: pytest.Fix
     found, step = real_rig(server), statement(version=79)
     state = found.owner()
     stored(state, halted())
-    state.keep([("shop/a", step.definition)])
-    state.journal(step, STARTED)
-    desk = TableInspector(Downstream(port=server.port), "")
-    (table,) = [row.stored for row in desk.tables() if row.stored.table_key == KEY]
-    other = replace(table, table_key=key_of(TableName(schema="shop", table="other")))
+    state.history.keep([("shop/a", step.definition)])
+    state.journal.record(step, STARTED)
+    desk = StateInspector(Downstream(port=server.port), "")
+    (table,) = [row.stored for row in desk.tables.all() if row.stored.table_key == KEY]
+    name = TableName(schema="shop", table="other")
+    other = replace(table, table_key=key_of(name), name=name)
     lost = replace(table, state="lost")
-    assert [desk.judged(each).started for each in (table, lost, other)] == [79, 79, 0]
-    (waiting,) = desk.of_version(step.version)
-    desk.decide(waiting, Decision(verb="done"))
-    assert [desk.judged(each).started for each in (table, lost)] == [79, 0]
-    state.journal(step, DONE)
-    assert [(judged.settled, judged.started) for judged in map(desk.judged, (table, other))] == [(79, 0), (0, 0)]
+    assert [desk.tables.judged(each).started for each in (table, lost, other)] == [79, 79, 0]
+    (waiting,) = desk.journal.of_version(step.version)
+    desk.journal.decide(waiting, Decision(verb="done"))
+    assert [desk.tables.judged(each).started for each in (table, lost)] == [79, 0]
+    state.journal.record(step, DONE)
+    assert [(judged.last_resolved, judged.started) for judged in map(desk.tables.judged, (table, other))] == [
+        (79, 0),
+        (0, 0),
+    ]
     desk.close()
     found.close()

@@ -1,4 +1,4 @@
-"""What only the state store on a real server has: transactions, locks, clocks, and others who do the same at once."""
+"""What only the state store on a real server has: transactions, locks, clocks, and others who do the same meanwhile."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.checkpoint.tables import MIGRATED, STATE_VERSION
 from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
 from storage_consumer.errors import ConfigError, StateGone, StorageConsumerError
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import EVERYTHING, Finished
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.server
 
 
 def test_concurrent_first_starts(mariadb: DatabaseServer) -> None:
-    """Eight processes that start at once on an empty target all open, and exactly one gets the lease."""
+    """Eight processes that start together on an empty target all open, and exactly one gets the lease."""
     rig = real_rig(mariadb)
     states, barrier = [rig.handle() for _ in range(8)], threading.Barrier(8)
     answers: list[object] = []
@@ -36,7 +36,7 @@ def test_concurrent_first_starts(mariadb: DatabaseServer) -> None:
         barrier.wait()
         try:
             states[number].open(BUCKET)
-            answers.append(states[number].acquire(f"p{number}", 30))
+            answers.append(states[number].lease.acquire(f"p{number}", 30))
         except StorageConsumerError as fault:
             answers.append(fault)
 
@@ -69,10 +69,10 @@ def test_lease_knows_no_time_zone(mariadb: DatabaseServer) -> None:
     zones = [StateStore(Downstream(port=mariadb.port, time_zone=zone), "") for zone in ("+10:00", "-10:00", "+00:00")]
     for zone in zones:
         zone.open(BUCKET)
-    assert zones[0].acquire("east", 30) == ""
-    assert [zone.acquire("west", 30) for zone in zones[1:]] == ["east", "east"]
+    assert zones[0].lease.acquire("east", 30) == ""
+    assert [zone.lease.acquire("west", 30) for zone in zones[1:]] == ["east", "east"]
     mariadb.query("UPDATE storage_consumer.lease SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND")
-    assert zones[1].acquire("west", 30) == ""
+    assert zones[1].lease.acquire("west", 30) == ""
     for zone in zones:
         zone.close()
 
@@ -83,14 +83,14 @@ def test_a_failed_transaction_leaves_nothing(mariadb: DatabaseServer) -> None:
     state = rig.owner()
     mariadb.query("ALTER TABLE storage_consumer.table_progress ADD CONSTRAINT few CHECK (checkpoint < 100)")
     with pytest.raises(StorageConsumerError):
-        state.journal(statement(), DONE, tables=[progress("shop/a", 500)])
-    assert state.journal_entry(statement()) is None
+        state.journal.record(statement(), DONE, tables=[progress("shop/a", 500)])
+    assert state.journal.entry(statement()) is None
     mariadb.query("ALTER TABLE storage_consumer.feed ADD CONSTRAINT less CHECK (checkpoint_running < 100)")
     with pytest.raises(StorageConsumerError):
-        state.save(
-            tables=[progress("shop/a", 5)], streams={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
+        state.progress.save(
+            tables=[progress("shop/a", 5)], sequences={"s": Finished(upto=3)}, checkpoint=500, storage_checkpoint=0
         )
-    assert state.load() == (Restart(), 0)
+    assert state.progress.load() == (Restart(), 0)
     rig.close()
 
 
@@ -101,11 +101,11 @@ def test_a_table_that_stops_by_its_statement_says_why(kind: str, request: pytest
     rig = real_rig(server)
     state = rig.owner()
     asked = "SELECT state, follows, error FROM storage_consumer.table_progress"
-    state.save(tables=[progress("shop/a", 5)], streams={}, checkpoint=5, storage_checkpoint=5)
+    state.progress.save(tables=[progress("shop/a", 5)], sequences={}, checkpoint=5, storage_checkpoint=5)
     stopped = progress("shop/a", 6, "halted", follows=False, error="why")
-    state.journal(statement(), DONE, tables=[stopped])
+    state.journal.record(statement(), DONE, tables=[stopped])
     assert server.query(asked) == (("halted", 0, "why"),)
-    state.journal(statement(), DONE, tables=[progress("shop/a", 7, error="no longer")])
+    state.journal.record(statement(), DONE, tables=[progress("shop/a", 7, error="no longer")])
     assert server.query(asked) == (("halted", 0, "why"),)
     rig.close()
 
@@ -121,28 +121,28 @@ def cut_at(state: StateStore, number: int) -> Iterator[list[int]]:
             connection.connection.driver_connection._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr] # a PyMySQL one
 
     for name in ("before_cursor_execute", "commit"):
-        event.listen(state._engine, name, count)
+        event.listen(state.transactions.engine, name, count)
     try:
         yield came
     finally:
         for name in ("before_cursor_execute", "commit"):
-            event.remove(state._engine, name, count)
+            event.remove(state.transactions.engine, name, count)
 
 
 WRITES: dict[str, Callable[[StateStore, int], object]] = {
-    "save": lambda state, number: state.save(
+    "save": lambda state, number: state.progress.save(
         tables=[progress("shop/a", number), progress("shop/b", number)],
-        streams={
+        sequences={
             "s": Finished(upto=number, digests={0: bytes([number]) * 8, number: b"8" * 8}),
             "t": Finished(upto=number, left_out=EVERYTHING, digests={number: b"8" * 8}, replaces=True),
         },
         checkpoint=number,
         storage_checkpoint=number,
     ),
-    "journal": lambda state, number: state.journal(
+    "journal": lambda state, number: state.journal.record(
         statement(version=number), DONE, tables=[progress("shop/a", number), progress("shop/b", number)]
     ),
-    "window": lambda state, number: state.open_window(3, number),
+    "window": lambda state, number: state.lease.open_window(3, number),
 }
 """Each write of the state, with a number that grows."""
 
@@ -155,17 +155,17 @@ def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest, write
     state: StateStore = rig.owner()
     write(state, 5)
     for number in range(1, 30):
-        before = state.load()
+        before = state.progress.load()
         assert before != (Restart(), 0)
         with cut_at(state, number) as came:
             try:
                 write(state, 5 + number)
             except StorageConsumerError:
-                assert state.load() == before
+                assert state.progress.load() == before
             else:
                 break
     assert number == len(came) + 1 > 3
-    assert state.load() != before
+    assert state.progress.load() != before
     rig.close()
 
 
@@ -175,23 +175,25 @@ def test_window_waits_for_a_running_task(kind: str, request: pytest.FixtureReque
     server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     state = rig.owner()
-    first = state.open_window(3, 0)
+    first = state.lease.open_window(3, 0)
     slots = server.query("SELECT slot, epoch, window_id FROM storage_consumer.slots ORDER BY slot")
-    assert slots == tuple((n, state.epoch, first) for n in range(-SERIAL_SLOTS, 3))
+    assert slots == tuple((n, state.lease.epoch, first) for n in range(-SERIAL_SLOTS, 3))
     opened: list[int] = []
-    opening = threading.Thread(target=lambda: opened.append(state.open_window(3, 0)))
+    opening = threading.Thread(target=lambda: opened.append(state.lease.open_window(3, 0)))
     with server.connect(autocommit=False) as task, task.cursor() as cursor:
         cursor.execute("SELECT * FROM storage_consumer.slots WHERE slot = 1 FOR UPDATE")
         opening.start()
         time.sleep(0.3)
         assert opened == []
         began = time.monotonic()
-        assert state.renew(30)
+        assert state.lease.renew(30)
         assert time.monotonic() - began < 2
         task.commit()
     opening.join(10)
     assert opened == [first + 1]
-    assert server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots") == ((state.epoch, first + 1),)
+    assert server.query("SELECT DISTINCT epoch, window_id FROM storage_consumer.slots") == (
+        (state.lease.epoch, first + 1),
+    )
     rig.close()
 
 
@@ -207,19 +209,19 @@ def test_state_that_is_dropped(kind: str, done: str, request: pytest.FixtureRequ
     state = rig.owner()
     server.query(done)
     calls: list[Callable[[], object]] = [
-        state.load,
-        lambda: state.open_window(1, 0),
-        lambda: state.save(tables=(), streams={}, checkpoint=1, storage_checkpoint=1),
-        lambda: state.journal(statement(), DONE),
+        state.progress.load,
+        lambda: state.lease.open_window(1, 0),
+        lambda: state.progress.save(tables=(), sequences={}, checkpoint=1, storage_checkpoint=1),
+        lambda: state.journal.record(statement(), DONE),
     ]
     for call in calls:
         with pytest.raises(StateGone, match="the state schema storage_consumer"):
             call()
     if "lease" in done and "DELETE" in done:
-        assert not state.renew(30)
+        assert not state.lease.renew(30)
     else:
         with pytest.raises(StateGone):
-            state.renew(30)
+            state.lease.renew(30)
     rig.close()
 
 
@@ -230,10 +232,10 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
     server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
     former = rig.owner("former")
-    former.journal(statement(), DONE, note="n", tables=[progress("shop/a", 500)])
+    former.journal.record(statement(), DONE, note="n", tables=[progress("shop/a", 500)])
     halted = [progress("shop/halted", 300, "halted", follows=False), progress("shop/gone", 9, "dropped", follows=False)]
-    former.save(tables=halted, streams={}, checkpoint=0, storage_checkpoint=900)
-    former.release()
+    former.progress.save(tables=halted, sequences={}, checkpoint=0, storage_checkpoint=900)
+    former.lease.release()
     server.query("UPDATE storage_consumer.feed SET checkpoint = 800")
     server.query("ALTER TABLE storage_consumer.feed DROP COLUMN checkpoint_running")
     for table in ("ddl_decision", "schema_history"):
@@ -244,38 +246,38 @@ def test_migration(version: int, kind: str, request: pytest.FixtureRequest) -> N
     waiting = rig.handle()
     waiting.open(BUCKET)
     assert server.query("SELECT version FROM storage_consumer.version") == ((version,),)
-    assert waiting.acquire("next", 30) == ""
+    assert waiting.lease.acquire("next", 30) == ""
     assert server.query("SELECT version FROM storage_consumer.version") == ((STATE_VERSION,),)
-    restart, _ = waiting.load()
+    restart, _ = waiting.progress.load()
     assert restart.journalled == {statement().identity}
     assert (restart.checkpoint, restart.lowest) == (800, 300)
-    waiting.journal(statement(version=6), DONE, run=Outcome(structure_after="x", seconds=0.5, answer="OK"))
+    waiting.journal.record(statement(version=6), DONE, run=Outcome(structure_after="x", seconds=0.5, answer="OK"))
     stored = server.query(
         "SELECT structure_after, seconds, answer, note FROM storage_consumer.ddl_journal ORDER BY version"
     )
     assert stored == (("", None, None, "n"), ("x", 0.5, "OK", ""))
-    waiting.keep([("shop/a", statement().definition)])
-    assert [d.query for d in waiting.kept("shop/a", 5)] == ["ALTER TABLE a"]
+    waiting.history.keep([("shop/a", statement().definition)])
+    assert [d.query for d in waiting.history.kept("shop/a", 5)] == ["ALTER TABLE a"]
     rig.close()
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_migration_of_what_is_known_of_files(kind: str, version: int, request: pytest.FixtureRequest) -> None:
-    """An older state knows how far streams are finished, and nothing of each file; also after a break in the middle."""
+    """An older state knows how far sequences are finished, and nothing of each file; also after a break in the middle."""
     server: DatabaseServer = request.getfixturevalue(kind)
     rig = real_rig(server)
-    rig.owner("former").release()
+    rig.owner("former").lease.release()
     server.query("DROP TABLE storage_consumer.file_digests")
     server.query("ALTER TABLE storage_consumer.file_progress DROP COLUMN left_out")
     server.query("ALTER TABLE storage_consumer.file_progress ADD COLUMN tag VARCHAR(255) NOT NULL")
     server.query("INSERT INTO storage_consumer.file_progress (stream, done_upto, tag) VALUES ('s', 5, 't')")
     server.query(f"UPDATE storage_consumer.version SET version = {version}")
     state = rig.owner("next")
-    assert state.load()[0].done == {"s": Finished(upto=5)}
+    assert state.progress.load()[0].done == {"s": Finished(upto=5)}
     server.query(f"UPDATE storage_consumer.version SET version = {version}")  # as if the last step had not been taken
     state = rig.owner("next")
     known = Finished(upto=6, left_out=1, digests={0: b"\1" * 8})
-    state.save(tables=(), streams={"s": known}, checkpoint=0, storage_checkpoint=0)
-    assert state.load()[0].done == {"s": known}
+    state.progress.save(tables=(), sequences={"s": known}, checkpoint=0, storage_checkpoint=0)
+    assert state.progress.load()[0].done == {"s": known}
     rig.close()

@@ -1,4 +1,4 @@
-"""One suite over the storage in memory, a folder, and a bucket on an S3 server; and what is particular to folders."""
+"""One suite over the storage in memory, a folder, and the stores on a network; and what is particular to folders."""
 
 from __future__ import annotations
 

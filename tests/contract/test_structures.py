@@ -21,7 +21,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 
 
 def test_names_with_points(server: DatabaseServer) -> None:
-    """A database and a table with points in their names are told apart from one another and read like any other."""
+    """A database and a table with points in their names are kept apart from one another and read like any other."""
     for statement in (
         "CREATE DATABASE `a.b` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
         "CREATE DATABASE a",
@@ -43,7 +43,7 @@ def test_names_with_points(server: DatabaseServer) -> None:
 
 
 def test_partitions_and_views(server: DatabaseServer) -> None:
-    """Partitions are told with method, expression and values, views with what they select."""
+    """Partitions are described with method, expression and values, views with what they select."""
     for statement in (
         "CREATE DATABASE p",
         "CREATE TABLE p.t (a INT PRIMARY KEY) PARTITION BY RANGE (a) (PARTITION x VALUES LESS THAN (3), PARTITION y VALUES LESS THAN (9))",

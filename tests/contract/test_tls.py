@@ -102,7 +102,7 @@ def test_the_right_server(tls: Secured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "options", "told", "way_on"),
+    ("host", "options", "reason", "way_on"),
     [
         ("localhost", {"host": "127.0.0.1"}, "IP address mismatch", "--ssl-mode verify-ca"),
         ("db.example.com", {}, "Hostname mismatch", "--ssl-mode verify-ca"),
@@ -112,14 +112,14 @@ def test_the_right_server(tls: Secured) -> None:
     ids=["address", "host", "CA", "no CA"],
 )
 def test_the_wrong_server(
-    tls: Secured, tmp_path: Path, host: str, options: dict[str, str], told: str, way_on: str
+    tls: Secured, tmp_path: Path, host: str, options: dict[str, str], reason: str, way_on: str
 ) -> None:
-    """Without --ssl-mode a server that is not the right one is refused at once, with the reason and the way on (S5)."""
+    """Without --ssl-mode a server that is not the right one is refused immediately, with the reason and the way on (S5)."""
     tls.served(tls.authority.sign("server", host=host))
     given = {"ssl_ca": str(tls.authority.file), "scheme": "mysql+ssl", **options}
     if given["ssl_ca"] == "another":
         given["ssl_ca"] = str(Authority(tmp_path, "another").file)
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=reason) as caught:
         cipher(tls.server, **given)
     assert way_on in str(caught.value)
 

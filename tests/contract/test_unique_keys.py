@@ -22,17 +22,17 @@ from tests.unit.halves import table
 @pytest.mark.server
 @pytest.mark.parametrize("kind", KINDS)
 def test_unique_values_move_between_writers(kind: str, request: pytest.FixtureRequest) -> None:
-    """Four writers at once, whose rows take unique values from one another, leave each row as it should be."""
+    """Four writers in parallel, whose rows take unique values from one another, leave each row as it should be."""
     rig = real_rig(request.getfixturevalue(kind), "c0", "c1")
     rig.close()
     state = StateStore(rig.downstream, "")
     state.open(BUCKET)
-    state.acquire("me", 30)
+    state.lease.acquire("me", 30)
     work = replace(table(), has_other_unique_keys=True)
     chance = random.Random(3)  # noqa: S311 - data, not a secret
     values = list(range(2_000))
     for _ in range(3):
-        spec = replace(rig.spec, partitions=4, epoch=state.epoch, window_id=state.open_window(4, 0))
+        spec = replace(rig.spec, partitions=4, epoch=state.lease.epoch, window_id=state.lease.open_window(4, 0))
         chance.shuffle(values)
         lines = [f"{key}\t{value}".encode() for key, value in enumerate(values)]
 

@@ -28,7 +28,7 @@ def state(mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
     """A server with a state that has a table of an odd name, and a user whose password is a part of its checkpoint."""
     rig = real_rig(mariadb)
     table = progress(f"shop/{ODD}", TSO, "halted", follows=False, error=f"{ODD} is broken")
-    rig.owner().save(tables=[table], streams={}, checkpoint=TSO, storage_checkpoint=TSO)
+    rig.owner().progress.save(tables=[table], sequences={}, checkpoint=TSO, storage_checkpoint=TSO)
     rig.close()
     mariadb.query(f"CREATE USER 'digits'@'%' IDENTIFIED BY '{DIGITS}'")
     mariadb.query("GRANT ALL ON *.* TO 'digits'@'%'")
@@ -68,7 +68,7 @@ def test_names_that_steer_a_terminal(state: DatabaseServer, verb: list[str]) -> 
 
 
 def test_reader_that_has_enough(state: DatabaseServer) -> None:
-    """A reader that goes away, as ``head`` does, is no error; a full disk is told in a line, with code 1."""
+    """A reader that goes away, as ``head`` does, is no error; a full disk is reported in a line, with code 1."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:

@@ -15,7 +15,7 @@ import pytest
 from storage_consumer.apply import rows as rows_module
 from storage_consumer.apply.keyless import KeylessTable
 from storage_consumer.apply.rows import RowStatements
-from storage_consumer.apply.transaction import CONFLICT_TRIES
+from storage_consumer.apply.transaction import CONFLICT_TRIES, FencedConnection
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.config.settings import Downstream
@@ -24,8 +24,9 @@ from storage_consumer.errors import LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, Mode, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.pipeline import RowWriter
+from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.target import MemoryState, TargetRecords
 from storage_consumer.testing.writer import FencedWriter
 from tests.contract.state_rigs import BUCKET, fenced_spec
 from tests.harness.servers import KINDS, DatabaseServer
@@ -49,9 +50,9 @@ class Rig:
     def __post_init__(self) -> None:
         """Get the lease and open a window."""
         self.state.open(BUCKET)
-        self.state.acquire("me", 30)
-        window = self.state.open_window(1, 0)
-        self.spec = fenced_spec(self.downstream, epoch=self.state.epoch, window_id=window)
+        self.state.lease.acquire("me", 30)
+        window = self.state.lease.open_window(1, 0)
+        self.spec = fenced_spec(self.downstream, epoch=self.state.lease.epoch, window_id=window)
 
     def writer(self, *, epoch: int = 0) -> RowWriter:
         """A writer of the window that was opened here, or of one of another epoch; closed at the end."""
@@ -154,11 +155,11 @@ def test_events_once(make: Make) -> None:
     for _ in range(2):
         rig.writer().write_events(KEYLESS, as_events(*events))
         assert rig.rows() == Counter({("a", "1"): 1, ("b", None): 1})
-    restart, _ = rig.state.load()
+    restart, _ = rig.state.progress.load()
     assert restart.tables == {KEYLESS.table_key: 6}
 
 
-class Cut(RowStatements):
+class Cut(FencedConnection):
     """A connection that breaks before its statement with some number."""
 
     def __init__(self, spec: JobSpec, number: int, before: Callable[[], None]) -> None:
@@ -185,7 +186,7 @@ def test_cut_at_every_statement(kind: str, request: pytest.FixtureRequest) -> No
     for number in range(2, 30):
         target = Cut(rig.spec, number, lambda: seen.append(rig.rows()))
         moved = [(False, f"a\t{number - 1}".encode()), (True, f"a\t{number}".encode())]
-        KeylessTable(target, KEYLESS).write(as_events((number, moved)))
+        KeylessTable(RowStatements(target), KEYLESS).write(as_events((number, moved)))
         target.close()
         assert rig.rows() == Counter({("a", str(number)): 1})
         if target.came < number:
@@ -210,9 +211,9 @@ def test_deadlocks(kind: str, request: pytest.FixtureRequest, monkeypatch: pytes
     for _ in range(50 // CONFLICT_TRIES):
         with pytest.raises(TargetUnavailable, match="1213"):
             writer.write_events(KEYLESS, as_events((5, [(True, b"a\t1"), (True, b"a\t1")])))
-        assert (rig.rows(), rig.state.load()[0].tables) == (Counter(), {})
+        assert (rig.rows(), rig.state.progress.load()[0].tables) == (Counter(), {})
     writer.write_events(KEYLESS, as_events((5, [(True, b"a\t1"), (True, b"a\t1")])))
-    assert (rig.rows(), rig.state.load()[0].tables) == (Counter({("a", "1"): 2}), {KEYLESS.table_key: 5})
+    assert (rig.rows(), rig.state.progress.load()[0].tables) == (Counter({("a", "1"): 2}), {KEYLESS.table_key: 5})
     rig.close()
 
 
@@ -241,7 +242,7 @@ def test_closed_window(make: Make, other: str, *, keyed: bool) -> None:
     work: TablePlan = table() if keyed else KEYLESS
     late = rig.writer() if other == "window" else rig.writer(epoch=rig.spec.epoch + 1)
     if other == "window":
-        rig.state.open_window(0, 0)
+        rig.state.lease.open_window(0, 0)
     with pytest.raises(LeaseLost, match="is closed"):
         late.write_states(work, [], [b"a\t1"]) if keyed else late.write_events(work, as_events((5, [(True, b"a\t1")])))
     assert rig.rows() == Counter()
@@ -300,11 +301,11 @@ def test_load_data_heeds_no_limit_but_that_of_packets(large: LargeRows) -> None:
 
 def test_row_larger_than_the_server_takes(large: LargeRows) -> None:
     """A row whose statement the server would break the connection for is refused before: key, sizes and way on, no value (P10)."""
-    told = (
+    message = (
         r"shop.orders: the target refused the row with c0 = 'b': it needs a statement of 671089\d\d bytes, but the server's max_allowed_packet is "
         r"1048576 bytes. Raise that limit \(SET GLOBAL max_allowed_packet = 68157440, .*, then start again"
     )
-    with pytest.raises(RowRefused, match=told) as raised:
+    with pytest.raises(RowRefused, match=message) as raised:
         large.writer(1 << 20, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])
     assert len(str(raised.value)) < 400
     large.writer(68157440, load_data=False).write_states(table(), [], [b"a\t1", f"b\t{'y' * (64 << 20)}".encode()])

@@ -44,15 +44,16 @@ def spec(server: DatabaseServer) -> Iterator[JobSpec]:
     """A job with an open window."""
     with closing(StateStore(Downstream(port=server.port), "")) as state:
         state.open(BUCKET)
-        state.acquire("me", 30)
+        state.lease.acquire("me", 30)
         yield JobSpec(
             upstream=Upstream(scheme="file", root="/bucket", protocol="csv"),
             downstream=Downstream(port=server.port),
             secrets_file="",
             tables=(),
             partitions=1,
-            epoch=state.epoch,
-            window_id=state.open_window(1, 0),
+            epoch=state.lease.epoch,
+            window_id=state.lease.open_window(1, 0),
+            statements=state.lease.task_statements,
             load_data=server.kind != "mysql",
             max_packet=1 << 24,
         )

@@ -146,21 +146,27 @@ class Corpus:
         were at that cut. Where TiCDC overwrote a file, only its last content is known: before that, the same lines twice
         stand in for it.
         """
-        for path, size in cut.files.items():
-            source, target = self.folder / "tree" / path, bucket / path
-            if path.endswith(".index"):
-                write_at_once(target, _index_content(path, cut))
-            elif path != METADATA and self.expected_loss:
-                content = source.read_bytes()
-                write_at_once(target, content if size == source.stat().st_size else content * 2)
+        for path in cut.files:
+            target = bucket / path
+            if path.endswith(".index") or (path != METADATA and self.expected_loss):
+                write_at_once(target, self.content(path, cut))
             elif path != METADATA and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
+                shutil.copyfile(self.folder / "tree" / path, target)
         self.set_checkpoint(bucket, cut)
+
+    def content(self, path: str, cut: Cut) -> bytes:
+        """What an object held at `cut`."""
+        if path == METADATA:
+            return json.dumps({"checkpoint-ts": cut.checkpoint_ts}, separators=(",", ":")).encode()
+        if path.endswith(".index"):
+            return _index_content(path, cut).encode()
+        content = (self.folder / "tree" / path).read_bytes()
+        return content * 2 if self.expected_loss and cut.files[path] != len(content) else content
 
     def set_checkpoint(self, bucket: Path, cut: Cut) -> None:
         """Make the bucket's ``metadata`` say the checkpoint of `cut`."""
-        write_at_once(bucket / METADATA, json.dumps({"checkpoint-ts": cut.checkpoint_ts}, separators=(",", ":")))
+        write_at_once(bucket / METADATA, self.content(METADATA, cut))
 
     def golden(self, cut: Cut) -> tuple[GoldenTable, ...]:
         """What the source held at `cut`."""

@@ -36,7 +36,7 @@ def looked_at(corpus: Corpus) -> Bucket:
     """What the program finds out about the recording after its last cut, from its URI alone."""
     root = corpus.folder / "tree"
     hidden = load({"upstream_uri": root.resolve().as_uri(), "allow_missing_commit_ts": True}, {}, target=False)
-    return inspect(LocalStorage(str(root)), hidden.config.upstream, hidden.told, time.time())
+    return inspect(LocalStorage(str(root)), hidden.config.upstream, hidden.origins, time.time())
 
 
 def mistakes(corpus: Corpus, bucket: Bucket) -> list[str]:

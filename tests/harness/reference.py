@@ -1,6 +1,6 @@
 """The structure that a workload leaves behind where it is executed directly: on an empty server, with the source's defaults.
 
-This is what a target has to look like: the same kind of server, told by hand what the recording's source was told.
+This is what a target has to look like: the same kind of server, set manually as the recording's source was set.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ BY_HAND = (
         reason="TiDB's VECTOR is another one, or none",
     ),
 )
-"""What is put in by hand before a server is given a statement; everything else it gets as the source got it."""
+"""What is put in manually before a server is given a statement; everything else it gets as the source got it."""
 ROWS = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "BEGIN", "COMMIT", "ROLLBACK", "SET", "USE"})
 """How a statement begins that leaves every structure as it is."""
 
@@ -162,7 +162,7 @@ class Moment:
     refused: dict[str, tuple[Refusal, ...]]
     """Folded name of a table → the statements that would have changed it."""
     by_hand: frozenset[str]
-    """Names of what was put in by hand until then."""
+    """Names of what was put in manually until then."""
 
 
 def statements(workload: str) -> Iterator[str]:
@@ -279,7 +279,7 @@ def moments(server: DatabaseServer, workload: str) -> tuple[Moment, ...]:
 
 
 def _batch(run: _Run, database: str, creates: Sequence[str]) -> None:
-    """Several tables of one database at once."""
+    """Several tables of one database together."""
     before = run.database
     for statement in (f"USE {quoted(database)}", *creates, f"USE {quoted(before)}"):
         run.execute(statement)

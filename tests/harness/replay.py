@@ -120,7 +120,7 @@ def steps(replay: Replay) -> RoundSummary:
 
 
 def whole(replay: Replay) -> RoundSummary:
-    """Everything at once, in one round, whose rows go through a shuffle however few they are."""
+    """Everything in one round, whose rows go through a shuffle however few they are."""
     last = replay.corpus.cuts[-1]
     replay.corpus.materialise(last, replay.bucket)
     with replay.consumer(partitions=3) as consumer:

@@ -121,7 +121,7 @@ def s3_server() -> Iterator[S3Server]:
             jail.copy(home / "ceph.conf", inside)
             options = ["-c", f"{inside}/ceph.conf", "-n", "client.rgw", "--no-mon-config"]
             admin = [*jail.command, "radosgw-admin", *options]
-            # Before the server starts: two processes that open the data file at once may wait for each other.
+            # Before the server starts: two processes that open the data file together may wait for each other.
             _add_user(admin, "writer", WRITER)
             _add_user(admin, "reader", READER)
             with running([*jail.command, "radosgw", *options, "-d"], log) as process:

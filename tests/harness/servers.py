@@ -301,17 +301,17 @@ def mysql(*, local_infile: bool = True, options: Sequence[str] = ()) -> Iterator
             yield server
 
 
-def has_tidb() -> bool:
-    """Whether the environment names a TiDB server."""
-    return bool(os.environ.get(TIDB_PROGRAM))
+def tidb_program() -> str | None:
+    """Return the TiDB server that the environment names, else one on the PATH; None if there is none."""
+    return os.environ.get(TIDB_PROGRAM) or shutil.which("tidb-server")
 
 
 @contextmanager
 def tidb(*, options: Sequence[str] = (), folder: Path | None = None) -> Iterator[DatabaseServer]:
-    """A TiDB server with an embedded store, in `folder` if it is given, of the program that `TIDB_PROGRAM` names; emptied."""
-    path = Path(os.environ.get(TIDB_PROGRAM) or "tidb-server")
+    """A TiDB server with an embedded store, in `folder` if it is given, of the program that `tidb_program` finds; emptied."""
+    path = Path(tidb_program() or "tidb-server")
     if not path.is_file():
-        raise ServerDidNotStart(f"{TIDB_PROGRAM} names no TiDB server ({path})")
+        raise ServerDidNotStart(f"no TiDB server: {path} is no file; put one on the PATH or name it in {TIDB_PROGRAM}")
     with tempfile.TemporaryDirectory(prefix="tidb-", ignore_cleanup_errors=True, dir=folder) as name:
         home, port = Path(name), free_port()
         command = [
@@ -354,5 +354,5 @@ SERVERS: Mapping[str, Callable[..., AbstractContextManager[DatabaseServer]]] = {
     "tidb": tidb,
 }
 """Kind → what starts one."""
-KINDS = tuple(kind for kind in SERVERS if kind != "tidb" or has_tidb())
+KINDS = tuple(kind for kind in SERVERS if kind != "tidb" or tidb_program())
 """Those that tests run on here; each is the name of a fixture."""

@@ -1,9 +1,9 @@
 """A recorded bucket as it might have come as well: the same rows, cut, repeated, delayed and told otherwise. No server, no I/O but reading.
 
-Only what TiCDC may do to a bucket is done (format sheet 2): rows of a stream keep their order; what is written again after a restart
+Only what TiCDC may do to a bucket is done (format sheet 2): rows of a sequence keep their order; what is written again after a restart
 begins at any row that begins a commit ts and is written to files with higher numbers; where a file ends is any row of a table with a
 primary key, and else the end of a commit ts; a file can be listed long before the checkpoint covers it, the files of different
-streams in any order, those of one stream by number, a table's schema files by version, as its statements run; an index names any file before the last or is not there at all.
+sequences in any order, those of one sequence by number, a table's schema files by version, as its statements run; an index names any file before the last or is not there at all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _END = b"\r\n"
 _DATA_FILE = re.compile(r"^(?P<prefix>CDC(?:_[0-9a-f]+_)?)(?P<number>\d+)\.(?P<kind>csv|json)$")
 _CSV_TS = re.compile(rb'^"[IUD]","(?:[^"]|"")*","(?:[^"]|"")*",(\d+)')
 _PASSES = 2
-"""At most so many restarts write something of a stream again."""
+"""At most so many restarts write something of a sequence again."""
 
 Line = tuple[int, bytes]
 """Commit ts, and the row as it is written, without its end."""
@@ -67,7 +67,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class RecordedSequence:
     """The data files of one directory and dispatcher, by number."""
 
     folder: str
@@ -93,9 +93,12 @@ class Shuffled:
     def objects(self) -> list[Placed]:
         """Every object but ``metadata``, with the cut from which on it is there."""
         first = self._first_cuts()
-        found = streams_of(self.corpus, first)
-        placed = [one for stream in found for one in self._stream(stream)]
-        told = {METADATA, *(stream.path(number) for stream in found for number in range(1, len(stream.files) + 1))}
+        found = sequences_of(self.corpus, first)
+        placed = [one for sequence in found for one in self._sequence(sequence)]
+        told = {
+            METADATA,
+            *(sequence.path(number) for sequence in found for number in range(1, len(sequence.files) + 1)),
+        }
         others = {path: cut for path, cut in first.items() if path not in told and not path.endswith(".index")}
         return [*placed, *self._others(others)]
 
@@ -119,24 +122,24 @@ class Shuffled:
     def _content(self, path: str) -> bytes:
         return (self.corpus.folder / "tree" / path).read_bytes()
 
-    def _stream(self, stream: Stream) -> Iterator[Placed]:
-        """One stream's files, cut and repeated anew, and its index."""
-        recorded = [lines_of(content, stream.kind) for content in stream.files]
+    def _sequence(self, sequence: RecordedSequence) -> Iterator[Placed]:
+        """One sequence's files, cut and repeated anew, and its index."""
+        recorded = [lines_of(content, sequence.kind) for content in sequence.files]
         lines = [line for file in recorded for line in file]
         joints = _joints(recorded)
         passes = self._passes(lines)
-        bounds = [bound for first, last in passes for bound in self._bounds(lines, first, last, stream, joints)]
+        bounds = [bound for first, last in passes for bound in self._bounds(lines, first, last, sequence, joints)]
         files = [lines[start:end] for start, end in bounds]
         needed = self._needed(files)
         at = 0
         for number, (rows, latest) in enumerate(zip(files, needed, strict=True), 1):
             at = self.dice.randint(at, latest) if self.dice.random() < 0.5 else max(at, latest)
             self.counts.delayed += at < latest
-            yield Placed(path=stream.path(number), content=b"".join(row + _END for _, row in rows), cut=at)
+            yield Placed(path=sequence.path(number), content=b"".join(row + _END for _, row in rows), cut=at)
         self.counts.files += len(files)
         self.counts.rows += sum(map(len, files))
         self.counts.repeated += sum(map(len, files)) - len(lines)
-        yield from self._index(stream, len(files), at)
+        yield from self._index(sequence, len(files), at)
 
     def _passes(self, lines: Sequence[Line]) -> list[tuple[int, int]]:
         """Which rows are written one after another: all, and some again from before a restart, which goes on to the end or breaks off."""
@@ -154,18 +157,18 @@ class Shuffled:
         return found
 
     def _bounds(
-        self, lines: Sequence[Line], first: int, last: int, stream: Stream, joints: Sequence[int]
+        self, lines: Sequence[Line], first: int, last: int, sequence: RecordedSequence, joints: Sequence[int]
     ) -> Iterator[tuple[int, int]]:
         """Where the files of one pass begin and end."""
-        anywhere = self.corpus.variant in CUT_ANYWHERE and self._has_primary_key(stream)
+        anywhere = self.corpus.variant in CUT_ANYWHERE and self._has_primary_key(sequence)
         inside = [n for n in range(first + 1, last) if anywhere or lines[n - 1][0] != lines[n][0]]
-        most = min(len(inside), 2 * len(stream.files))
+        most = min(len(inside), 2 * len(sequence.files))
         chosen = self.dice.sample(inside, self.dice.randint(0, most))
         return pairwise(sorted({first, *chosen, *(n for n in joints if first < n < last), last}))
 
-    def _has_primary_key(self, stream: Stream) -> bool:
+    def _has_primary_key(self, sequence: RecordedSequence) -> bool:
         """Whether every schema file of the table's directory tells a primary key."""
-        parts = PurePosixPath(stream.folder).parts
+        parts = PurePosixPath(sequence.folder).parts
         metas = {"/".join(parts[:n]) + "/meta/schema_" for n in range(1, len(parts))}
         known = [path for path in self.corpus.cuts[-1].files if any(path.startswith(meta) for meta in metas)]
         tables = [json.loads(self._content(path)) for path in known]
@@ -193,13 +196,13 @@ class Shuffled:
         cuts = self.corpus.cuts
         return next((cut.number for cut in cuts if ts <= cut.checkpoint_ts), cuts[-1].number)
 
-    def _index(self, stream: Stream, files: int, cut: int) -> Iterator[Placed]:
+    def _index(self, sequence: RecordedSequence, files: int, cut: int) -> Iterator[Placed]:
         """The index at the end, which may be behind or missing."""
         if (named := self.dice.randint(0, files)) < files:
             self.counts.stale += 1
         if named:
-            name = PurePosixPath(stream.path(named)).name
-            index = f"{stream.folder}/meta/{stream.prefix.rstrip('_')}.index"
+            name = PurePosixPath(sequence.path(named)).name
+            index = f"{sequence.folder}/meta/{sequence.prefix.rstrip('_')}.index"
             yield Placed(path=index, content=f"{name}\n".encode(), cut=cut)
 
 
@@ -213,8 +216,8 @@ def _joints(files: Sequence[Sequence[Line]]) -> list[int]:
     return joints
 
 
-def streams_of(corpus: Corpus, paths: Mapping[str, int]) -> list[Stream]:
-    """The streams of a bucket, by directory and dispatcher."""
+def sequences_of(corpus: Corpus, paths: Mapping[str, int]) -> list[RecordedSequence]:
+    """The sequences of a bucket, by directory and dispatcher."""
     groups = defaultdict[tuple[str, str, str], list[tuple[int, int, str]]](list)
     for path in paths:
         folder, _, name = path.rpartition("/")
@@ -222,7 +225,7 @@ def streams_of(corpus: Corpus, paths: Mapping[str, int]) -> list[Stream]:
             groups[folder, found["prefix"], found["kind"]].append((int(found["number"]), len(found["number"]), path))
     tree = corpus.folder / "tree"
     return [
-        Stream(
+        RecordedSequence(
             folder=folder,
             prefix=prefix,
             kind=kind,

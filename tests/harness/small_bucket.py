@@ -1,4 +1,4 @@
-"""Small buckets written by hand, file by file as TiCDC writes them, for tests of what goes wrong."""
+"""Small buckets written manually, file by file as TiCDC writes them, for tests of what goes wrong."""
 
 from __future__ import annotations
 

@@ -20,10 +20,15 @@ from typing import Any
 import pymysql.cursors
 import pymysql.err
 
+from storage_consumer.checkpoint.journal import StoredJournal
+from storage_consumer.checkpoint.lease import StoredLease
+from storage_consumer.checkpoint.progress import StoredProgress
 from storage_consumer.checkpoint.store import StateStore
-from storage_consumer.downstream.database import TargetDatabase
+from storage_consumer.downstream.ddl_execution import DdlExecution
+from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import tokens
 from storage_consumer.summary import RoundSummary
 from tests.harness.comparing import STATE_SCHEMA
 from tests.harness.corpora import Cut
@@ -32,22 +37,22 @@ from tests.harness.servers import DatabaseServer, quoted
 
 WATCHED: tuple[tuple[type, str], ...] = (
     (StateStore, "open"),
-    (StateStore, "acquire"),
-    (StateStore, "load"),
-    (StateStore, "open_window"),
-    (StateStore, "save"),
-    (StateStore, "journal"),
-    (TargetDatabase, "execute_ddl"),
+    (StoredLease, "acquire"),
+    (StoredProgress, "load"),
+    (StoredLease, "open_window"),
+    (StoredProgress, "save"),
+    (StoredJournal, "record"),
+    (DdlExecution, "execute_ddl"),
     (SparkPipeline, "run"),
 )
 """Every call by which a step begins, takes effect, or is noted. A process can end before each, and so after the one before."""
-PROGRESS = ("save", "journal")
+PROGRESS = ("save", "record")
 """Calls that store how far the process is: the same other call after another one of these is another point."""
 ONCE_EACH = ("open", "acquire", "load")
 """Calls of a process's start."""
 MOST_PROCESSES = 5_000
 PATIENCE = 30.0
-LANE = "ddl"
+DDL_THREAD = "ddl"
 """Name of the threads in which statements run."""
 GONE = "99999999"
 """A number that no process has: it is beyond the kernel's largest."""
@@ -87,8 +92,8 @@ class Effects:
     before: dict[tuple[str, int], str] = field(default_factory=dict)
     """Text and version of an exchange → what its tables were like right before it went to the server."""
 
-    def note(self, run: Callable[[], str], statement: str, version: int) -> str:
-        """Have a statement run; its answer, empty for success."""
+    def note(self, run: Callable[[], DdlAnswer], statement: str, version: int) -> DdlAnswer:
+        """Have a statement run; the server's answer."""
         again = self.ran[statement, version] > 0
         before = self._image() if again else ""
         if EXCHANGES.search(statement):
@@ -97,7 +102,7 @@ class Effects:
         self.unanswered[statement] += 1
         answer = run()
         self.unanswered[statement] -= 1
-        if not answer:
+        if not answer.ignored:
             self.ran[statement, version] += 1
             if again and self._image() != before:
                 self.twice.append(statement)
@@ -109,8 +114,8 @@ class Effects:
         return before is not None and self._of_the_tables_in(statement) != before
 
     def _of_the_tables_in(self, statement: str) -> str:
-        """The rows of the tables that a statement names, which stand still until it is settled."""
-        named = [f"{quoted(name.schema)}.{quoted(name.table)}" for name in table_names(statement)]
+        """The rows of the tables that a statement names, which stand still until it is resolved."""
+        named = [f"{quoted(name.schema)}.{quoted(name.table)}" for name in table_names(tokens(statement))]
         return repr([sorted(map(repr, self.server.query(f"SELECT * FROM {name}"))) for name in named])
 
     @property
@@ -193,7 +198,7 @@ class Points:
                     gone = "|".join([*parts[:2], GONE, *parts[3:]])
                     cursor.execute(f"UPDATE {STATE_SCHEMA}.lease SET holder = %s", (gone,))
         for thread in threading.enumerate():
-            if thread.name == LANE:
+            if thread.name == DDL_THREAD:
                 thread.join(PATIENCE)
         self._dead = False
 
@@ -251,8 +256,8 @@ def _passing(points: Points, original: Callable[..., Any], name: str) -> Callabl
 def _described(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The same text for the same call of another process."""
     if name == "run":
-        return ", ".join(sorted(f"{work.table_key} {work.window}" for work in args[0].tables))
-    if name == "journal":
+        return ", ".join(sorted(f"{work.table_key} {work.commit_range}" for work in args[0].tables))
+    if name == "record":
         return f"{args[0].identity} {args[1]}"
     given = [list(value) if isinstance(value, Iterator) else value for value in (*args, *kwargs.values())]
     return repr(given)

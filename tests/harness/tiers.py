@@ -6,12 +6,20 @@ what starts Spark or the program, and what is marked ``slow``; what is marked ``
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+IS_ROOT = os.geteuid() == 0
 QUICK, ALL = "quick", "all"
 _OTHER_SERVERS = frozenset({"mysql", "tidb", "s3", "gcs", "azure"})
 """Names of fixtures, and of parameters that choose one of them."""
 _SLOW = ("slow", "spark", "acceptance")
+
+
+def can_run(item: pytest.Item) -> bool:
+    """Return whether this user may do what a test does."""
+    return IS_ROOT or item.get_closest_marker("root") is None
 
 
 def is_quick(item: pytest.Item) -> bool:

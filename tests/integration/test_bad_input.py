@@ -32,7 +32,7 @@ def two_tables(bucket: SmallBucket) -> SmallBucket:
 
 
 def test_unparsable_row_halts_its_table(two_tables: SmallBucket, mariadb: DatabaseServer) -> None:
-    """Nothing of the table's window is written, the message says where; after a repair the next start completes it (U9)."""
+    """Nothing of the table's commit range is written, the message says where; after a repair the next start completes it (U9)."""
     first, last = row("d.bad", 5, "1", '"one"'), row("d.bad", 7, "3", '"three"')
     broken = two_tables.text(row("d.bad", 6, "2", '"two words"')).replace('"2"', '"x"').replace(',2,"two', ',x,"two')
     two_tables.rows("d.bad", 1, first, broken, last)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.campaigns.kinds.playing import ALL, play
 from tests.campaigns.kinds.source import at_the_source
-from tests.harness.servers import KINDS, DatabaseServer, has_tidb
+from tests.harness.servers import KINDS, DatabaseServer, tidb_program
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -29,7 +29,7 @@ def test_names_of_stories_are_their_databases() -> None:
     assert len({kind.schema for kind in ALL}) == len(ALL)
 
 
-if has_tidb():
+if tidb_program():
 
     def test_the_source_agrees(tidb: DatabaseServer) -> None:
         """TiDB itself takes the stories' statements as they stand, and ends with the rows that the stories say."""

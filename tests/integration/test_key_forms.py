@@ -1,4 +1,4 @@
-"""One key in two spellings in one window, on a real server with many writers: every row is the source's.
+"""One key in two spellings in one commit range, on a real server with many writers: every row is the source's.
 
 An event filter of the changefeed kept a MODIFY to itself, so that nothing but a schema file without a statement tells of it.
 """

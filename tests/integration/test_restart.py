@@ -13,6 +13,7 @@ import pytest
 
 from storage_consumer.apply.writer import TargetWriter
 from storage_consumer.driver.lease_holder import _place
+from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.errors import LeaseHeld, LeaseLost, TargetUnavailable
 from storage_consumer.job.spec import JobSpec
 from storage_consumer.model import TableName
@@ -63,9 +64,9 @@ def test_table_that_was_halted_catches_up_over_restarts(
     assert (halted.state, halted.checkpoint) == ("halted", ts(6))
     assert content(mariadb, "d.bad") == [(1, "one"), (10, "ten")]
     second.write_bytes(second.read_bytes().replace(b"broken", b'"two"'))
-    with consumer(bucket, mariadb) as running:
+    with consumer(bucket, mariadb) as running, monkeypatch.context() as ending:
         calls = iter([True, True, True])  # the rows up to tick 8 and their DDL, then the process ends
-        monkeypatch.setattr(running._started(), "_keep_on", lambda _: next(calls, False))
+        ending.setattr(RoundLedger, "should_continue", lambda _: next(calls, False))
         running.run_once()
     assert content(mariadb, "d.bad") == [(1, "one"), (2, "two"), (10, "ten"), (20, "twenty")]
     once(bucket, mariadb)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage_consumer.plan.journal import DdlAnswer
 from tests.campaigns.stop_everywhere import alone, in_a_row
 from tests.harness.corpora import FIXTURES, CorpusSource
 from tests.harness.replay import NotEqual, Replay
@@ -42,9 +43,9 @@ def test_statement_that_takes_effect_twice_is_found(mariadb: DatabaseServer) -> 
     mariadb.query("CREATE TABLE d.t (id INT)")
     effects, truncate = Effects(mariadb), "TRUNCATE TABLE d.t"
 
-    def run() -> str:
+    def run() -> DdlAnswer:
         mariadb.query(truncate)
-        return ""
+        return DdlAnswer()
 
     effects.note(run, truncate, 1)
     effects.note(run, truncate, 1)
@@ -60,7 +61,7 @@ def test_statement_without_an_answer(mariadb: DatabaseServer) -> None:
     """Where a process ended while it ran a statement, the server may have got that one or not; but no other one more."""
     effects = Effects(mariadb)
 
-    def ends() -> str:
+    def ends() -> DdlAnswer:
         raise Crash
 
     with pytest.raises(Crash):

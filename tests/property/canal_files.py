@@ -6,10 +6,10 @@ import random
 import string
 
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.decoder import RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Values
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.property.canal_encoding import Change, Options, Source, Value
 from tests.property.cases import Case
 from tests.property.csv_files import KINDS, MEMBERS, SPECIALS, TS
@@ -33,7 +33,8 @@ def case(chance: random.Random, rows: int) -> Case:
     expected = [_expected(source, number, change) for number, change in enumerate(changes, 1)]
     found: list[RowChange] | str
     try:
-        found = list(decoder.rows(blocks, layout, Window(low=0, high=2**64), Tally(), "CDC1.json"))
+        file = FileRead(blocks=blocks, source="CDC1.json", layout=layout, commit_range=CommitRange(low=0, high=2**64))
+        found = list(decoder.rows(file))
     except UndecodableRow as error:
         found = str(error)
     return Case(rows=rows, what=f"{source}, blocks of {size} bytes: {data[:4000]!r}", found=found, expected=expected)

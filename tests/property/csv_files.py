@@ -11,10 +11,10 @@ from decimal import Decimal
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.csv.handle_key import AMBIGUOUS
-from storage_consumer.decode.decoder import RowChange, RowLayout, Tally
+from storage_consumer.decode.decoder import FileRead, RowChange, RowLayout, Tally
 from storage_consumer.errors import ConfigError, UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
+from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.property.cases import Case
 from tests.property.csv_encoding import Change, Source, Value
 
@@ -131,7 +131,10 @@ def case(chance: random.Random, rows: int) -> Case:
     expected = _expected(source, changes)
     found: list[RowChange] | str
     try:
-        found = list(CsvDecoder(source.options).rows(blocks, layout, Window(low=0, high=2**64), tally, "CDC1.csv"))
+        file = FileRead(
+            blocks=blocks, source="CDC1.csv", layout=layout, commit_range=CommitRange(low=0, high=2**64), tally=tally
+        )
+        found = list(CsvDecoder(source.options).rows(file))
     except UndecodableRow as error:
         found = str(error)
         unheeded = source.options.output_handle_key and not source.handle_key

@@ -218,9 +218,9 @@ class Sink:
     def _store(self, place: tuple[int, int, str], rows: Sequence[Row]) -> None:
         version, partition, dispatcher = place
         folder = f"{TABLE_DIR}/{version}/{partition}"
-        stream = f"{folder}|{dispatcher}"
-        self.numbers[stream] += 1
-        number = self.numbers[stream]
+        sequence = f"{folder}|{dispatcher}"
+        self.numbers[sequence] += 1
+        number = self.numbers[sequence]
         stem = f"CDC_{dispatcher}_{number:020d}" if dispatcher else f"CDC{number:020d}"
         content = "".join(self._line(row) for row in rows).encode()
         stored = StoredObject(path=f"{folder}/{stem}.{self.protocol}", size=len(content), tag="1")

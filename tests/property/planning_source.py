@@ -9,7 +9,7 @@ from itertools import count
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from storage_consumer.model import DataFile, TableDefinition
+from storage_consumer.model import DataFile, DdlId, TableDefinition
 from tests.unit.building import ALTER, CREATE, changed, data_file, definition, key
 
 TABLES = ("s/a", "s/b", "s/c", "r/d")
@@ -46,7 +46,7 @@ class Writing(RuleBasedStateMachine):
         self.storage_checkpoint = 0
         self.rows: dict[str, list[int]] = {table: [] for table in TABLES}
         self.versions: dict[str, list[int]] = {table: [] for table in TABLES}
-        self.statements: dict[tuple[str, int, int], Statement] = {}
+        self.statements: dict[DdlId, Statement] = {}
         self.places: dict[str, tuple[int, str]] = {}
         self.contents: dict[str, list[int]] = {}
         self.numbers: dict[tuple[str, int], Iterator[int]] = {}
@@ -76,7 +76,7 @@ class Writing(RuleBasedStateMachine):
         self.clock += 2
         files = tuple(definition(table, self.clock, query, kind) for table, query in queries.items())
         for file in files:
-            self.statements[directory(file), file.version, file.checksum] = Statement(
+            self.statements[DdlId(directory(file), file.version, file.checksum)] = Statement(
                 files=files, touches=frozenset(touches)
             )
             if directory(file) in self.versions:
@@ -132,7 +132,7 @@ class Writing(RuleBasedStateMachine):
             self.places[table] = version, other
             made = replace(definition(table, version), path=f"{other}/meta/schema_{version}_1.json")
             self.unseen_schemas.append(made)
-            self.statements[other, made.version, 1] = Statement(files=(made,), touches=frozenset({table}))
+            self.statements[DdlId(other, made.version, 1)] = Statement(files=(made,), touches=frozenset({table}))
 
     @rule(table=st.sampled_from(TABLES), back=st.integers(0, 5), split=st.booleans())
     def deliver_again(self, table: str, back: int, split: bool) -> None:  # noqa: FBT001 - drawn

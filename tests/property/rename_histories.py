@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 
-from tests.property.cutting import Noted, Run, cut_down, tell
 from tests.property.renaming import Counts, run
 from tests.property.renaming_source import ARCHS, Arch
+from tests.property.shrinking import Noted, Run, cut_down, tell
 
 RENAMES = 200
 SHRINKING_SECONDS = 120.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from storage_consumer.driver.service import ConsumerService
+from storage_consumer.model import DdlId
 from storage_consumer.plan.journal import DONE, PLANNED, STARTED, JournalEntry
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import ts
@@ -240,7 +241,7 @@ class History:
         for old, new in statement.truth:
             target.execute_ddl(f"RENAME TABLE {'.'.join(old)} TO {'.'.join(new)}", "", ts(statement.tick))
         self.story.append(f"the operator runs {statement.text}")
-        identity = path[1], int(found[1]), int(found[2])
+        identity = DdlId(path[1], int(found[1]), int(found[2]))
         journal[identity] = JournalEntry(state=DONE, structure_before="", note="by hand")
 
     def finish(self) -> None:

@@ -20,18 +20,18 @@ from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import Batch, RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.decoder import Batch, FileRead, RowChange, RowLayout, Tally, Values
 from storage_consumer.decode.wire_format import LineEncoder
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT
-from storage_consumer.model import Window
+from storage_consumer.kernels.arrays import DELETE, INSERT
+from storage_consumer.model import CommitRange
 from tests.property import canal_files
 from tests.property.csv_encoding import Source
 from tests.property.csv_files import SPECIALS, TS, random_change, random_source
 from tests.unit.decode import encoders
 
 _PLAIN = CsvOptions(include_commit_ts=True)
-_EVERYTHING = Window(low=0, high=2**64)
+_EVERYTHING = CommitRange(low=0, high=2**64)
 _MUTATIONS = (
     b'"',
     b",",
@@ -202,25 +202,31 @@ class File:
     decoder: CsvDecoder | CanalJsonDecoder
     blocks: list[bytes]
     layout: RowLayout
-    window: Window
+    commit_range: CommitRange
     written: tuple[int, ...]
     key: tuple[int, ...] = ()
 
     def one_by_one(self) -> Found:
         """All changes, each by itself."""
-        found = self.decoder.rows(self.blocks, self.layout, self.window, tally := Tally(), "CDC1.x")
-        return spread(found, self.layout, self.written, tally, self.key)
+        read = self.read()
+        return spread(self.decoder.rows(read), self.layout, self.written, read.tally, self.key)
 
     def at_once(self) -> Found:
         """All changes, many at once."""
-        found = self.decoder.changes(self.blocks, self.layout, self.window, tally := Tally(), "CDC1.x", self.key)
-        return spread(found, self.layout, self.written, tally, self.key)
+        read = self.read()
+        return spread(self.decoder.changes(read), self.layout, self.written, read.tally, self.key)
+
+    def read(self) -> FileRead:
+        """What a decoder is given."""
+        return FileRead(
+            blocks=self.blocks, source="CDC1.x", layout=self.layout, commit_range=self.commit_range, key=self.key
+        )
 
 
 def file(
     decoder: CsvDecoder | CanalJsonDecoder, content: bytes, layout: RowLayout, chance: random.Random, rows: int
 ) -> File:
-    """A file of so many rows in random blocks, with a random window and random columns, and a key for canal-json."""
+    """A file of so many rows in random blocks, with a random commit range and random columns, and a key for canal-json."""
     keyed = isinstance(decoder, CanalJsonDecoder)
     size = chance.choice((7, 100, 1 << 20))
     high = chance.choice((TS + chance.randint(0, rows), 2**64))
@@ -228,7 +234,7 @@ def file(
         decoder=decoder,
         blocks=[content[start : start + size] for start in range(0, len(content), size)],
         layout=layout,
-        window=Window(low=TS + chance.randint(-1, rows), high=high),
+        commit_range=CommitRange(low=TS + chance.randint(-1, rows), high=high),
         written=tuple(chance.sample(range(len(layout.columns)), chance.randint(1, len(layout.columns)))),
         key=tuple(chance.sample(range(len(layout.columns)), chance.randint(0, min(2, len(layout.columns)))))
         if keyed
@@ -239,7 +245,7 @@ def file(
 @settings(max_examples=300, deadline=None)
 @given(st.randoms(use_true_random=True), st.integers(1, 12))
 def test_csv(chance: random.Random, count: int) -> None:
-    """Whatever the types, values, windows, blocks and spoilt bytes, both ways of reading give the same (C6, T8, T11)."""
+    """Whatever the types, values, commit ranges, blocks and spoilt bytes, both ways of reading give the same (C6, T8, T11)."""
     source = plain_source(chance)
     changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(count)]
     rows = disordered([row for change in changes for row in source.rows(change)], chance)
@@ -290,7 +296,7 @@ def test_updates_are_read_at_once(size: int) -> None:
         decoder=CsvDecoder(options),
         blocks=blocks,
         layout=encoders.layout("VARCHAR", "INT"),
-        window=_EVERYTHING,
+        commit_range=_EVERYTHING,
         written=(0, 1),
     )
     with patch.object(scan, "AT_ONCE_BYTES", 200):
@@ -311,7 +317,9 @@ def test_something_is_read_at_once() -> None:
             changes = [random_change(chance, source, TS + number, SPECIALS) for number in range(8)]
             content = "".join(row for change in changes for row in source.rows(change)).encode()
             layout = RowLayout(table=source.table, columns=source.columns)
-            read = replace(file(CsvDecoder(options), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
+            read = replace(
+                file(CsvDecoder(options), content, layout, chance, 8), commit_range=_EVERYTHING, blocks=[content]
+            )
             with patch.object(scan, "AT_ONCE_BYTES", 1):
                 together[f"csv, old values {options.output_old_value}"] += len(read.at_once().at_once)
         other = canal_files.random_source(chance)
@@ -319,7 +327,7 @@ def test_something_is_read_at_once() -> None:
         events = [canal_files.random_change(chance, other, TS + number, [*SPECIALS]) for number in range(8)]
         content = "".join(other.line(event, chance) for event in events).encode()
         layout = RowLayout(table=other.table, columns=other.columns)
-        read = replace(file(CanalJsonDecoder(), content, layout, chance, 8), window=_EVERYTHING, blocks=[content])
+        read = replace(file(CanalJsonDecoder(), content, layout, chance, 8), commit_range=_EVERYTHING, blocks=[content])
         with patch.object(canal_json, "AT_ONCE_BYTES", 1):
             together["canal-json"] += len(read.at_once().at_once)
             together["without a key"] += len(replace(read, key=()).at_once().at_once)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 from unittest.mock import patch
 
@@ -15,13 +15,14 @@ from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import Decoder, Tally
+from storage_consumer.decode.decoder import Decoder, FileRead, RowChange
+from storage_consumer.decode.file_splits import RowBoundary
 from storage_consumer.decode.values import WireKind
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
-from storage_consumer.model import Window
-from storage_consumer.order import buffer
-from storage_consumer.order.buffer import BadKey, Buffer, Place
+from storage_consumer.model import CommitRange
+from storage_consumer.order import batch_buffer, buffer
+from storage_consumer.order.buffer import Buffer, Place
 from storage_consumer.order.changes import listed_keys, unpacked
 from storage_consumer.order.keys import Key
 from storage_consumer.pipeline import write_bucket
@@ -53,18 +54,43 @@ def encoded(rows: Sequence[Row], encoding: Encoding) -> tuple[Decoder, bytes]:
     return CsvDecoder(options), "".join(csv_change(KINDS, row, options) for row in rows).encode()
 
 
+@dataclass(frozen=True)
+class OneByOne:
+    """A decoder that gives no batches."""
+
+    decoder: Decoder
+    mark: RowBoundary | None = None
+
+    def changes(self, file: FileRead) -> Iterator[RowChange]:
+        """One row after another."""
+        return self.decoder.rows(file)
+
+    def rows(self, file: FileRead) -> Iterator[RowChange]:
+        """The same."""
+        return self.decoder.rows(file)
+
+    def together(self, *_: object) -> None:
+        """Each file by itself."""
+
+
+def file(version: VersionPlan, content: bytes) -> FileRead:
+    """All of a file."""
+    return FileRead(
+        blocks=[content],
+        source="CDC1",
+        layout=version.layout,
+        commit_range=CommitRange(low=0, high=2**63),
+        key=version.key,
+    )
+
+
 def held(
     of: TablePlan, decoder: Decoder, content: bytes, partitions: int, *, at_once: bool
 ) -> dict[tuple[Place, Key], tuple[int, int, bytes]]:
     """Bucket and key → commit ts, order and line of the last change."""
     (version,) = of.versions.values()
     buffer = Buffer(of, version, partitions)
-    asked = ([content], version.layout, Window(low=0, high=2**63), Tally(), "CDC1")
-    for change in decoder.changes(*asked, version.key) if at_once else decoder.rows(*asked):
-        if isinstance(change, tuple):
-            buffer.add(change, 3)
-        else:
-            buffer.take(change, 3)
+    assert not list(buffer.read(decoder if at_once else OneByOne(decoder), file(version, content), 3))
     found = {}
     items = sorted(buffer.blocks(), key=lambda item: item[0])
     writer = MemoryWriter({of.name: [tuple(part.column.name for part in of.key)]})
@@ -101,7 +127,7 @@ def test_same_changes(chance: random.Random, key: tuple[int, ...], encoding: Enc
         patch.object(scan, "AT_ONCE_BYTES", 1),
         patch.object(canal_json, "AT_ONCE_BYTES", 1),
         patch.object(buffer, "PIECE_BYTES", chance.choice((100, 400, 1 << 20))),
-        patch.object(buffer, "UNMADE_BYTES", chance.choice((1, 300, 1 << 20))),
+        patch.object(batch_buffer, "WAITING_BYTES", chance.choice((1, 300, 1 << 20))),
     ):
         found = held(work(key), decoder, content, partitions, at_once=True)
     assert found == held(work(key), decoder, content, partitions, at_once=False)
@@ -114,24 +140,15 @@ def sent_events(
     (version,) = of.versions.values()
     held_back = Buffer(of, version, 3)
     assert held_back.takes_batches
-    asked = ([content], version.layout, Window(low=0, high=2**63), Tally(), "CDC1")
-    number = taken = 0
+    read = file(version, content)
     try:
-        for change in decoder.changes(*asked, version.key) if at_once else decoder.rows(*asked):
-            if isinstance(change, tuple):
-                number = change[0]
-                held_back.add(change, 3)
-                taken += 1
-            else:
-                taken += held_back.take(change, 3)
-    except BadKey as fault:
-        return f"{change.numbers[fault.place]}: {fault}"  # type: ignore[union-attr]  # raised by `take` alone
+        assert not list(held_back.read(decoder if at_once else OneByOne(decoder), read, 3))
     except NotReplicable as fault:
-        return f"{number}: {fault}"
+        return str(fault)
     blocks = [(place, list(events(unpacked(block)))) for place, block in held_back.blocks()]
     assert all(found == sorted(found) and place[3] == found[0][0] for place, found in blocks)
     assert len({place[0] for place, _ in blocks}) == 1
-    return taken, [event for _, found in blocks for event in found]
+    return read.tally.taken, [event for _, found in blocks for event in found]
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
-"""Decoding undoes TiCDC's encoding, however the file is cut into blocks; the window is a filter; lines round-trip."""
+"""Decoding undoes TiCDC's encoding, however the file is cut into blocks; the commit range is a filter; lines round-trip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage_consumer.decode.decoder import RowChange, Tally
 from storage_consumer.decode.wire_format import LineEncoder, decode_line
-from storage_consumer.model import Window
+from storage_consumer.model import CommitRange
 from tests.unit.decode.encoders import (
     BINARY,
     MEMBERS,
@@ -102,20 +102,20 @@ def test_canal_json(file: tuple[tuple[str, ...], list[Row]], size: int) -> None:
 @SMALL
 @given(files(), st.integers(-1, 21), st.integers(0, 22))
 def test_window(file: tuple[tuple[str, ...], list[Row]], low: int, length: int) -> None:
-    """A window gives exactly the changes of the whole file inside it, and the tally accounts for every row."""
+    """A commit range gives exactly the changes of the whole file inside it, and the tally accounts for every row."""
     kinds, rows = file
-    window = Window(low=TS + low, high=TS + low + length)
+    commit_range = CommitRange(low=TS + low, high=TS + low + length)
     csv = "".join(csv_row(kinds, row) for row in rows)
     canal = "".join(canal_line(canal_message(kinds, row)) for row in rows)
     tally, other = Tally(), Tally()
-    inside = from_csv(csv, *kinds, window=window, tally=tally)
-    from_canal(canal, *kinds, window=window, tally=other)
-    assert inside == [change for change in from_csv(csv, *kinds) if window.low < change[1] <= window.high]
-    later = [row.ts for row in rows if row.ts > window.high]
+    inside = from_csv(csv, *kinds, commit_range=commit_range, tally=tally)
+    from_canal(canal, *kinds, commit_range=commit_range, tally=other)
+    assert inside == [change for change in from_csv(csv, *kinds) if commit_range.low < change[1] <= commit_range.high]
+    later = [row.ts for row in rows if row.ts > commit_range.high]
     assert tally == other
     assert tally == Tally(
         rows=len(rows),
-        duplicates=sum(row.ts <= window.low for row in rows),
+        duplicates=sum(row.ts <= commit_range.low for row in rows),
         later=len(later),
         max_ts=max((row.ts for row in rows), default=0),
         next_ts=min(later, default=0),

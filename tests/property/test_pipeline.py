@@ -1,4 +1,4 @@
-"""Whatever TiCDC's habits do to a table's files, reading them window by window gives the table as it was at each window's end."""
+"""Whatever TiCDC's habits do to a table's files, reading them range by range gives the table as it was at each commit range's end."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_consumer import pipeline
 from storage_consumer.config.settings import CsvOptions, Protocol, Upstream
 from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv import scan
 from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.driver.rows import whole_files
 from storage_consumer.job.match import table_work
-from storage_consumer.job.reports import by_path, file_works
+from storage_consumer.job.reports import FileReport, WriteReport, by_path
 from storage_consumer.job.spec import FileSplit, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import TableDefinition, TableVersion
 from storage_consumer.order import buffer
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import read_files, write_bucket
-from storage_consumer.plan.file_sequence import Streams
+from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.testing.storage import MemoryWriter
-from tests.harness.parts import cut_anywhere
+from tests.harness.splits import cut_anywhere
 from tests.property.histories import NAME, SHAPES, START, TABLE_DIR, WORDS, Shape, Sink, Source, same, sources
 from tests.unit.decode.encoders import OPTIONS, column
 
@@ -112,7 +111,7 @@ class Cluster:
 
     def _works(self, step: RowStep, index: int, *, splittable: bool) -> Iterator[FileSplit]:
         """The files of the step, with their sizes."""
-        for work in file_works(step, index, lambda _: splittable):
+        for work in whole_files(step, index, splittable=splittable):
             stored = work.file.stored
             size = len(self.contents[stored.path])
             yield replace(work, file=replace(work.file, stored=replace(stored, size=size)))
@@ -136,7 +135,7 @@ class Cluster:
     seed=st.integers(0, 2**32),
 )
 def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Protocol, border: int, seed: int) -> None:
-    """The table equals the source at the end of each window, in any order of tasks, however often rows are delivered (C19, C24)."""
+    """The table equals the source at the end of each commit range, in any order of tasks, however often rows are delivered (C19, C24)."""
     rng = random.Random(seed)  # noqa: S311 - what TiCDC, Spark and time might do, not a secret
     options = replace(OPTIONS, output_old_value=rng.random() < 0.5)
     # A CSV row alone does not say which key it had before, so updates that give a row another key have to be split there.
@@ -147,13 +146,13 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         border = max(1, border)
     sink = Sink(source, protocol, rng, START + border, is_ddl, dispatchers and bool(shape.keys), options)
     written = sink.write()
-    table = TableConsumer(NAME, START, Streams())
+    table = TableConsumer(NAME, START, FileSequences())
     for version, query in (
         (START, "CREATE TABLE `orders` (`c0` INT)"),
         (START + border, "ALTER TABLE `orders` COMMENT 'x'" if is_ddl else ""),
     ):
         described = definition(shape, version, query)
-        structure = table.version((version, TABLE_DIR))
+        structure = table.files.version((version, TABLE_DIR))
         structure.definition = structure.definition if structure.is_ddl and not described.is_ddl else described
     keys = [tuple(f"c{place}" for place in places) for places in shape.keys]
     cluster = Cluster(shape, protocol, rng, MemoryWriter({NAME: keys}, same=same if shape.loose else str), options)
@@ -163,17 +162,17 @@ def test_equal_at_every_window(shape: Shape, data: st.DataObject, protocol: Prot
         shown = max(visible, need, rng.randint(0, len(written)))
         for item in written[visible:shown]:
             cluster.contents[item.file.stored.path] = item.content
-            table.offer(item.file)
+            table.files.offer(item.file)
         visible = shown
         with (
-            patch.object(pipeline, "FLUSH_ROWS", rng.choice((2, 100))),
+            patch.object(buffer, "FLUSH_ROWS", rng.choice((2, 100))),
             patch.object(buffer, "BLOCK_ROWS", rng.choice((1, 2, 50))),
             patch.object(scan, "AT_ONCE_BYTES", rng.choice((1, 1000))),
             patch.object(canal_json, "AT_ONCE_BYTES", rng.choice((1, 3000))),
         ):
             catch_up(table, cluster, end)
         assert cluster.writer.rows(NAME) == source.at(end)
-    assert table.pending == 0 or visible < len(written)
+    assert table.files.pending == 0 or visible < len(written)
 
 
 def window_ends(source: Source, sink: Sink, rng: random.Random) -> list[int]:

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from storage_consumer.model import DataFile
-from storage_consumer.plan.checkpoints import checkpoints
+from storage_consumer.model import DataFile, DdlId
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished, Verdict, digest_of
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, RowStep
+from storage_consumer.plan.table import checkpoints
 from storage_consumer.tso import row_floor
 from tests.property.planning_source import TABLES, Writing, directory
 from tests.unit.building import key, place
@@ -27,7 +27,7 @@ class Replicating(Writing):
         """Nothing is written yet."""
         super().__init__()
         self.applied: dict[str, set[int]] = {table: set() for table in TABLES}
-        self.ran: list[tuple[str, int, int]] = []
+        self.ran: list[DdlId] = []
         self.done: dict[str, Finished] = {}
         self.start()
 
@@ -44,28 +44,28 @@ class Replicating(Writing):
         self.new_files = [self.judged(file) for file in self.seen_files.values()]
 
     def judged(self, file: DataFile) -> DataFile:
-        """A file as a first listing shows it: settled where what is stored says that it was finished as it is."""
-        verdict = self.done.get(file.stream, Finished()).judge(file.number, digest_of(file.stored))
+        """A file as a first listing shows it: finished where what is stored says that it was finished as it is."""
+        verdict = self.done.get(file.sequence, Finished()).judge(file.number, digest_of(file.stored))
         assert verdict is not Verdict.UNSURE
-        return replace(file, settled=verdict is Verdict.SETTLED)
+        return replace(file, finished=verdict is Verdict.UNCHANGED)
 
     # the consumer works
 
-    @rule(steps=st.integers(0, 12), settled=st.booleans())
-    def round(self, steps: int, settled: bool) -> None:  # noqa: FBT001 - drawn
+    @rule(steps=st.integers(0, 12), is_stable=st.booleans())
+    def round(self, steps: int, is_stable: bool) -> None:  # noqa: FBT001 - drawn
         """A round of at most so many steps."""
         self.poll()
-        for _ in self.work(settled=settled):
+        for _ in self.work(is_stable=is_stable):
             steps -= 1
             if steps <= 0:
                 return
         self.end_round()
 
-    @rule(steps=st.integers(0, 6), settled=st.booleans(), stored=st.booleans())
-    def crash(self, steps: int, settled: bool, stored: bool) -> None:  # noqa: FBT001 - drawn
+    @rule(steps=st.integers(0, 6), is_stable=st.booleans(), stored=st.booleans())
+    def crash(self, steps: int, is_stable: bool, stored: bool) -> None:  # noqa: FBT001 - drawn
         """The process is killed after some steps, the last one's rows stored or not, and starts again."""
         self.poll()
-        for _, store in zip(range(steps), self.work(settled=settled, stores=stored), strict=False):
+        for _, store in zip(range(steps), self.work(is_stable=is_stable, stores=stored), strict=False):
             assert store is None
         self.start()
 
@@ -75,12 +75,12 @@ class Replicating(Writing):
         dirs = {schema.path: directory(schema) for schema in self.new_schemas}
         self.manager.dispatch(self.new_schemas, dirs, self.new_files)
         self.new_schemas, self.new_files = [], []
-        self.keep(self.manager.streams.rewound())
+        self.keep(self.manager.sequences.rewound())
         assert self.manager.look_for_gaps(self.storage_checkpoint, 0.0) == {}
 
-    def work(self, *, settled: bool, stores: bool = True) -> Iterator[None]:
+    def work(self, *, is_stable: bool, stores: bool = True) -> Iterator[None]:
         """Step by step what the next waves hold; `stores`: what rows did is stored at once."""
-        while wave := self.manager.next_wave(self.storage_checkpoint, settled=settled):
+        while wave := self.manager.next_wave(self.storage_checkpoint, is_stable=is_stable):
             for step in wave.rows:
                 self.apply_rows(step)
                 if stores:
@@ -97,16 +97,16 @@ class Replicating(Writing):
         found: dict[str, list[int]] = {}
         for file in step.files:
             version = step.definitions[file.version_key]
-            low = row_floor(step.window.low, version.version, is_ddl=version.is_ddl)
+            low = row_floor(step.commit_range.low, version.version, is_ddl=version.is_ddl)
             found[file.stored.path] = rows = self.contents[file.stored.path]
-            self.applied[table_dir] |= {ts for ts in rows if low < ts <= step.window.high}
-        missing = {t for t in self.rows[table_dir] if t <= step.window.high} - self.applied[table_dir]
-        assert not missing, f"{table_dir} lacks {missing} in {step.window} after {before} rows"
-        self.check_borders(table_dir, step.window.low)
+            self.applied[table_dir] |= {ts for ts in rows if low < ts <= step.commit_range.high}
+        missing = {t for t in self.rows[table_dir] if t <= step.commit_range.high} - self.applied[table_dir]
+        assert not missing, f"{table_dir} lacks {missing} in {step.commit_range} after {before} rows"
+        self.check_borders(table_dir, step.commit_range.low)
         self.manager.rows_applied(step)
         table = self.manager.tables[step.table_key]
         for file in step.files:
-            later = [ts for ts in found[file.stored.path] if ts > step.window.high]
+            later = [ts for ts in found[file.stored.path] if ts > step.commit_range.high]
             table.finish(file, max_ts=max(found[file.stored.path]), next_ts=min(later, default=0))
 
     def check_borders(self, table_dir: str, low: int) -> None:
@@ -117,7 +117,7 @@ class Replicating(Writing):
             after = [ts for ts in self.applied[table_dir] if ts > max(low, statement.version)]
             assert not after or identity in self.ran, f"{after} of {table_dir} before {identity}"
 
-    def query_of(self, identity: tuple[str, int, int]) -> str:
+    def query_of(self, identity: DdlId) -> str:
         """The text of a schema file's statement."""
         return next(f.query for f in self.statements[identity].files if directory(f) == identity[0])
 
@@ -125,19 +125,19 @@ class Replicating(Writing):
         """What is stored after a job."""
         table = self.manager.tables[step.table_key]
         self.table_checkpoints[step.table_key] = table.checkpoint
-        self.keep(self.manager.streams.to_store())
+        self.keep(self.manager.sequences.to_store())
 
-    def keep(self, streams: Mapping[str, Finished]) -> None:
-        """Store the streams that moved."""
-        for name, stream in streams.items():
-            digests = {**self.done.get(name, Finished()).digests, **stream.digests}
-            self.done[name] = Finished(upto=stream.upto, digests=digests)
+    def keep(self, sequences: Mapping[str, Finished]) -> None:
+        """Store the sequences that moved."""
+        for name, sequence in sequences.items():
+            digests = {**self.done.get(name, Finished()).digests, **sequence.digests}
+            self.done[name] = Finished(upto=sequence.upto, digests=digests)
 
     def run_ddl(self, step: DdlStep) -> None:
         """A statement takes effect and is stored as done, with the tables that it moves."""
         statement = self.statements[step.identity]
         assert step.identity not in self.ran, f"{step.identity} ran twice"
-        assert statement.touches <= {place(key) for key in self.manager.touched(step)}
+        assert statement.touches <= {place(key) for key in self.manager.touches.of(step)}
         self.ran.append(step.identity)
         for table in statement.touches if step.definition.query else ():
             rows = {ts for ts in self.rows[table] if ts <= step.version}
@@ -150,7 +150,7 @@ class Replicating(Writing):
     def end_round(self) -> None:
         """The checkpoint of the whole is stored."""
         reached = checkpoints(self.manager.tables.values(), self.storage_checkpoint)
-        self.manager.stored_checkpoint = self.checkpoint = max(reached.running, self.checkpoint)
+        self.manager.catalog.stored_checkpoint = self.checkpoint = max(reached.running, self.checkpoint)
 
     # laws
 
@@ -167,7 +167,7 @@ class Replicating(Writing):
     def statements_of_one_table_run_in_order(self) -> None:
         """Statements that touch a common table run by version."""
         for table in TABLES:
-            versions = [version for d, version, c in self.ran if table in self.statements[d, version, c].touches]
+            versions = [ran.version for ran in self.ran if table in self.statements[ran].touches]
             assert versions == sorted(versions)
 
     def teardown(self) -> None:
@@ -179,7 +179,7 @@ class Replicating(Writing):
         self.unseen_schemas, self.unseen_files = [], []
         self.storage_checkpoint = self.clock + 1
         self.poll()
-        for _ in self.work(settled=True):
+        for _ in self.work(is_stable=True):
             pass
         self.end_round()
         assert self.applied == {table: set(rows) for table, rows in self.rows.items()}
@@ -188,7 +188,7 @@ class Replicating(Writing):
         assert self.manager.pending_files == 0
         self.start()
         self.poll()
-        assert not self.manager.next_wave(self.storage_checkpoint, settled=True)
+        assert not self.manager.next_wave(self.storage_checkpoint, is_stable=True)
 
 
 TestReplicating = Replicating.TestCase

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.property.cutting import cut_down, fault_in
 from tests.property.rename_histories import of_seed, runner
 from tests.property.renaming import run
 from tests.property.renaming_source import ARCHS, Arch
+from tests.property.shrinking import cut_down, fault_in
 
 RENAMES = 25
 

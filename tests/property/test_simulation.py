@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.campaigns.simulate import ACTS, of_seed, simulate
 from tests.campaigns.simulation.plants import PLANTS, planted
 from tests.campaigns.simulation.remembered import remembered
-from tests.property.cutting import cut_down, fault_in
+from tests.campaigns.simulation.shapes import csv_line
+from tests.campaigns.simulation.sink import Habits, Sink
+from tests.campaigns.simulation.source import Change, Source
+from tests.harness.small_bucket import ts
+from tests.property.shrinking import cut_down, fault_in
 
 HISTORIES = 200
 MOST = 2_000
 """Histories in which a planted bug must be found."""
-RARE = {"lanes-unfenced"}
+LOGS = 100
+"""What a sink is given to write."""
+RARE = {"workers-unfenced"}
 """It takes a pause right before a statement, and rows of after it by another process meanwhile: once in a thousand histories."""
 
 
@@ -40,6 +48,35 @@ def test_the_same_seed_is_the_same_history() -> None:
     with remembered():
         runs, numbers = of_seed(7, ACTS)
         assert runs(numbers).story == runs(numbers).story  # type: ignore[attr-defined] # a History
+
+
+def test_sink_writes_no_row_away() -> None:
+    """A file that is written anew leaves each row somewhere as a new one, also where a later statement left the structure the same."""
+    rewritten = 0
+    for seed in range(LOGS):
+        source = Source(new=False, raw=False, tells_old=False)
+        sink = Sink(source, Habits(new=False, dates=False, dispatchers=False, raw=False, lagging=True), lambda: (-1, 0))
+        dice = random.Random(seed)  # noqa: S311 - not for secrets
+        for act in ("create", "change_rows", "respell", "respell", "change_rows", "truncate"):
+            getattr(source, act)(dice)
+        sink.follow(dice)
+        sink.restart(dice, 0)
+        sink.finish(dice)
+        assert _written_away(source, sink) == []
+        rewritten += sink.rewritten
+    assert rewritten
+
+
+def _written_away(source: Source, sink: Sink) -> list[Change]:
+    """The rows that no file has as new ones: in the directory of a statement those that precede it are repeats."""
+    kept = set[str]()
+    for path, content in dict(sink.writes).items():
+        if path.endswith(".csv"):
+            lines, version = content.splitlines(), int(path.split("/")[2])
+            is_statements = version in map(ts, source.statements)
+            kept |= {line for line in lines if not is_statements or int(line.split(",")[3]) > version}
+    rows = (entry for entry in source.log if isinstance(entry, Change))
+    return [row for row in rows if csv_line(row.operation, row.name, ts(row.tick), row.values).rstrip() not in kept]
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from storage_consumer import pipeline
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.job.reports import FileReport
 from storage_consumer.job.spec import ByteRange, Mode, TablePlan
-from storage_consumer.job.task_reports import FileReport
-from storage_consumer.order import buffer, small_files
+from storage_consumer.order import batch_buffer, buffer, small_files
 from storage_consumer.order.buffer import CHANGES, NOTICE, PIECE_BYTES, REPORT
 from storage_consumer.order.changes import Changes, latest, listed_keys, together, unpacked
 from storage_consumer.order.small_files import SMALL_BYTES, runs
@@ -98,7 +98,7 @@ def _left(work: TablePlan, changes: Changes) -> list[Event]:
     """The last change of each key, or all events where there is none."""
     if not work.key:
         return [(None, *event) for event in sorted(events(changes))]
-    last = changes.chosen(latest(changes.ts, changes.order, changes.keys, timed=True))
+    last = changes.chosen(latest(changes.ts, changes.order, changes.keys, has_commit_ts=True))
     return sorted(((key, *event) for key, event in zip(listed_keys(last.keys), events(last), strict=True)), key=repr)
 
 
@@ -112,8 +112,8 @@ def test_as_one_by_one(chance: random.Random, encoding: str, mode: Mode) -> None
     """The same reports, of the same rows, and the same changes in the same order, also where a file is damaged or gone (P2, C18)."""
     files = _files(chance, encoding, mode)
     with (
-        patch.object(buffer, "UNMADE_BYTES", chance.choice((1, 300, 1 << 20))),
-        patch.object(pipeline, "FLUSH_ROWS", chance.choice((1, 1 << 20))),
+        patch.object(batch_buffer, "WAITING_BYTES", chance.choice((1, 300, 1 << 20))),
+        patch.object(buffer, "FLUSH_ROWS", chance.choice((1, 1 << 20))),
         patch.object(small_files, "PIECE_BYTES", chance.choice((300, 1 << 20))),
     ):
         at_once, apart = _read(files, least=1), _read(files, least=1 << 60)

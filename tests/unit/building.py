@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage_consumer.model import DataFile, StoredObject, TableColumn, TableDefinition, TableName, TableVersion
-from storage_consumer.plan.renames import subject
 from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.sql.parse import parsed
 
 ALTER, CREATE, DROP, RENAME, CREATE_DATABASE, DROP_DATABASE = 61, 3, 4, 14, 1, 2
 COLUMNS = (TableColumn(name="id", type="INT", is_pk=True, nullable=False), TableColumn(name="v", type="VARCHAR"))
@@ -44,7 +44,7 @@ def definition(table_dir: str, version: int, query: str = "", kind: int = ALTER,
 def step(table_dir: str, version: int, query: str = "", kind: int = ALTER, checksum: int = 1) -> DdlStep:
     """A statement in its place, or a structure that has to be there."""
     made = definition(table_dir, version, query, kind, checksum)
-    return DdlStep(table_dir=table_dir, table_key=key_of(subject(made)), definition=made, ensure=not query)
+    return DdlStep(table_dir=table_dir, table_key=key_of(parsed(made).subject), definition=made, ensure=not query)
 
 
 def data_file(  # noqa: PLR0913 - the parts of a path

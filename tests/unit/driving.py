@@ -18,14 +18,10 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.testing.records import Row, TargetRecords
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock, MemoryPipeline, MemoryStorage, in_place
-from storage_consumer.testing.target import (
-    FACTS,
-    MemoryState,
-    MemoryTarget,
-    Row,
-    TargetRecords,
-)
+from storage_consumer.testing.target import FACTS, MemoryTarget
 from storage_consumer.testing.writer import FencedWriter
 from tests.harness.small_bucket import SmallBucket, row, ts
 
@@ -38,7 +34,7 @@ _BEGIN = 1_789_990_000.0
 
 
 class PatientClock(FakeClock):
-    """A clock for one thread: the others wait until they are told to end."""
+    """A clock for one thread: the others wait until they are asked to end."""
 
     def __init__(self) -> None:
         """The thread that makes it is the one."""
@@ -100,6 +96,13 @@ class Watched:
         return call
 
 
+def each_watched(state: MemoryState, watched: Callable[[object], Any]) -> Any:
+    """A state of which each part is made to tell by `watched`."""
+    for part in ("lease", "progress", "journal", "history", "decisions"):
+        setattr(state, part, watched(getattr(state, part)))
+    return watched(state)
+
+
 class World:
     """A bucket and a target, which processes come to and leave."""
 
@@ -112,10 +115,10 @@ class World:
         self.config = Config(upstream=self.upstream, downstream=Downstream(), tuning=Tuning(partitions=2, **tuning))
         self.stop = Stop()
         self.tick: Callable[[str], object] = str
-        """Told of each call of a part; may raise."""
+        """Hears of each call of a part; may raise."""
         self.spawn: Callable[[Callable[[], None]], None] = in_place
-        """Runs a statement: at once, unless a test says otherwise."""
-        self.lanes: DdlWorkers | None = None
+        """Runs a statement: in place, unless a test says otherwise."""
+        self.ddl_workers: DdlWorkers | None = None
         self.server_info = FACTS
         self.target: Callable[[TargetRecords], MemoryTarget] = MemoryTarget
         self.pipeline: MemoryPipeline | None = None
@@ -123,9 +126,9 @@ class World:
 
     def watched(self, part: object) -> Any:
         """A part whose calls tick."""
-        return Watched(part, self._told)
+        return Watched(part, self._called)
 
-    def _told(self, where: str) -> None:
+    def _called(self, where: str) -> None:
         self.tick(where)
 
     def _begin(self, work: Callable[[], None]) -> None:
@@ -133,16 +136,17 @@ class World:
 
     def service(self) -> ConsumerService:
         """A process: a new service with parts of its own."""
-        state = self.watched(MemoryState(self.records, self.clock))
-        self.lanes = DdlWorkers(
-            lambda _: self.watched(DdlRunner(self.watched(self.target(self.records)), state, FACTS.server_type)),
-            self.clock,
-            self._begin,
-        )
-        return ConsumerService(self.config, state, lambda manager: self._parts(manager, state), self.clock)
+        state = each_watched(MemoryState(self.records, self.clock), self.watched)
 
-    def _parts(self, manager: ConsumerManager, state: Any) -> RoundContext:
-        assert self.lanes is not None
+        def runner(_: int) -> Any:
+            target = self.watched(self.target(self.records))
+            return self.watched(DdlRunner(target, target, state.journal, FACTS.server_type))
+
+        self.ddl_workers = DdlWorkers(runner, self.clock, self._begin)
+        return ConsumerService(self.config, state, lambda manager: self._context(manager, state), self.clock)
+
+    def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
+        assert self.ddl_workers is not None
         target = self.watched(self.target(self.records))
         storage = self.bucket.storage
         pipeline = self.pipeline or MemoryPipeline(
@@ -154,7 +158,7 @@ class World:
             manager=manager,
             state=state,
             target=target,
-            lanes=self.lanes,
+            ddl_workers=self.ddl_workers,
             pipeline=self.watched(pipeline),
             server_info=self.server_info,
             progress=Silent(),
@@ -200,7 +204,7 @@ Works = deque[Callable[[], None]]
 
 
 def held(world: World, count: int = 1_000) -> Works:
-    """Hold the next `count` statements back until they are taken out and called; later ones run at once."""
+    """Hold the next `count` statements back until they are taken out and called; later ones run in place."""
     works: Works = deque()
     left = [count]
 
@@ -235,7 +239,7 @@ def one_table(**tuning: Any) -> World:
 
 
 def running(world: World, act: Callable[[int], None]) -> RoundSummary:
-    """Run until stop is requested; `act` is told before each pause between rounds how many there were."""
+    """Run until stop is requested; `act` hears before each pause between rounds how many there were."""
     rounds = 0
     wait = world.clock.wait
 

@@ -14,9 +14,9 @@ from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.values import WireKind
+from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import ByteRange, FileSplit, Fold, KeyPart, Mode, TablePlan, VersionPlan, WireColumn
-from storage_consumer.job.task_reports import FileReport, WriteReport
-from storage_consumer.model import DataFile, TableName, Window
+from storage_consumer.model import CommitRange, DataFile, TableName
 from storage_consumer.order.buffer import Place
 from storage_consumer.order.changes import Changes
 from storage_consumer.order.keyless import Events
@@ -55,7 +55,7 @@ def table(mode: Mode = Mode.KEYED, *, index: int = 0, low: int = 0, high: int = 
         index=index,
         table_key="`shop`.`orders`",
         name=NAME,
-        window=Window(low=low, high=high),
+        commit_range=CommitRange(low=low, high=high),
         mode=mode,
         has_other_unique_keys=False,
         written=WIRE,
@@ -137,5 +137,5 @@ class Files:
 
 
 def errors(reports: Sequence[FileReport | WriteReport]) -> list[str]:
-    """What went wrong."""
-    return [report.error for report in reports if report.error]
+    """What went wrong; each bucket tells of what stops a table."""
+    return list(dict.fromkeys(report.error for report in reports if report.error))

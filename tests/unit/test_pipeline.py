@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer import pipeline
 from storage_consumer.config.settings import Protocol
 from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.errors import TargetUnavailable
+from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import Fold, KeyPart, Mode, VersionPlan
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.order import buffer
 from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT
 from storage_consumer.pipeline import write_bucket
@@ -76,7 +75,7 @@ def test_keys_equal_by_collation() -> None:
 
 def test_keys_equal_by_collation_in_the_order_of_the_file() -> None:
     """Without commit ts such changes are made in the order of the file: a delete behind an insert takes the row away (C19)."""
-    files = Files(replace(table(Mode.ORDERED), timed=False))
+    files = Files(replace(table(Mode.ORDERED), has_commit_ts=False))
     files.writer = MemoryWriter({NAME: [("c0",)]}, same=str.casefold)
     files.add(row("I", 5, "a1"), row("D", 5, "A1"), row("D", 5, "b1"), row("I", 5, "B1"))
     assert errors(files.apply()) == []
@@ -103,7 +102,7 @@ def test_window() -> None:
     assert (report.max_ts, report.next_ts) == (25, 21)
 
 
-def test_repeats_are_told_by_the_applied_mark_only() -> None:
+def test_repeats_are_recognized_by_the_applied_mark_only() -> None:
     """A commit ts that falls back below one seen before is no repeat: another partition may share the directory (C6, C7)."""
     files = Files(table(Mode.KEYLESS, low=10, high=50))
     files.add(row("I", 40, "late"), row("I", 20, "early"), row("I", 11, "first"))
@@ -183,7 +182,7 @@ def test_keyless_delete_that_hits_nothing() -> None:
 
 def test_large_file_is_sent_on_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is held of one file is bounded by bytes, however few and wide its rows are (P2)."""
-    monkeypatch.setattr(pipeline, "FLUSH_BYTES", 40_000)
+    monkeypatch.setattr(buffer, "FLUSH_BYTES", 40_000)
     files = Files(table(), partitions=1)
     files.add(*(row("I", 5, str(key), "x" * 10_000) for key in range(50)))
 
@@ -208,7 +207,7 @@ def test_small_blocks(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
             changes.append(row("I", ts, key, states[key]))
     for block, flush in ((1, 1), (2, 7), (5000, 100_000)):
         monkeypatch.setattr(buffer, "BLOCK_ROWS", block)
-        monkeypatch.setattr(pipeline, "FLUSH_ROWS", flush)
+        monkeypatch.setattr(buffer, "FLUSH_ROWS", flush)
         files = Files(table(mode))
         for start in range(0, len(changes), 13):
             files.add(*changes[start : start + 13])
@@ -225,12 +224,12 @@ def test_broken_row(tail: str, newest: bool, torn: bool) -> None:  # noqa: FBT00
     files = Files(table())
     files.add(row("I", 5, "a"), newest=newest, tail=tail)
     files.add(row("I", 6, "b"))
-    broken = [r for r in files.apply() if isinstance(r, FileReport) and r.error]
+    broken = {r for r in files.apply() if isinstance(r, FileReport) and r.error}
     assert [report.torn for report in broken] == [torn]
     assert files.rows() == {}
 
 
-def test_error_is_told_to_every_bucket() -> None:
+def test_error_is_reported_to_every_bucket() -> None:
     """A table's error reaches all buckets before any change does."""
     files = Files(table(), partitions=4)
     files.add(row("I", 5, "a"), tail="rubbish\r\n")
@@ -239,12 +238,27 @@ def test_error_is_told_to_every_bucket() -> None:
     assert NOTICE < CHANGES < REPORT
 
 
+def test_error_of_a_task_that_is_repeated() -> None:
+    """Spark reads a file again where what was read of it is lost; a bucket that then gets nothing says why, for the others may have ended."""
+    files = Files(table(), partitions=2)
+    vanishing = files.add(*(row("I", 5, f"key {number}") for number in range(20)))
+    first = [item for item in files.read() if item[0][0] == 0]
+    del files.contents[vanishing.stored.path]
+    second = [item for item in files.read() if item[0][0] == 1]
+    buckets = [sorted(items, key=lambda item: item[0]) for items in (first, second)]
+    reports = [report for items in buckets for report in write_bucket(items, {0: files.work}, files.writer)]
+    assert 0 < len(files.rows()) < 20
+    (message,) = errors(reports)
+    assert "vanished" in message
+
+
 def test_other_tables_go_on() -> None:
     """One table's error leaves the others of the same bucket alone (O12)."""
     good, bad = table(index=1), table(index=0)
     files = Files(good, partitions=1)
     files.add(row("I", 5, "a"))
-    items = [*files.read(), ((0, NOTICE, 0, 0), None), ((0, CHANGES, 0, 3), b"")]
+    failed = FileReport(table=0, path="a", error="bad")
+    items = [*files.read(), ((0, NOTICE, 0, 0), failed), ((0, CHANGES, 0, 3), b"")]
     reports = list(write_bucket(iter(sorted(items, key=lambda i: i[0])), {0: bad, 1: good}, files.writer))
     assert [r.table for r in reports if isinstance(r, WriteReport)] == [1]
     assert files.rows() == {("a", "x"): 1}
@@ -261,7 +275,7 @@ def test_vanished_file() -> None:
 @pytest.mark.parametrize("at_once", [1, 1 << 20])
 @pytest.mark.parametrize("protocol", ["csv", "canal-json"])
 def test_null_key(protocol: Protocol, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A NULL in a key column is told with file, row and commit ts, also where many rows are read at once."""
+    """A NULL in a key column is told with file, row and commit ts, also where many rows are read in one batch."""
     monkeypatch.setattr(scan, "AT_ONCE_BYTES", at_once)
     monkeypatch.setattr(canal_json, "AT_ONCE_BYTES", at_once)
     files = Files(table(), protocol=protocol)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from storage_consumer.errors import RowRefused
+from storage_consumer.job.reports import WriteReport
 from storage_consumer.job.spec import TablePlan
-from storage_consumer.job.task_reports import WriteReport
 from storage_consumer.model import TableName
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import FEW_ROWS, write_bucket

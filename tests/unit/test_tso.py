@@ -17,13 +17,13 @@ def test_rows_at_a_checkpoint_are_applied(ts: int, applied: bool) -> None:  # no
 
 
 @pytest.mark.parametrize(
-    ("version", "moving", "settled"),
+    ("version", "moving", "is_stable"),
     [(BORDER - 1, True, True), (BORDER, False, True), (BORDER + 1, False, False)],
 )
-def test_ddl_at_the_storage_checkpoint(version: int, moving: bool, settled: bool) -> None:  # noqa: FBT001 - columns of the table
+def test_ddl_at_the_storage_checkpoint(version: int, moving: bool, is_stable: bool) -> None:  # noqa: FBT001 - columns of the table
     """A DDL at exactly the storage checkpoint waits until that has settled; one beyond it waits anyway."""
-    assert tso.ddl_is_stored(version, BORDER, settled=False) is moving
-    assert tso.ddl_is_stored(version, BORDER, settled=True) is settled
+    assert tso.ddl_is_stored(version, BORDER, is_stable=False) is moving
+    assert tso.ddl_is_stored(version, BORDER, is_stable=True) is is_stable
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_directory_of_a_statement_holds_later_rows(high: int, ddl: bool) -> None
 
 
 def test_row_floor() -> None:
-    """Rows at or below a statement's version are repeats in its directory, whatever the window."""
+    """Rows at or below a statement's version are repeats in its directory, whatever the commit range."""
     assert tso.row_floor(10, 20, is_ddl=True) == 20
     assert tso.row_floor(30, 20, is_ddl=True) == 30
     assert tso.row_floor(10, 20, is_ddl=False) == 10

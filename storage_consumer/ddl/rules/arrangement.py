@@ -17,25 +17,29 @@ _CONDITION = re.compile(r"/\*T! {0,3}(IF (?:NOT )?EXISTS) {0,3}\*/")
 """The comment as TiDB's parser writes it; of bounded length, so that the search is linear."""
 
 
-def arranged(query: str) -> tuple[str, list[str]]:
-    """Return the statement in that form, and the names of the differences that this resolved."""
+def arranged(query: str, found: tuple[Token, ...]) -> tuple[str, tuple[Token, ...], list[str]]:
+    """Return the statement in that form with its tokens, and the names of the differences that this resolved."""
     notes: list[str] = []
-    for name, rule in (("IF EXISTS", unfolded), ("list of columns", _lists), ("order of options", _orders)):
-        text = rule(query)
-        notes += [name] if text != query else []
-        query = text
-    return query, notes
+    for name, rule in (("IF EXISTS", _unfolded), ("list of columns", _lists), ("order of options", _orders)):
+        text = rule(query, found)
+        # Tokens carry places in the text, so a changed text needs new ones before the next rule reads it.
+        if text != query:
+            notes.append(name)
+            query, found = text, tokens(text)
+    return query, found, notes
 
 
 def unfolded(query: str) -> str:
     """Take IF EXISTS and IF NOT EXISTS out of TiDB's comments, except in strings."""
-    if "/*T!" not in query:
-        return query
-    found = tokens(query)
+    return _unfolded(query, tokens(query)) if "/*T!" in query else query
+
+
+def _unfolded(query: str, found: Sequence[Token]) -> str:
     strings = [(token.start, token.end) for token in found if token.kind in ("string", "quoted")]
     edits: list[Edit] = []
     at = 0
     for match in _CONDITION.finditer(query):
+        # Strings and matches both come in order, so one pass over each is enough.
         while at < len(strings) and strings[at][1] <= match.start():
             at += 1
         if at == len(strings) or match.start() < strings[at][0]:
@@ -43,9 +47,8 @@ def unfolded(query: str) -> str:
     return replace_spans(query, edits)
 
 
-def _lists(query: str) -> str:
+def _lists(query: str, found: Sequence[Token]) -> str:
     """Turn ADD COLUMN (a, b, INDEX (a)) into one action each, if the list has more than columns."""
-    found = tokens(query)
     if not has_words(found[:2], "ALTER", "TABLE"):
         return query
     edits: list[Edit] = []
@@ -55,8 +58,10 @@ def _lists(query: str) -> str:
         if end < 0:
             continue
         inside = elements(found, at, end)
+        # The words before the parenthesis, with IF NOT EXISTS, belong to each column of the list.
         verb = query[found[first].start : found[at].start]
         columns = [column_at(found[a:b]) == 0 for a, b in inside]
+        # A list of nothing but columns is read alike by all servers.
         if all(columns) and not has_words(found[first:at], "EXISTS"):
             continue
         actions = [
@@ -75,9 +80,8 @@ def _list_at(found: Sequence[Token], first: int, last: int) -> int:
     return at if is_list else -1
 
 
-def _orders(query: str) -> str:
+def _orders(query: str, found: Sequence[Token]) -> str:
     """Put GENERATED ALWAYS AS directly after the type and its collation."""
-    found = tokens(query)
     if find_words(found, "GENERATED", "ALWAYS") < 0 or not has_words(found[:2], "TABLE"):
         return query
     edits: list[Edit] = []
@@ -94,6 +98,7 @@ def _ordered(query: str, column: Sequence[Token]) -> Iterator[Edit]:
     opening = at + 3
     if at < 0 or opening >= len(column) or (end := closing(column, opening)) < 0:
         return
+    # VIRTUAL or STORED belongs to the expression: what moves goes behind it.
     end += has_words(column[end + 1 : end + 2], "VIRTUAL") or has_words(column[end + 1 : end + 2], "STORED")
     behind = min(type_end(column), at)
     before = [(behind, at)] if behind < at else []
@@ -108,8 +113,10 @@ def _ordered(query: str, column: Sequence[Token]) -> Iterator[Edit]:
     taken = [(column[i].start, column[i + 1].end) for i in collations]
     start, stop = column[behind].start, column[at].start
     early = replace_spans(query[start:stop], [(a - start, b - start, "") for a, b in taken if a < stop]).strip()
+    # Only a text may have a collation, and only one.
     collation = "".join(f"{query[a:b]} " for a, b in taken[:1]) if is_text(column) else ""
     yield start, stop, collation
+    # Collations before the expression are inside the span above, which is replaced as a whole.
     yield from ((a, b, "") for a, b in taken if a > stop)
     if early:
         yield column[end].end, column[end].end, f" {early}"

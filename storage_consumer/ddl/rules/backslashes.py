@@ -67,12 +67,15 @@ class _Before:
     def makes_raw(self) -> bool:
         """Return whether backslashes in a string that comes next stand for themselves."""
         found = self.found
+        # TiCDC writes keywords in upper case; any other text was not written by its parser and escapes as it should.
         if len(found) < 2 or not found[0].text.isupper():  # noqa: PLR2004 - a word and what follows it
             return False
         if found[0].upper == "CREATE" and found[1].upper in _VIEWS:
             return False
+        # Without an equals sign it is the comment of a column, which is escaped, or of an index, which is not.
         if found[-1].upper == "COMMENT":
             return self._defines_index()
+        # With one it is the comment of a table or a partition.
         return (found[-2].upper, found[-1].text) == ("COMMENT", "=") or self._is_member()
 
     def _is_member(self) -> bool:
@@ -81,6 +84,7 @@ class _Before:
             return False
         opening = self.openings[-1]
         return (
+            # A column's name stands before its type; a clause that begins with SET has none there.
             opening > 1
             and self.found[opening - 1].upper in _MEMBERS
             and self.found[opening - 2].kind in ("quoted", "word")
@@ -89,6 +93,7 @@ class _Before:
     def _defines_index(self) -> bool:
         """Return whether the statement's part around the string defines an index."""
         part = self.found[self.firsts[-1] : self.firsts[-1] + _LONGEST]
+        # Only what stands before the word COMMENT shows what is defined.
         part = part[: len(self.found) - 1 - self.firsts[-1]]
         if has_words(part[:2], "ALTER", "TABLE"):
             part = part[5 if len(part) > 3 and part[3].text == "." else 3 :]  # noqa: PLR2004 - a database's name and a dot more

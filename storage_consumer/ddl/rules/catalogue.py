@@ -198,12 +198,16 @@ def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[
     edits: list[Edit] = []
     notes: list[str] = []
     for name, rule in rules.items():
+        # Each rule sees the original text: none depends on what another one changes.
         made = rule(statement)
         edits += made
         notes += [name] if made else []
     gone, reasons = parts_left_out(statement, server_type)
+    # Several rules may take away overlapping texts; the widest edit wins.
     edits = outermost(edits)
+    # An action of which nothing is left must take its comma along.
     gone |= emptied(statement, edits) if has_words(statement.found[:2], "ALTER", "TABLE") else frozenset()
+    # To the end of the text rather than of the tokens, so that no comment remains as a statement of its own.
     if len(gone) == len(statement.parts):
         everything = (0, max(statement.found[-1].end, len(statement.text)), "")
         return [everything], reasons or notes
@@ -212,6 +216,7 @@ def all_edits(statement: Statement, server_type: str) -> tuple[list[Edit], list[
     for span in spans(statement, gone):
         edits = [edit for edit in edits if not span[0] <= edit[0] < span[1]]
         edits.append((*span, ""))
+    # Nothing is changed for it, but whoever compares the tables should know.
     if column := names.random_default(statement):
         notes.append(f"random default of {column}")
     return edits, notes

@@ -54,6 +54,7 @@ def source_collation(statements: Iterable[str], server_type: str) -> str:
     collation = "utf8mb4_bin"
     for found in map(tokens, statements):
         named = _named_collation(found)
+        # A database that was created again starts afresh; an ALTER that names no collation leaves it.
         if named or has_words(found[:1], "CREATE"):
             collation = named or "utf8mb4_bin"
     return MARIADB_COLLATIONS.get(collation, collation) if server_type == "mariadb" else collation
@@ -126,6 +127,7 @@ def new_columns(statement: Statement) -> list[Edit]:
         has_words(one[:1], "COLLATE") or has_words(one[:1], "CHARSET") or has_words(one[:2], "CHARACTER", "SET")
         for one in begins
     )
+    # TiDB and the others differ only where the same statement also changes the table's collation.
     if not former or not changes or statement.body[1] >= 0:
         return []
     added = [part for part in statement.parts if has_words(found[part[0] : part[0] + 1], "ADD")]
@@ -184,6 +186,7 @@ def checks(statement: Statement) -> list[Edit]:
             and has_words(found[last : last + 2], "ENFORCED")
         ):
             last += 1
+        # CONSTRAINT may come before it, with or without a name.
         first -= 1 if found[first - 1].upper == "CONSTRAINT" else 2 if found[first - 2].upper == "CONSTRAINT" else 0
         edits.append((found[first].start, found[last - 1].end, ""))
     return edits
@@ -194,6 +197,7 @@ def vectors(statement: Statement) -> list[Edit]:
     found = statement.found
     edits: list[Edit] = []
     for at in range(1, len(found)):
+        # TiCDC quotes names, so a bare VECTOR behind a quoted name is its type.
         if found[at].upper == "VECTOR" and found[at - 1].kind == "quoted":
             sized = at + 1 < len(found) and found[at + 1].text == "("
             edits.append((found[at].start, found[closing(found, at + 1) if sized else at].end, "LONGTEXT"))
@@ -205,6 +209,7 @@ def sequences(statement: Statement) -> list[Edit]:
     found = statement.found
     edits: list[Edit] = []
     for at in range(len(found) - 2):
+        # SET DEFAULT is left out as a whole action; see `omissions`.
         if found[at].upper != "DEFAULT" or (at and found[at - 1].upper == "SET"):
             continue
         opened = at + 1 + (found[at + 1].text == "(")
@@ -214,6 +219,7 @@ def sequences(statement: Statement) -> list[Edit]:
             last = opened + 3 + (2 if len(found) > opened + 4 and found[opened + 4].text == "." else 0)
         else:
             continue
+        # With parentheses around it, the clause ends with the outer one.
         last = closing(found, at + 1) if opened > at + 1 else last
         edits.append((found[at].start, found[last].end, ""))
     return edits

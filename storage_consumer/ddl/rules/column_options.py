@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storage_consumer.ddl.statement import Edit, Statement, index_columns
+from storage_consumer.model import folded_name
 from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
 from storage_consumer.sql.tokens import Token, closing, has_words
 
@@ -36,6 +37,7 @@ def references(statement: Statement) -> list[Edit]:
 def _reference_end(column: Sequence[Token], at: int) -> int:
     """Return the index of the last token of a REFERENCES clause."""
     last = at + 1
+    # The other table may have its database before it.
     if has_words(column[last + 1 : last + 2], "."):
         last += 2
     if last + 1 < len(column) and column[last + 1].text == "(":
@@ -43,6 +45,7 @@ def _reference_end(column: Sequence[Token], at: int) -> int:
     if has_words(column[last + 1 : last + 2], "MATCH"):
         last += 2
     while has_words(column[last + 1 : last + 2], "ON"):
+        # ON, DELETE or UPDATE, then the action of one or two words.
         words = next((words for words in _ACTIONS if has_words(column[last + 3 : last + 3 + len(words)], *words)), ())
         if not words:
             break
@@ -55,7 +58,7 @@ def counters(statement: Statement) -> list[Edit]:
     if statement.body[1] < 0:
         return []
     indexed = {
-        name.casefold()
+        folded_name(name)
         for first, last in statement.parts
         if _is_index(statement.found[first:last])
         for name in index_columns(statement.found[first:last])[:1]
@@ -64,7 +67,8 @@ def counters(statement: Statement) -> list[Edit]:
     for column in _columns(statement):
         places = list(_options(column))
         has_key = any(column[at].upper in (*INDEX_WORDS, "PRIMARY", "UNIQUE") for at in places)
-        if not has_key and column[0].name.casefold() not in indexed:
+        # Only the first column of an index counts for AUTO_INCREMENT.
+        if not has_key and folded_name(column[0].name) not in indexed:
             edits += [(column[at].start, column[at].end, "") for at in places if column[at].upper == "AUTO_INCREMENT"]
     return edits
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from storage_consumer.ddl.statement import Edit, Statement
+from storage_consumer.decode.values import INTEGER_TYPES
+from storage_consumer.model import folded_name
 from storage_consumer.sql.column_parts import column_at, column_parts
 from storage_consumer.sql.tokens import Token, closing, find_words, has_words
 
 _MEMBERS = ("ENUM", "SET")
-_INTEGERS = frozenset(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR"))
+_INTEGERS = INTEGER_TYPES | {"YEAR"}
 _BASES = {"X": 16, "B": 2}
 _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 _DIGITS = {"X": re.compile(r"[0-9A-Fa-f]{1,16}"), "B": re.compile(r"[01]{1,64}")}
@@ -49,10 +51,11 @@ def _set_default(statement: Statement, part: Sequence[Token]) -> Iterator[Edit]:
     at = find_words(part, "SET", "DEFAULT") + 2
     if at <= 2 or part[0].upper != "ALTER" or at >= len(part) or (name := column_at(part)) < 0:  # noqa: PLR2004 - found after a column's name
         return
-    told = next((one for one in statement.columns if one.name.casefold() == part[name].name.casefold()), None)
-    members = [member.replace("'", "''").replace("\\", "\\\\") for member in told.elements] if told else []
-    if told is not None:
-        yield from _edit(told.type, members, part[at:])
+    stored = next((one for one in statement.columns if folded_name(one.name) == folded_name(part[name].name)), None)
+    # The schema file has members as they are, `_members` wants them as they are between quotes.
+    members = [member.replace("'", "''").replace("\\", "\\\\") for member in stored.elements] if stored else []
+    if stored is not None:
+        yield from _edit(stored.type, members, part[at:])
 
 
 def _defaults(column: Sequence[Token]) -> Iterator[int]:
@@ -65,6 +68,7 @@ def _defaults(column: Sequence[Token]) -> Iterator[int]:
 def _value_of(kind: str, members: Sequence[str], found: Sequence[Token]) -> str | None:
     """Return what replaces a default, or None if it can stay."""
     text = found[0].text
+    # A number such as `1.5` is several tokens without space between them; its first one alone means nothing.
     is_whole = len(found) < 2 or found[1].text != "." or found[1].start > found[0].end  # noqa: PLR2004 - a token and the next
     number = int(text) if _NUMBER.fullmatch(text) and is_whole else None
     if members and number is not None:
@@ -81,6 +85,7 @@ def _members(kind: str, number: int, members: Sequence[str]) -> str | None:
     """Return the members that a number means, as a literal; None if it means none."""
     if kind == "ENUM":
         return f"'{members[number - 1]}'" if 0 < number <= len(members) else None
+    # A SET's number has one bit for each member, the first one lowest.
     chosen = [member for bit, member in enumerate(members) if number >> bit & 1]
     return "'" + ",".join(chosen) + "'" if number < 1 << len(members) else None
 
@@ -131,6 +136,7 @@ def dates(statement: Statement) -> list[Edit]:
     for at in _calls(found, "DATE_FORMAT"):
         end = closing(found, at + 1)
         commas = sum(token.text == "," and token.depth == found[at].depth + 1 for token in found[at + 2 : end])
+        # With a third argument the language is there already.
         edits += [(found[end].start, found[end].start, _ENGLISH)] if commas == 1 else []
     return edits
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from storage_consumer.ddl.statement import Edit, Statement, index_columns
 from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.model import folded_name
 from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
 from storage_consumer.sql.tokens import Token, closing, elements, find_words, has_words, quote
 
@@ -33,6 +34,7 @@ def unique_partial(statement: Statement) -> list[Edit]:
         if _is_unique(part) and (condition := list(_condition(part))):
             edits += condition
             at = find_words(part, "UNIQUE")
+            # UNIQUE INDEX keeps its INDEX; UNIQUE alone has to become one.
             named = any(has_words(part[at + 1 : at + 2], word) for word in INDEX_WORDS)
             edits.append((part[at].start, part[at].end, "" if named else "INDEX"))
     return edits
@@ -42,6 +44,7 @@ def _condition(part: Sequence[Token]) -> Iterator[Edit]:
     """Yield the edit that removes an index's condition."""
     if (at := _behind_columns(part, "WHERE")) > 0:
         last = at
+        # The condition goes up to the options of the statement or to the end of the part.
         while last + 1 < len(part) and not _ends_index(part, last + 1):
             last += 1
         yield part[at].start, part[last].end, ""
@@ -120,16 +123,18 @@ def generated_primary_key(statement: Statement) -> list[Edit]:
     for _, name, column in column_parts(statement.found, statement.parts):
         if (at := find_words(column, "GENERATED", "ALWAYS")) < 0:
             continue
-        generated.add(name.casefold())
+        # Columns that this very statement defines may be in its primary key; those of the table come from the target.
+        generated.add(folded_name(name))
         key = find_words(column, "PRIMARY", "KEY", depth=column[0].depth, start=at)
         if key > 0:
             edits.append((column[key].start, column[key + 1].end, ""))
             edits.append(
+                # A key in a column's definition cannot have a name, so it becomes a part of its own behind the column.
                 (column[-1].end, column[-1].end, f", {_added(statement)}UNIQUE KEY {quote(STAND_IN)}({quote(name)})")
             )
     for part in _indexes(statement):
         at = find_words(part, "PRIMARY", "KEY")
-        if at >= 0 and generated & {name.casefold() for name in index_columns(part)}:
+        if at >= 0 and generated & {folded_name(name) for name in index_columns(part)}:
             opening = next(i for i in range(at, len(part)) if part[i].text == "(")
             edits.append((part[at].start, part[opening].start, f"UNIQUE KEY {quote(STAND_IN)}"))
     return edits
@@ -148,6 +153,7 @@ def dropped_primary_key(statement: Statement) -> list[Edit]:
         (found[first + 1].start, found[first + 2].end, f"INDEX {quote(STAND_IN)}")
         for first, last in statement.parts
         if has_words(found[first:last], "DROP", "PRIMARY", "KEY")
+        # A table with a real primary key drops that one, whatever else is called so.
         and "primary" not in there.indexes
         and STAND_IN in there.indexes
     ]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from storage_consumer.ddl.statement import Edit, Statement
 from storage_consumer.decode.time_zone import from_utc, occurs_twice
 from storage_consumer.errors import NotReplicable
-from storage_consumer.model import TableColumn
+from storage_consumer.model import TableColumn, folded_name
 from storage_consumer.sql.column_parts import column_parts
 from storage_consumer.sql.tokens import Token, closing, has_words
 
@@ -25,6 +25,7 @@ def introducers(statement: Statement) -> list[Edit]:
     A default, a partition's value or a comment that is only a string has no collation of its own; it stays.
     """
     found = statement.found
+    # In a view a string may be anywhere in the SELECT.
     places = [(0, len(found))] if has_words(found, "VIEW") else list(_expressions(found))
     return [
         (token.start, token.end, "")
@@ -55,14 +56,15 @@ def timestamps(statement: Statement) -> list[Edit]:
 
     Raise `NotReplicable` for a default in the hour that occurs twice when daylight saving time ends.
     """
-    known: Mapping[str, TableColumn] = {column.name.casefold(): column for column in statement.columns}
+    known: Mapping[str, TableColumn] = {folded_name(column.name): column for column in statement.columns}
     edits: list[Edit] = []
     for _, name, part in column_parts(statement.found, statement.parts):
-        column = known.get(name.casefold())
+        column = known.get(folded_name(name))
         literal = _default(part)
         if column is None or column.type != "TIMESTAMP" or column.default is None or literal is None:
             continue
         try:
+            # What is no time in the schema file cannot be converted; then the text stays.
             right = from_utc(statement.zone, column.default)
         except ValueError:
             continue
@@ -71,6 +73,7 @@ def timestamps(statement: Statement) -> list[Edit]:
                 f"{statement.table}: the default of {name} is {column.default} in UTC, {right} in {statement.zone}, "
                 "where that hour occurs twice: the target might read it as the other one"
             )
+        # An equal text stays untouched, so that most statements run as they were stored.
         if right != literal.text.strip("'"):
             edits.append((literal.start, literal.end, f"'{right}'"))
     return edits

@@ -8,6 +8,7 @@ from itertools import pairwise
 from storage_consumer.ddl.rules.index_options import opening_without_name, over_expression
 from storage_consumer.ddl.statement import Edit, Statement, index_columns
 from storage_consumer.downstream.existing_names import PartNames
+from storage_consumer.model import folded_name
 from storage_consumer.sql.column_parts import INDEX_WORDS, column_parts
 from storage_consumer.sql.tokens import Token, closing, find_words, has_words, makes_global_index, quote
 
@@ -30,7 +31,8 @@ def validation(statement: Statement) -> list[Edit]:
 def index_names(statement: Statement) -> list[Edit]:
     """Write TiDB's name for an unnamed index over an expression: MySQL would choose another one."""
     there = statement.names or PartNames()
-    taken = set(there.indexes) | {token.name.casefold() for token in _explicit_names(statement)}
+    # TiDB counts on from the names that the table and the statement have already.
+    taken = set(there.indexes) | {folded_name(token.name) for token in _explicit_names(statement)}
     edits: list[Edit] = []
     for first, last in statement.parts:
         part = statement.found[first:last]
@@ -40,10 +42,10 @@ def index_names(statement: Statement) -> list[Edit]:
         # TiDB calls it `expression_index` in CREATE TABLE. ALTER TABLE names it after a column that comes first.
         base = "expression_index" if statement.body[1] >= 0 or part[at + 1].text == "(" else in_front[0]
         name, number = base, 1
-        while name.casefold() in taken:
+        while folded_name(name) in taken:
             number += 1
             name = f"{base}_{number}"
-        taken.add(name.casefold())
+        taken.add(folded_name(name))
         edits.append((part[at].start, part[at].start, f" {quote(name)}"))
     return edits
 
@@ -63,6 +65,7 @@ def foreign_key_names(statement: Statement) -> list[Edit]:
     there, found = statement.names or PartNames(), statement.found
     edits: list[Edit] = []
     numbers = [int(key.rpartition("_")[2]) for key in there.foreign_keys if key.rpartition("_")[2].isdecimal()]
+    # TiDB counts all foreign keys of a table, and names an unnamed one by its number. The names show how far it has come.
     number = max([len(there.foreign_keys), *numbers])
     for first, last in statement.parts:
         at = find_words(found[:last], "FOREIGN", "KEY", start=first)
@@ -71,8 +74,9 @@ def foreign_key_names(statement: Statement) -> list[Edit]:
             continue
         number += 1
         own = found[at - 1]
+        # A name of its own stays unless another table of the database has it.
         if at > first + 1 and found[at - 2].upper == "CONSTRAINT":
-            if own.name.casefold() in there.other_foreign_keys:
+            if folded_name(own.name) in there.other_foreign_keys:
                 edits.append((own.start, own.end, quote(_with_table(statement, own.name))))
             continue
         index = "" if found[at + 2].text == "(" else found[at + 2].name
@@ -86,7 +90,7 @@ def _dropped(part: Sequence[Token], statement: Statement) -> list[Edit]:
     """Write the target's name into DROP FOREIGN KEY."""
     named = foreign_key_dropped(part)
     own = "" if named is None else name_there(named.name, statement)
-    return [(named.start, named.end, quote(own))] if named and own and own != named.name.casefold() else []
+    return [(named.start, named.end, quote(own))] if named and own and own != folded_name(named.name) else []
 
 
 def foreign_key_dropped(part: Sequence[Token]) -> Token | None:
@@ -102,8 +106,8 @@ def name_there(name: str, statement: Statement) -> str:
     Its prefix is the table's name at the time the key was created. If several keys may be meant, return the name as it was given. The
     target does not know that one, and a refusal is better than dropping the wrong key.
     """
-    keys, own = (statement.names or PartNames()).foreign_keys, name.casefold()
-    exact = next((key for key in (own, _with_table(statement, name).casefold()) if key in keys), "")
+    keys, own = (statement.names or PartNames()).foreign_keys, folded_name(name)
+    exact = next((key for key in (own, folded_name(_with_table(statement, name))) if key in keys), "")
     alike = [key for key in keys if key.endswith(f"_{own}")]
     return exact or (own if len(alike) > 1 else "".join(alike))
 
@@ -143,13 +147,15 @@ def condition_fails(part: Sequence[Token], there: PartNames | None) -> bool:
     at = max(find_words(part, "IF", "EXISTS"), find_words(part, "IF", "NOT", "EXISTS"))  # not the function IF()
     if there is None or not 0 < at < len(part) - 1 or part[0].upper not in ("ADD", "DROP", "MODIFY", "CHANGE"):
         return False
+    # What the target has stands for what the source had: their structures are equal right before the statement.
     wanted = part[at + 1].upper != "NOT"
     named = at + (2 if wanted else 3)
     words = {token.upper for token in part[:at]}
+    # Of these the target's names are not read, so the condition counts as met.
     if named >= len(part) or words & {"PARTITION", "CONSTRAINT"}:
         return False
     names = there.foreign_keys if "FOREIGN" in words else there.indexes if words & {*INDEX_WORDS} else there.columns
-    return (part[named].name.casefold() in names) != wanted
+    return (folded_name(part[named].name) in names) != wanted
 
 
 # global indexes
@@ -177,9 +183,10 @@ def global_marks(statement: Statement) -> list[Edit]:
 
 def _drops_of_spread(statement: Statement, listed: Sequence[Token]) -> list[Edit]:
     """Drop the indexes that PARTITION BY makes GLOBAL: no other server can have them over these partitions."""
+    # The primary key stays: it is not left out when it is created either.
     there = (statement.names or PartNames()).indexes - {"primary"}
     at = find_words(statement.found, "PARTITION", "BY")
-    gone = [name for name, word in pairwise(listed) if word.upper == "GLOBAL" and name.name.casefold() in there]
+    gone = [name for name, word in pairwise(listed) if word.upper == "GLOBAL" and folded_name(name.name) in there]
     text = ", ".join(f"DROP INDEX {quote(name.name)}" for name in gone)
     return [(statement.found[at].start, statement.found[at].start, f"{text} ")] if text and at > 0 else []
 

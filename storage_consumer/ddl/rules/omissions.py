@@ -20,7 +20,7 @@ from storage_consumer.ddl.rules.table_options import (
 )
 from storage_consumer.ddl.statement import Statement
 from storage_consumer.downstream.existing_names import PartNames
-from storage_consumer.model import TableColumn
+from storage_consumer.model import TableColumn, folded_name
 from storage_consumer.sql.column_parts import INDEX_WORDS, column_at
 from storage_consumer.sql.tokens import Token, find_words, has_words
 
@@ -63,6 +63,7 @@ def _is_about_own_object(found: Sequence[Token]) -> bool:
     """Return whether a statement creates, changes or drops an object besides tables that only TiDB has."""
     if not found or found[0].upper not in ("CREATE", "ALTER", "DROP"):
         return False
+    # Its rows live as long as a transaction and never reach a file.
     if find_words(found[1:4], "GLOBAL", "TEMPORARY", "TABLE") == 0:
         return True
     return any(find_words(found, *words, start=1) == 1 for words in _OWN_OBJECTS)
@@ -89,12 +90,15 @@ def _reason_to_leave_out(statement: Statement, number: int, server_type: str) ->
         return ""
     if not part:
         return "attribute of TiDB"  # in a comment that only TiDB reads
+    # Empty words behind the last, so that none of the looks ahead needs a check of the length.
     words = [token.upper for token in part[:4]] + [""] * 4
     at = 1 if words[0] in ("ADD", "CREATE") else 0
     defines_index = words[at] in (*INDEX_WORDS, "UNIQUE", "CONSTRAINT")
     no_expressions = server_type == "mariadb" and defines_index and over_expression(part)
+    # An index that TiDB names after a column is created over its columns alone, so that its name exists for later statements.
     no_expressions = no_expressions and not is_called_after_column(statement, part)
     dropped = foreign_key_dropped(part)
+    # The first that holds counts, so a special case comes before the general one.
     reasons = {
         "algorithm and lock": statement.body[1] < 0 and words[0] in ("ALGORITHM", "LOCK"),
         "check constraint": words[at] == "CHECK"
@@ -131,13 +135,15 @@ def _sets_text(part: Sequence[Token], columns: Sequence[TableColumn]) -> bool:
     """Return whether a part is ALTER COLUMN … SET DEFAULT of a TEXT or BLOB; rows come with their values."""
     if find_words(part, "SET", "DEFAULT") < 2 or part[0].upper != "ALTER" or (at := column_at(part)) < 0:  # noqa: PLR2004 - after a column's name
         return False
-    name = part[at].name.casefold()
-    return any(column.name.casefold() == name and is_long(column.type) for column in columns)
+    name = folded_name(part[at].name)
+    return any(folded_name(column.name) == name and is_long(column.type) for column in columns)
 
 
 def _is_missing_index(part: Sequence[Token], names: PartNames | None) -> bool:
     """Return whether a part drops, renames or alters an index that the target does not have."""
+    # Without the target's names nothing counts as missing: the server's refusal is better than an index too many.
     if names is None or len(part) < 3 or part[0].upper not in ("DROP", "RENAME", "ALTER"):  # noqa: PLR2004 - verb, INDEX, name
         return False
+    # Behind IF EXISTS.
     at = 4 if part[2].upper == "IF" else 2
-    return part[1].upper in INDEX_WORDS and len(part) > at and part[at].name.casefold() not in names.indexes
+    return part[1].upper in INDEX_WORDS and len(part) > at and folded_name(part[at].name) not in names.indexes

@@ -73,9 +73,10 @@ def engine(statement: Statement) -> list[Edit]:
     if not has_words(statement.found[:4], "TABLE"):
         return []
     found = statement.found
-    told = _partition_options(statement, frozenset(("ENGINE",)))
-    edits: list[Edit] = [(first.start, last.end, "") for first, last in told]
+    of_partitions = _partition_options(statement, frozenset(("ENGINE",)))
+    edits: list[Edit] = [(first.start, last.end, "") for first, last in of_partitions]
     for at, token in enumerate(found[:-1]):
+        # At the top level it is the table's; inside parentheses a partition's, which is taken off above.
         if token.upper == "ENGINE" and not token.depth and not is_name(found, at):
             value = found[_value(found, at)]
             known = value.name.strip("'\"").casefold() == "innodb"
@@ -106,6 +107,7 @@ def database_options(statement: Statement) -> list[Edit]:
     at = find_words(found, "SET", "TIFLASH", "REPLICA")
     if at > 0:
         last = at + 3
+        # LOCATION LABELS has any number of texts.
         while last + 1 < len(found) and (
             found[last + 1].upper in ("LOCATION", "LABELS", ",") or found[last + 1].kind == "string"
         ):
@@ -129,6 +131,7 @@ def _options(statement: Statement, words: frozenset[str]) -> Iterator[tuple[Toke
     found = statement.found
     if not has_words(found[:4], "TABLE"):
         return
+    # Options follow the columns or, where there are none, at least the first word of the name.
     after_body = max(statement.body[1], 2)
     for at, token in enumerate(found[:-1]):
         if at > after_body and token.depth == 0 and token.upper in words and not is_name(found, at):
@@ -177,6 +180,7 @@ def _partition_options(statement: Statement, words: frozenset[str]) -> Iterator[
             found[at].depth
             and found[at].upper in words
             and found[at + 1].text == "="
+            # After one of these the word is a partition's column or value, not an option.
             and found[at - 1].text not in ("(", ",")
         ):
             yield found[at], found[_value(found, at)]

@@ -26,7 +26,7 @@ from storage_consumer.decode.values import (
     single,
     year,
 )
-from storage_consumer.kernels.arrays import Bytes, Offsets, Places
+from storage_consumer.kernels.arrays import YEAR_FIELD, Bytes, Offsets, Places
 from storage_consumer.kernels.canal_messages import (
     BINARY_FIELD,
     SINGLE_FIELD,
@@ -36,12 +36,11 @@ from storage_consumer.kernels.canal_messages import (
     find_messages,
     write_lines,
 )
-from storage_consumer.kernels.codes import YEAR_FIELD
 from storage_consumer.kernels.line_bytes import line_fields, room_for
 from storage_consumer.kernels.numbers import read_integers
 from storage_consumer.kernels.row_lines import Lines
 from storage_consumer.kernels.words import is_utf8, text_of
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.model import CommitRange, TableColumn, TableName
 
 _CONVERTED: Mapping[Converter, int] = {year: YEAR_FIELD, single: SINGLE_FIELD, bytes_of_latin1: BINARY_FIELD}
 """Converters that the loops replace, with the form of value that does: these need no call for each value."""
@@ -78,6 +77,7 @@ def message_form(shape: Shape, row: bytes) -> MessageForm | None:
     schema, table = head["database"], head["table"]
     if not (isinstance(schema, str) and isinstance(table, str)):
         return None
+    # The form holds the names as this row spells them; a row in another spelling is left to the plain reader.
     if TableName(schema=schema, table=table).folded() != shape.layout.table.folded():
         return None
     return _form(shape, row[: end + len(_BEHIND_HEAD)])
@@ -89,6 +89,7 @@ def _form(shape: Shape, head: bytes) -> MessageForm:
     converters: list[Converter | None] = [None] * len(shape.names)
     for place, converter in shape.conversions:
         converters[place] = converter
+    # The names one after another, in one array, with their borders beside it: loops take no lists.
     names = [_name(name) for name in shape.names]
     return MessageForm(
         bytes=Form(
@@ -138,9 +139,11 @@ class MessageRows:
 
     def integers(self, place: int, rows: Places) -> Offsets | None:
         """See `decode.batch.Rows`."""
+        # What the key compares is the converted text.
         if self.form.converters[place]:
             return None
         numbers = np.empty(len(rows), np.int64)
+        # Without the quotes. What is left of a NULL is no number, and then there are no integers at all.
         starts, ends = self.borders[rows, 2 * place] + 1, self.borders[rows, 2 * place + 1] - 1
         return numbers if read_integers(_array(self.content), starts, ends, numbers) else None
 
@@ -163,7 +166,7 @@ class MessageRows:
 
 
 def read_batch(
-    form: MessageForm, content: bytes, window: Window, tally: Tally
+    form: MessageForm, content: bytes, commit_range: CommitRange, tally: Tally
 ) -> tuple[RowsBatch, list[tuple[int, int]]] | None:
     """Return the changes of the messages of this form in these lines, and the place and number (from 0) of each other line.
 
@@ -175,9 +178,11 @@ def read_batch(
         return None
     rows, others, lines = found
     try:
-        batch, within, later = inside(window, rows, rows.numbers + (tally.rows + 1), form.converted)
+        # Nothing is counted before everything has succeeded: the plain reader counts the same rows.
+        batch, within, later = inside(commit_range, rows, rows.numbers + (tally.rows + 1), form.converted)
     except ValueError:
         return None
+    # A message of two rows counts once.
     firsts = np.ones(len(rows.ts), np.bool_)
     firsts[1:] = rows.numbers[1:] != rows.numbers[:-1]
     tally.add(rows.ts[firsts], within[firsts], later[firsts])
@@ -185,18 +190,19 @@ def read_batch(
     return batch, others
 
 
-def read_together(shape: Shape, contents: Sequence[bytes], window: Window) -> FilesBatch | None:
+def read_together(shape: Shape, contents: Sequence[bytes], commit_range: CommitRange) -> FilesBatch | None:
     """Return the changes of whole files; None if a message differs in form from the first, or a file does not end with LF."""
     content = b"".join(contents)
     form = message_form(shape, content[: content.find(b"\n")])
     if form is None or not all(one.endswith(b"\n") for one in contents):
         return None
     found = _read_lines(form, content)
+    # One odd line is enough to read these files one by one.
     if found is None or found[1]:
         return None
     counts = np.array([one.count(b"\n") for one in contents], np.int64)
     try:
-        return of_files(window, found[0], found[0].numbers, counts, form.converted)
+        return of_files(commit_range, found[0], found[0].numbers, counts, form.converted)
     except ValueError:
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,12 @@ from msgspec import UNSET
 
 from storage_consumer.decode.canal_json.framing import BadEnd, Frames, rows_of
 from storage_consumer.decode.canal_json.message import UNREADABLE, Shape, Texts, decode_any, has_gaps, shape_of
-from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally, Values
+from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout, Tally, Values
 from storage_consumer.decode.file_splits import canal_boundary
 from storage_consumer.decode.row_error import RowPlace
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, TableName, Window
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange, TableName
 
 if TYPE_CHECKING:
     from storage_consumer.decode.canal_json.batch import MessageForm
@@ -37,24 +37,24 @@ class _Scan:
 
     frames: Frames
     shape: Shape
-    window: Window
+    commit_range: CommitRange
     tally: Tally
     source: str
-    untimed: bool
+    lacks_commit_ts: bool
     """Whether rows may lack their commit-ts."""
+    many: bool
+    """Whether to yield rows in batches where possible."""
     offset: int = 0
     """Byte at which the current row begins."""
     accepted: tuple[str, str] = ("", "")
     """Database and table of the rows so far, known to be the layout's."""
     number: int = 0
     """Number of the current row."""
-    many: bool = False
-    """Whether to yield rows in batches where possible."""
     form: MessageForm | None = None
     """Form of the rows that are read in bulk."""
 
     def changes(self) -> Iterator[Any]:
-        """Yield the changes inside the window, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
         try:
             if self.frames.ends_lines:
                 for lines in self.frames.lines():
@@ -63,6 +63,7 @@ class _Scan:
                 for rows in self.frames.messages():
                     # Rows with another terminator are joined by LF and read in bulk too, unless one holds LF.
                     lines = b"\n".join([*rows, b""])
+                    # Offsets in the file are counted with the real terminator's length (see `Frames.gap`).
                     is_one_each = lines.count(b"\n") == len(rows) > 0
                     yield from self.changes_in(lines) if is_one_each else self.changes_of(rows)
         except BadEnd as fault:
@@ -70,13 +71,14 @@ class _Scan:
             raise self.error(fault.start, fault.reason, torn=fault.torn) from fault
 
     def changes_in(self, lines: bytes) -> Iterator[RowChange | Batch]:
-        """Yield the changes inside the window in these lines: ordinary rows as one batch, the others one by one."""
+        """Yield the changes inside the commit range in these lines: ordinary rows as one batch, the others one by one."""
         first, start, gap = self.tally.rows + 1, self.offset, self.frames.gap
         found = self.found(lines) if self.many and len(lines) >= AT_ONCE_BYTES else None
         if found is None:
             yield from self.changes_of(rows_of(lines))
             return
         batch, others = found
+        # Ordinary rows come before the others of the same bytes: order is restored later, by commit-ts and row number.
         if len(batch.numbers):
             yield batch
         for begin, line in others:
@@ -90,11 +92,12 @@ class _Scan:
         """Return what `canal_json.batch.read_batch` does; None too if the first row is not an ordinary one."""
         from storage_consumer.decode.canal_json.batch import message_form, read_batch  # noqa: PLC0415 - late, see `jit`
 
+        # Tried again until the first row of some bytes is an ordinary one.
         self.form = self.form or message_form(self.shape, lines[: lines.index(b"\n")])
-        return read_batch(self.form, lines, self.window, self.tally) if self.form else None
+        return read_batch(self.form, lines, self.commit_range, self.tally) if self.form else None
 
     def changes_of(self, rows: list[bytes]) -> Iterator[RowChange]:
-        """Yield the changes of these rows inside the window."""
+        """Yield the changes of these rows inside the commit range."""
         gap = self.frames.gap
         for row in rows:
             self.number = self.tally.rows = self.tally.rows + 1
@@ -103,17 +106,18 @@ class _Scan:
             self.offset += len(row) + gap
 
     def change_inside(self, row: bytes) -> RowChange | None:
-        """Return the change of a row; None for a row outside the window, which is counted."""
-        message, tally, high = self.decoded(row), self.tally, self.window.high
+        """Return the change of a row; None for a row outside the commit range, which is counted."""
+        message, tally, high = self.decoded(row), self.tally, self.commit_range.high
         ts = latest = 0 if message.tidb is None else message.tidb.commit_ts
         if ts <= 0:
             # The row is later if its lowest commit-ts is, and a duplicate only if its highest one is.
             ts, latest = self.times(message, row)
         tally.max_ts = max(tally.max_ts, ts)
+        # Values are not looked at before it is known that the row counts: it may be of another table version.
         if ts > high:
             tally.later += 1
             tally.next_ts = min(ts, tally.next_ts or ts)
-        elif latest <= self.window.low:
+        elif latest <= self.commit_range.low:
             tally.duplicates += 1
         else:
             return self.change(message, ts, row)
@@ -123,6 +127,7 @@ class _Scan:
         """Return the message of a row."""
         try:
             return self.shape.decode(row)
+        # Rare rows pay for a second attempt, so that usual ones are decoded without dictionaries.
         except UNREADABLE:
             return self.unshaped(row)
 
@@ -135,7 +140,7 @@ class _Scan:
 
     def times(self, message: Any, row: bytes) -> tuple[int, int]:
         """Return the lowest and highest commit-ts that a message without one may have (both inclusive)."""
-        if not self.untimed:
+        if not self.lacks_commit_ts:
             raise self.error(row, _NO_COMMIT_TS)
         if not 0 < message.es < 1 << 64 - TSO_PHYSICAL_SHIFT:
             raise self.error(row, _NO_TIME)
@@ -143,10 +148,11 @@ class _Scan:
         return earliest, earliest + _LAST_LOGICAL
 
     def change(self, message: Any, ts: int, row: bytes) -> RowChange:
-        """Return the change of a message inside the window."""
+        """Return the change of a message inside the commit range."""
         operation = _OPERATIONS.get(message.type)
         if operation is None or message.is_ddl:
             raise self.error(row, f"the type {message.type!r} (isDdl {message.is_ddl}) is not a row change", ts)
+        # One comparison for each row; names are folded only when they differ from those of the row before.
         if (message.database, message.table) != self.accepted:
             self.check_names(message, ts, row)
         try:
@@ -154,6 +160,7 @@ class _Scan:
             if isinstance(data, list) and has_gaps(data):
                 return self.number, ts, *self.partial(operation, data), None
             values = self.shape.values(data)
+            # Old values matter for updates only: a delete has the old row in its data.
             if operation != UPDATE or message.old is None:
                 return self.number, ts, operation, values, None
             return self.number, ts, operation, values, self.shape.values(self.shape.former(message.old[0], data))
@@ -203,49 +210,30 @@ class CanalJsonDecoder:
         self.mark = canal_boundary(terminator.encode())
         self.allow_missing_commit_ts = allow_missing_commit_ts
 
-    def changes(
-        self,
-        blocks: Iterable[bytes],
-        layout: RowLayout,
-        window: Window,
-        tally: Tally,
-        source: str,
-        key: Sequence[int],
-    ) -> Iterator[RowChange | Batch]:
+    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
         """See `Decoder.changes`."""
-        scan = self._scan(blocks, layout, window, tally, source, key)
-        scan.many = True
-        return scan.changes()
+        return self._scan(file, file.key, many=True).changes()
 
     def together(
-        self, contents: Sequence[bytes], layout: RowLayout, window: Window, key: Sequence[int]
+        self, contents: Sequence[bytes], layout: RowLayout, commit_range: CommitRange, key: Sequence[int]
     ) -> FilesBatch | None:
         """See `Decoder.together`."""
         from storage_consumer.decode.canal_json.batch import read_together  # noqa: PLC0415 - late, see `jit`
 
-        return read_together(shape_of(layout, tuple(key)), contents, window) if self.mark else None
+        return read_together(shape_of(layout, tuple(key)), contents, commit_range) if self.mark else None
 
-    def rows(
-        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
-    ) -> Iterator[RowChange]:
+    def rows(self, file: FileRead) -> Iterator[RowChange]:
         """See `Decoder.rows`."""
-        return self._scan(blocks, layout, window, tally, source).changes()
+        return self._scan(file, (), many=False).changes()
 
-    def _scan(
-        self,
-        blocks: Iterable[bytes],
-        layout: RowLayout,
-        window: Window,
-        tally: Tally,
-        source: str,
-        key: Sequence[int] = (),
-    ) -> _Scan:
-        """Return the state to read one file."""
+    def _scan(self, file: FileRead, key: tuple[int, ...], *, many: bool) -> _Scan:
+        """Return the state to read one file; `key`: the columns that are read of old images, empty for all."""
         return _Scan(
-            frames=Frames(iter(blocks), self.terminator.encode()),
-            shape=shape_of(layout, tuple(key)),
-            window=window,
-            tally=tally,
-            source=source,
-            untimed=self.allow_missing_commit_ts,
+            frames=Frames(iter(file.blocks), self.terminator.encode()),
+            shape=shape_of(file.layout, key),
+            commit_range=file.commit_range,
+            tally=file.tally,
+            source=file.source,
+            lacks_commit_ts=self.allow_missing_commit_ts,
+            many=many,
         )

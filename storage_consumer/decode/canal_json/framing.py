@@ -45,6 +45,7 @@ class Frames:
     @property
     def gap(self) -> int:
         """Bytes between the end of a row and the beginning of the next."""
+        # A CR before the LF counts as part of the row, since JSON ignores it.
         return 1 if self.ends_lines else len(self.terminator)
 
     @property
@@ -54,6 +55,7 @@ class Frames:
 
     def is_last(self, end: int) -> bool:
         """Return whether nothing follows byte `end` (exclusive) of the file."""
+        # `read` runs ahead of the rows by what is left of a block, so equality means that the block is used up too.
         return end == self.read and not any(self.blocks)
 
     def lines(self) -> Iterator[bytes]:
@@ -65,6 +67,7 @@ class Frames:
         size = 0
         for block in self.blocks:
             self.read += len(block)
+            # Only the last LF of a block matters: where the rows before it end is up to whoever reads them.
             if end := block.rfind(b"\n") + 1:
                 whole = b"".join([*rest, memoryview(block)[:end]])
                 # Free the old pieces before the rows are read, so that a long row is in memory only once.
@@ -85,6 +88,7 @@ class Frames:
         for block in self.blocks:
             pending += block
             self.read += len(block)
+            # Each attempt begins at the first byte again, so attempts have to become rarer as a row grows.
             if len(pending) >= enough:
                 yield self._whole(pending)
                 enough = 2 * len(pending)  # a long row is scanned again only when twice as much is there
@@ -100,6 +104,7 @@ class Frames:
         """Remove the complete rows from `pending` and return them."""
         rows = []
         start = 0
+        # A closed message without its terminator stays: the rest of the terminator may come with the next block.
         while (found := _MESSAGE.match(pending, start)) and pending.startswith(self.terminator, found.end()):
             rows.append(found[0])
             start = found.end() + len(self.terminator)
@@ -109,8 +114,10 @@ class Frames:
     def _is_none(self, pending: bytes | bytearray) -> bool:
         """Return whether `pending` cannot begin with a row, whatever follows."""
         found = _MESSAGE.match(pending)
+        # Nothing is closed yet. Whether a message at least begins shows in the first byte.
         if found is None:
             return bytes(pending[:1]) not in (b"{", b"")
+        # What follows the message has to be the terminator, or as much of it as there is.
         return not self.terminator.startswith(pending[found.end() : found.end() + len(self.terminator)])
 
     def _no_row(self) -> str:
@@ -124,6 +131,7 @@ class Frames:
         reason = "the file ends inside this row: no complete terminator follows"
         if self._is_none(pending):
             return BadEnd(pending, self._no_row(), torn=False)
+        # The message is whole, and its terminator is cut short.
         if _MESSAGE.match(pending):
             return BadEnd(pending, reason, torn=True)
         # Raw skips the values: all that counts is whether the JSON ends too early.

@@ -76,6 +76,7 @@ class Shape:
         if self.checked:
             try:
                 # One match for all columns; only a failure or a NULL is worth a look at each.
+                # An LF inside a text is one too many for the pattern, so joining cannot hide a border.
                 if not self.matches("\n".join(self.pick(texts))):
                     self._check(texts)
             except TypeError:  # a NULL among them
@@ -112,6 +113,7 @@ class Shape:
         """Return the texts of an image, in layout order. Raise `ValueError` for a column that the layout lacks."""
         if not isinstance(image, dict):
             return _astuple(image)
+        # A hidden column is no reason to refuse a row.
         extra = [name for name in image if name not in self.names and not is_hidden(name)]
         if extra:
             missing = [name for name in self.names if name not in image]
@@ -124,6 +126,7 @@ class Shape:
         if not self.key or isinstance(image, dict):
             return [now if old is UNSET else old for old, now in zip(self.texts(image), data, strict=True)]
         texts = list(data)
+        # Only the key is read of an old image; the rest comes from the new one and is not compared.
         for place, old in zip(self.key, _astuple(image), strict=True):
             if old is not UNSET:
                 texts[place] = old
@@ -162,6 +165,7 @@ def shape_of(layout: RowLayout, key: tuple[int, ...] = ()) -> Shape:
         key=key,
         decode=_decode(names, key),
         checked=checked,
+        # With one index `itemgetter` returns no tuple.
         pick=itemgetter(*checked) if len(checked) > 1 else lambda texts: tuple(texts[index] for index in checked),
         matches=re.compile("\n".join(form for form in grammars if form)).fullmatch,
         conversions=tuple((index, convert) for index, convert in conversions if convert is not None),
@@ -172,8 +176,10 @@ def _decode(names: tuple[str, ...], key: tuple[int, ...]) -> Callable[[bytes], A
     """Return the function of `Shape.decode`."""
     if any(re.search(r'[\\"\x00-\x1f]', name) for name in names):
         return decode_any  # msgspec accepts no such field name
+    # Attributes need Python names; `rename` gives them the column's names in the message.
     fields = [f"column{index}" for index in range(len(names))]
     rename = dict(zip(fields, names, strict=True))
+    # No cycles can arise in messages, so the collector need not look at them (`gc=False`).
     whole = msgspec.defstruct(
         "_Whole", [(name, str | None) for name in fields], rename=rename, forbid_unknown_fields=True, gc=False
     )

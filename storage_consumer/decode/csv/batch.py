@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from storage_consumer.decode.csv.row_pattern import Shape
 from storage_consumer.decode.values import (
+    IN_FORMATTED,
     NUMBER_FIELDS,
     Converter,
     CsvForm,
@@ -27,8 +28,7 @@ from storage_consumer.decode.values import (
     is_base64,
 )
 from storage_consumer.decode.wire_format import NULL
-from storage_consumer.kernels.arrays import Flags, Offsets, Places
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE, Flags, Offsets, Places
 from storage_consumer.kernels.csv_lines import write_lines
 from storage_consumer.kernels.csv_rows import (
     BASE64_FIELD,
@@ -77,14 +77,18 @@ def row_form(shape: Shape) -> RowForm | None:
     form, options = shape.form, shape.form.options
     marks = options.quote + options.delimiter
     if (
+        # The loops know the usual way of writing rows; all others are left to the plain reader.
         not options.include_commit_ts
         or form.handle_key
         or options.null.encode() != NULL
         or options.terminator not in ("\n", "\r\n")
-        or len(marks) != 2  # noqa: PLR2004 - one quote, one delimiter
+        or len(options.quote) != 1
+        or len(options.delimiter) != 1
         or not marks.isascii()
         # Marks that may occur in a number, in NULL or in true and false are left to the plain reader.
         or re.search(r"[\w\\.+-]", marks)
+        # So are quotes that may occur in a text that TiCDC formats itself: the loops do not look for them there.
+        or options.quote in IN_FORMATTED
     ):
         return None
     columns = tuple(form.layout.columns[index] for index in form.order)
@@ -145,6 +149,7 @@ class CsvRows:
     def integers(self, place: int, rows: Places) -> Offsets | None:
         """Return a column's values in these rows, or None if such an array cannot hold them; `place` is its index in the layout."""
         column = self.form.place_of[place]
+        # What the key compares is the converted text.
         if self.form.converters[column]:
             return None
         numbers = np.empty(len(rows), np.int64)
@@ -186,6 +191,7 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     least = len(form.bytes.names) + 2 * len(form.columns)
     most = min(content.count(b"\n"), len(content) // least)  # a text may be full of LF
     text = text_of(content)
+    # Checked once for all: the loops go by bytes.
     if not most or not is_utf8(text):
         return None
     found = Found(
@@ -198,6 +204,7 @@ def read_rows(form: RowForm, content: bytes) -> CsvRows | None:
     updates, ts = found.updates[:count], found.ts[:count]
     operations = _OPERATIONS[found.operations[:count]]
     if not (operations >= 0).all():
+        # Up to the first row that is none of I, U and D.
         count = int((operations < 0).argmax())
     seconds = _seconds(ts[:count], operations[:count], updates[:count]) if form.bytes.marks.paired else updates[:count]
     count = len(seconds)
@@ -213,6 +220,7 @@ def _seconds(ts: Offsets, operations: NDArray[np.int8], is_update: Flags) -> Fla
     """
     firsts: Flags = is_update & (operations == DELETE)
     seconds: Flags = is_update & (operations == INSERT)
+    # The halves of an update are adjacent and of one commit-ts.
     pairs = firsts[:-1] & seconds[1:] & (ts[:-1] == ts[1:])
     # Rows that need a partner, or that TiCDC does not write in this mode; the pairs are then taken out.
     odd = firsts | seconds | (~is_update & (operations == UPDATE))

@@ -1,7 +1,7 @@
 r"""Decode TiCDC's CSV: ``op,table,schema[,commit-ts][,is-update][,handle-key],value...``, under every set of its options.
 
 Layout and options determine what each column's field may look like. So one regular expression reads a whole row, checks
-its form, and tells NULL from text. Text that it does not match is examined field by field, to say what is wrong.
+its form, and keeps NULL and text apart. Text that it does not match is examined field by field, to say what is wrong.
 
 What the format itself leaves open:
 
@@ -16,21 +16,21 @@ What the format itself leaves open:
   the difference, some row of the file must have a form that rules this out.
 * The handle key may be bytes that are not text; no other field may.
 * A header line names the columns of the file's first row. If its order differs from the layout's, it holds only if that
-  row is inside the window: a row from before a reordering of the columns may precede rows from after it.
+  row is inside the commit range: a row from before a reordering of the columns may precede rows from after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.dialect import dialect_of
 from storage_consumer.decode.csv.options import check_options
 from storage_consumer.decode.csv.row_pattern import Form, Shape, shape
 from storage_consumer.decode.csv.scan import Scan
-from storage_consumer.decode.decoder import Batch, FilesBatch, RowChange, RowLayout, Tally
+from storage_consumer.decode.decoder import Batch, FileRead, FilesBatch, RowChange, RowLayout
 from storage_consumer.decode.file_splits import csv_boundary
-from storage_consumer.model import Window
+from storage_consumer.model import CommitRange
 
 
 class CsvDecoder:
@@ -43,66 +43,49 @@ class CsvDecoder:
         self.mark = csv_boundary(options)
         self._latest: tuple[RowLayout, Shape] | None = None
 
-    def changes(
-        self,
-        blocks: Iterable[bytes],
-        layout: RowLayout,
-        window: Window,
-        tally: Tally,
-        source: str,
-        key: Sequence[int],  # noqa: ARG002 - an update with its old row is two rows here
-    ) -> Iterator[RowChange | Batch]:
-        """See `Decoder.changes`."""
-        return self._scan(blocks, layout, window, tally, source, at_once=True).changes()
+    def changes(self, file: FileRead) -> Iterator[RowChange | Batch]:
+        """See `Decoder.changes`. The key does not matter: an update with its old row is two rows here."""
+        return self._scan(file, at_once=True).changes()
 
     def together(
         self,
         contents: Sequence[bytes],
         layout: RowLayout,
-        window: Window,
-        key: Sequence[int],  # noqa: ARG002 - as above
+        commit_range: CommitRange,
+        key: Sequence[int],  # noqa: ARG002 - as in `changes`
     ) -> FilesBatch | None:
         """See `Decoder.together`."""
-        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
-        from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.csv.first_rows import read_together  # noqa: PLC0415 - likewise
 
+        # A mark also excludes what holds for a whole file: a header line, the handle key, and old values.
         form = row_form(self._shape(layout)) if self.mark else None
-        return read_together(form, contents, window) if form else None
+        return read_together(form, contents, commit_range) if form else None
 
-    def rows(
-        self, blocks: Iterable[bytes], layout: RowLayout, window: Window, tally: Tally, source: str
-    ) -> Iterator[RowChange]:
+    def rows(self, file: FileRead) -> Iterator[RowChange]:
         """See `Decoder.rows`. I and U rows are kept apart, but mean the same.
 
         An update has old values with ``output-old-value``: its D and I rows become one change with the D row's number.
         So the first change of a file always has number 1, which shows that a transaction continues there. If the rows
-        have no commit-ts, the changes have 0, and the window excludes none of them.
+        have no commit-ts, the changes have 0, and the commit range excludes none of them.
         """
-        return self._scan(blocks, layout, window, tally, source).changes()
+        return self._scan(file).changes()
 
-    def _scan(
-        self,
-        blocks: Iterable[bytes],
-        layout: RowLayout,
-        window: Window,
-        tally: Tally,
-        source: str,
-        *,
-        at_once: bool = False,
-    ) -> Scan:
+    def _scan(self, file: FileRead, *, at_once: bool = False) -> Scan:
         """Return the state to read one file."""
         return Scan(
-            blocks=iter(blocks),
-            shape=self._shape(layout),
-            window=window,
-            tally=tally,
-            source=source,
-            settled=not self.options.output_handle_key,
+            blocks=iter(file.blocks),
+            shape=self._shape(file.layout),
+            commit_range=file.commit_range,
+            tally=file.tally,
+            source=file.source,
+            form_confirmed=not self.options.output_handle_key,
             at_once=at_once,
         )
 
     def _shape(self, layout: RowLayout) -> Shape:
         """Return the shape of a file with neither a handle key nor its own column order; the latest one is cached for the next file."""
+        # The files of one directory share the layout object, so identity is enough.
         if self._latest is None or self._latest[0] is not layout:
             names = (dialect_of(self.options).encode(name) for name in (layout.table.table, layout.table.schema))
             form = Form(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from storage_consumer.config.settings import CsvOptions
-from storage_consumer.decode.patterns import repeated
 from storage_consumer.model import TableName
 
 CHECK_OPTIONS = (
@@ -54,7 +53,7 @@ class Dialect:
         self.options = options
         self.quote = re.escape(options.quote)
         self.delimiter, self.terminator = re.escape(options.delimiter), re.escape(options.terminator)
-        self.text = self._quoted("", "") if options.quote else repeated(self._token())
+        self.text = self._quoted("", "") if options.quote else _repeated(self._token())
         """The pattern of any text field, without groups."""
         self.doubled = options.quote * 2 or "\\"
         """What a text field contains if its content differs from what is written."""
@@ -64,12 +63,12 @@ class Dialect:
         """Where the end of a text and the delimiter after it may be mistaken for one another; None if that cannot happen."""
         self.first_value = 3 + options.include_commit_ts + options.output_old_value
         """How many fields precede the handle key and the values."""
-        timed = f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
+        commit_ts_pattern = f"{self.delimiter}([0-9]{{1,20}}+)" if options.include_commit_ts else "()"
         update = f"{self.delimiter}(?:true|false)" if options.output_old_value else ""
         head = self._row_start = f"{self.quote}[IUD]{self.quote}{self.delimiter}"
         self.row_start = re.compile(head)
         self.head = re.compile(
-            f"{head}({self.text}{self.delimiter}{self.text}){timed}{update}(?={self.delimiter}|{self.end()})"
+            f"{head}({self.text}{self.delimiter}{self.text}){commit_ts_pattern}{update}(?={self.delimiter}|{self.end()})"
         )
         """A row's fields before the handle key and the values. Groups: table and schema as written, commit-ts."""
         self._unread_some = re.compile(f"(?>(?:{self._unread()}){{0,{_AT_ONCE}}})") if options.terminator else None
@@ -83,7 +82,7 @@ class Dialect:
         """Return the pattern of a quoted text.
 
         A repetition that begins with two quotes fails before it consumes anything, so it may be possessive (see
-        `repeated`). An atomic group would keep 150 bytes for each repetition: gigabytes for a JSON value of 64 MB.
+        `_repeated`). An atomic group would keep 150 bytes for each repetition: gigabytes for a JSON value of 64 MB.
         """
         quote = self.quote
         doubled = f"(?:{quote}{quote}[^{quote}]*+)*+"
@@ -94,7 +93,9 @@ class Dialect:
 
     def _token(self) -> str:
         """Return the pattern of one or more characters of an unquoted text."""
+        # Characters with which a delimiter or terminator may begin are matched one by one, after a look ahead.
         special = "".join({re.escape(text[0]) for text in (self.options.delimiter, self.options.terminator) if text})
+        # TiCDC puts a backslash before each character of a delimiter, not before the delimiter as a whole.
         escaped = "".join(rf"\\{re.escape(character)}" for character in self.options.delimiter)
         return rf"[^\\\r\n{special}]++|\\[\\rn]|{escaped}|(?!{self._stop()})[^\\\r\n]"
 
@@ -103,6 +104,7 @@ class Dialect:
         first = re.escape(self.options.terminator[:1])
         if not self.options.quote:
             return rf"[^\\{first}]++|\\(?s:.)|(?!{self.terminator}){first}"
+        # A quoted text as a whole: a doubled quote inside it is the end of one piece and the beginning of the next.
         skipped = f"[^{self.quote}{first}]++|{self.quote}[^{self.quote}]*+{self.quote}"
         # Here the delimiter must not match by itself: it may begin the terminator.
         if self.options.terminator.startswith(self.options.delimiter):
@@ -113,6 +115,7 @@ class Dialect:
         """Return the pattern of a row's end; without a terminator the next row's beginning, or if `final` the end of the text."""
         if self.options.terminator:
             return self.terminator
+        # Without a terminator a row ends where the next begins: looked at, but not consumed.
         return rf"(?={self._row_start}|\Z)" if final else f"(?={self._row_start})"
 
     def row_end(self, text: str, start: int) -> int | None:
@@ -135,7 +138,7 @@ class Dialect:
             return self._quoted("(", ")")
         quote = self.quote
         if quote:  # the last text of a row without a terminator: the next row's quote seems to double its own
-            doubled = repeated(f"{quote}(?!{follows}){quote}[^{quote}]*+")
+            doubled = _repeated(f"{quote}(?!{follows}){quote}[^{quote}]*+")
             return f"{quote}([^{quote}]*+{doubled}){quote}(?={follows})"
         return f"({self.text})" if self.options.terminator or follows == self.delimiter else f"((?:{self._token()})*?)"
 
@@ -154,6 +157,7 @@ class Dialect:
     def content(self, text: str) -> str:
         """Return the content of a text field as written, with its quotes if there are any."""
         quote = self.options.quote
+        # With a quote a backslash is an ordinary character.
         return text[1:-1].replace(quote * 2, quote) if quote else unescaped(text)
 
     def is_text(self, field: str) -> bool:
@@ -188,6 +192,7 @@ class Dialect:
                 return Split(fields=tuple(fields), end=None)
             fields.append(field[0])
             ends = text.startswith(terminator, position)
+            # If both fit here, one of them begins with the other, and the longer one is meant.
             more = text.startswith(delimiter, position) and not (ends and terminator.startswith(delimiter))
             if ends and not more:
                 return Split(fields=tuple(fields), end=position + len(terminator))
@@ -203,12 +208,14 @@ class Dialect:
 
         `final`: the file ends after `text`.
         """
+        # Without a terminator rows cannot be split into fields, so only the beginning of the row is examined.
         if not self.options.terminator:
             waits = not final and len(text) < _LONGEST_HEAD
             return "" if waits or self.head.match(text) else f"no row begins here; {CHECK_OPTIONS}"
         split = self.split(text)
         if split.problem or split.end is None:
             return f"{split.problem}; {CHECK_OPTIONS}" if split.problem else ""
+        # `split.fields` may be shorter: a row that stops early has its first fields checked all the same.
         for (name, form, meaning), found in zip(self._first_fields(), split.fields, strict=False):
             if not re.fullmatch(form, found):
                 return f"the {name} field is {found[:40]!r}, not {meaning}; {CHECK_OPTIONS}"
@@ -246,6 +253,14 @@ def dialect_of(options: CsvOptions) -> Dialect:
 def unescaped(text: str) -> str:
     """Return the content of a text that was written without a quote."""
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
+
+
+def _repeated(pattern: str) -> str:
+    """Return the pattern repeated as often as it fits and never less often, without groups.
+
+    Not ``(?:…)*+``: Python 3.11.2, which Debian 12 has, does not backtrack to where a failed repetition began.
+    """
+    return f"(?>(?:{pattern})*)"
 
 
 def _overlap(delimiter: str) -> re.Pattern[str] | None:

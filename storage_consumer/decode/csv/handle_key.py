@@ -15,6 +15,7 @@ from storage_consumer.decode.csv.dialect import Dialect
 from storage_consumer.decode.csv.row_pattern import Shape
 from storage_consumer.decode.decoder import RowLayout
 from storage_consumer.decode.layout import is_hidden
+from storage_consumer.model import folded_name
 
 AMBIGUOUS = (
     "it can be read both with and without the handle key of output-handle-key, if a column is a virtual generated "
@@ -35,6 +36,7 @@ def never_written(layout: RowLayout, source: str) -> bool:
 def is_ambiguous(shape: Shape, row: str) -> bool:
     """Return whether the row also parses with the handle-key setting reversed."""
     texts = _values(shape.dialect, row)
+    # A handle key is written as a text, so a bare first value is none.
     first = texts[0]
     if not shape.dialect.is_text(first):
         return False
@@ -47,6 +49,7 @@ def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
     All columns after the missing one are in place anyway, so the first one that may be missing decides.
     """
     columns = [shape.form.layout.columns[index] for index in shape.form.order]
+    # A virtual generated column cannot be part of a primary key.
     may_lack = next((place for place, column in enumerate(columns) if not column.is_pk), None)
     if may_lack is None or not _in_place(shape.columns, texts[1:], may_lack):
         return False
@@ -54,17 +57,19 @@ def _hides_handle_key(shape: Shape, texts: list[str]) -> bool:
     keys = [place for place, column in enumerate(columns) if column.is_pk]
     if _INTEGER.fullmatch(handle) or _IN_BRACES.fullmatch(handle):
         return True
+    # The handle key of a one-column key may be that column's value without braces, whatever it looks like.
     return keys == [0] and may_lack > 0 and shape.dialect.content(texts[1]) == handle
 
 
 def _hides_column(shape: Shape, texts: list[str]) -> bool:
     """Return whether the supposed handle key may be a value, and a column that the target has as a virtual one is in the row."""
     form = shape.form
-    carried = {column.name.casefold() for column in form.layout.columns}
+    carried = {folded_name(column.name) for column in form.layout.columns}
     known = [
-        name for name in form.layout.listed if not is_hidden(name) and name.casefold() not in form.layout.unselected
+        name for name in form.layout.listed if not is_hidden(name) and folded_name(name) not in form.layout.unselected
     ]
-    extra = next((place for place, name in enumerate(known) if name.casefold() not in carried), None)
+    # The columns before the first one that the layout leaves out are in place either way.
+    extra = next((place for place, name in enumerate(known) if folded_name(name) not in carried), None)
     if extra is None or not _in_place(shape.columns[1:], texts, extra):
         return False
     columns = [form.layout.columns[index] for index in form.order]
@@ -74,6 +79,7 @@ def _hides_column(shape: Shape, texts: list[str]) -> bool:
         for column, text in zip(columns, texts[1:], strict=True)
         if column.is_pk
     ]
+    # It repeats the values of the primary key, so it is the handle key.
     if keys and handle in ({keys[0], f"{{{keys[0]}}}"} if len(keys) == 1 else {f"{{{', '.join(keys)}}}"}):
         return False
     return not _IN_BRACES.fullmatch(handle) or extra == 0 or columns[0].type == "JSON"
@@ -95,6 +101,7 @@ def _values(dialect: Dialect, row: str) -> list[str]:
     start = 0
     while True:
         end = start + len(null)
+        # NULL first: without a quote its marker, such as ``\N``, need not have the form of a text.
         if not text.startswith(null, start) or not (end == len(text) or text.startswith(delimiter, end)):
             end = dialect.field_end(text, start)
         texts.append(text[start:end])

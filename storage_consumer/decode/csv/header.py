@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from storage_consumer.decode.csv.dialect import Dialect
 from storage_consumer.decode.decoder import RowLayout
+from storage_consumer.model import folded_name
 
 _ALWAYS = ("ticdc-meta$operation", "ticdc-meta$table", "ticdc-meta$schema")
 _COMMIT_TS, _IS_UPDATE = "ticdc-meta$commit-ts", "ticdc-meta$is-update"
@@ -41,11 +42,13 @@ def read_header(text: str, dialect: Dialect, layout: RowLayout, *, final: bool) 
     if not text.startswith(mark):
         waits = not final and mark.startswith(text)
         return None if waits else Header(length=0, order=natural)
+    # Names are not escaped, so one may hold the delimiter: compare whole lines before splitting any.
     for names in ([column.name for column in layout.columns], layout.listed):
         expected = delimiter.join([*_meta(dialect), *names]) + terminator
         if text.startswith(expected):
             behind = len(expected) if terminator else _begin_of_row(text, len(expected), dialect, final=final)
         else:
+            # The text may end within the line.
             behind = None if not final and expected.startswith(text) else 0
         if behind != 0:
             return None if behind is None else Header(length=behind, order=natural)
@@ -61,14 +64,15 @@ def _begin_of_row(text: str, position: int, dialect: Dialect, *, final: bool) ->
     """Return `position` if a row begins there or the file ends, else 0; None if more of the text is needed to decide."""
     if dialect.row_start.match(text, position) or (final and position == len(text)):
         return position
+    # As long as the beginning of a row can be: quote, letter, quote, delimiter.
     longest = 2 * len(dialect.options.quote) + 1 + len(dialect.options.delimiter)
     return 0 if final or len(text) - position >= longest else None
 
 
 def _meta(dialect: Dialect) -> list[str]:
     options = dialect.options
-    timed = [_COMMIT_TS] if options.include_commit_ts else []
-    return [*_ALWAYS, *timed, *([_IS_UPDATE] if options.output_old_value else [])]
+    commit_ts_name = [_COMMIT_TS] if options.include_commit_ts else []
+    return [*_ALWAYS, *commit_ts_name, *([_IS_UPDATE] if options.output_old_value else [])]
 
 
 def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tuple[int, ...], str]:
@@ -79,16 +83,18 @@ def _by_name(fields: list[str], dialect: Dialect, layout: RowLayout) -> tuple[tu
         if (name in fields) != (name in meta) and name not in names:
             has = "has" if name in fields else "lacks"
             return (), f"the header line {has} {name}: is {option} of [sink.csv] the one given to TiCDC?"
+    # Splitting such a line would cut a name, and perhaps make two columns of it.
     if any(set(name) & set(dialect.options.delimiter) for name in names):
         return (), "the header line does not name the columns in their order, and a name contains the delimiter"
     if fields[: len(meta)] != meta:
         return (), f"the header line does not begin with {', '.join(meta)}"
-    places = {name.casefold(): index for index, name in enumerate(names)}
-    lacked = {name.casefold() for name in layout.listed} - places.keys()
-    given = [name for name in fields[len(meta) :] if name.casefold() not in lacked]
-    found = [name.casefold() for name in given]
-    unknown = [name for name in given if name.casefold() not in places]
-    lacking = [name for name in names if name.casefold() not in found]
+    places = {folded_name(name): index for index, name in enumerate(names)}
+    # Columns that only the schema file lists may be in the header and are in no row.
+    lacked = {folded_name(name) for name in layout.listed} - places.keys()
+    given = [name for name in fields[len(meta) :] if folded_name(name) not in lacked]
+    found = [folded_name(name) for name in given]
+    unknown = [name for name in given if folded_name(name) not in places]
+    lacking = [name for name in names if folded_name(name) not in found]
     twice = [name for name, count in Counter(found).items() if count > 1]
     for what, which in (("names the unknown column", unknown), ("lacks the column", lacking), ("names twice", twice)):
         if which:

@@ -70,6 +70,7 @@ class Shape:
             )
         values = list(fields[_FIRST_VALUE:])
         quote, mark = dialect.options.quote, dialect.doubled
+        # Few texts hold a quote or an escape: a search is cheaper than a replacement.
         for index in self.texts:
             text = values[index]
             if text and mark in text:
@@ -79,6 +80,7 @@ class Shape:
             for index, convert in self.conversions:
                 text = values[index]
                 if text is not None:
+                    # `index` outlives the loop: it names the column whose conversion failed.
                     values[index] = convert(text)
         except ValueError as error:
             column = self.form.layout.columns[self.form.order[index]]
@@ -105,6 +107,7 @@ class Shape:
                 f"column on one side only, a column selector, or an option: {CHECK_OPTIONS}"
             )
         ordered = [layout.columns[index] for index in self.form.order]
+        # From the end, since a handle key precedes the columns in `self.columns`.
         for column, form, text in zip(reversed(ordered), reversed(self.columns), reversed(texts), strict=False):
             if not form.fullmatch(text):
                 return (
@@ -123,6 +126,8 @@ class Shape:
         for field in fields[:-1]:
             following: Counter[int] = Counter()
             for start, ways in starts.items():
+                # A field that ends in a part of a delimiter may end later than at the earliest, but by less than a
+                # delimiter's length.
                 first = dialect.field_end(text, start)
                 ends = (end for end in range(first, first + len(delimiter)) if text.startswith(delimiter, end))
                 following.update({end + len(delimiter): ways for end in ends if field.fullmatch(text[start:end])})
@@ -150,12 +155,10 @@ def shape(form: Form) -> Shape:
         )
         for place, column in zip(form.order, columns, strict=True)
     )
-    quoted = bool(form.options.quote)
-    texts = [
-        index
-        for index, column in enumerate(columns)
-        if csv_form(column) is CsvForm.FREE or (csv_form(column) is CsvForm.PLAIN and not quoted)
-    ]
+    quote = form.options.quote
+    forms = [csv_form(column, quote) for column in columns]
+    texts = [index for index, kind in enumerate(forms) if kind is CsvForm.FREE or (kind is CsvForm.PLAIN and not quote)]
+    # The pattern follows the file, the values follow the layout: `reorder` is between the two.
     moved = form.order != tuple(range(len(columns)))
     alone = [_pattern(dialect, column, r"\Z") for column in columns]
     return Shape(
@@ -173,7 +176,7 @@ def shape(form: Form) -> Shape:
 def _row_pattern(dialect: Dialect, form: Form, columns: list[TableColumn], end: str) -> re.Pattern[str]:
     quote, delimiter = dialect.quote, dialect.delimiter
     head = f"{quote}([IUD]){quote}{delimiter}{re.escape(form.names)}"
-    timed = f"{delimiter}([0-9]{{1,20}}+)" if form.options.include_commit_ts else "()"
+    commit_ts_pattern = f"{delimiter}([0-9]{{1,20}}+)" if form.options.include_commit_ts else "()"
     update = f"{delimiter}(true|false)" if form.options.output_old_value else "()"
     handle = f"{delimiter}{dialect.text}" if form.handle_key else ""
     follows = [delimiter] * (len(columns) - 1) + [end]
@@ -181,19 +184,21 @@ def _row_pattern(dialect: Dialect, form: Form, columns: list[TableColumn], end: 
         delimiter + _pattern(dialect, column, behind) for column, behind in zip(columns, follows, strict=True)
     )
     # The empty alternative matches where no row does. So `finditer` stops there instead of searching on.
-    return re.compile(f"{head}{timed}{update}{handle}{values}{end}|")
+    return re.compile(f"{head}{commit_ts_pattern}{update}{handle}{values}{end}|")
 
 
 def _pattern(dialect: Dialect, column: TableColumn, follows: str) -> str:
     """Return the pattern of a column's field, with its content as a group that does not participate if the field is NULL."""
     null = re.escape(dialect.options.null)
-    kind = csv_form(column)
+    kind = csv_form(column, dialect.options.quote)
     if kind is CsvForm.BARE:
         return f"(?:({grammar(column, 'csv')})|{null})"
     text = dialect.plain_text(follows) if kind is CsvForm.PLAIN else dialect.free_text(follows)
     if dialect.options.quote:
         return f"(?:{text}|{null})"
+    # A text that a user can type, and bytes in base64 or hex, may equal the marker; where NULL is impossible they win.
     is_free = kind is CsvForm.FREE or wire_kind(column, "csv") is WireKind.HEX
     if is_free and not column.nullable and dialect.null_is_ambiguous:
         return text
+    # NULL only if the field ends there: a text may begin with the marker.
     return f"(?:{null}(?={follows})|{text})"

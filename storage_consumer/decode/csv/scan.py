@@ -16,8 +16,8 @@ from storage_consumer.decode.csv.row_pattern import IS_UPDATE, NOT_UTF8, Shape, 
 from storage_consumer.decode.decoder import Batch, RowChange, Tally, Values
 from storage_consumer.decode.row_error import MAX_ROW_BYTES, RowPlace
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.model import TSO_PHYSICAL_SHIFT, Window
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
+from storage_consumer.model import TSO_PHYSICAL_SHIFT, CommitRange
 
 _OPERATIONS = {"I": INSERT, "U": UPDATE, "D": DELETE}
 _EARLIEST_TS = 1_420_070_400_000 << TSO_PHYSICAL_SHIFT
@@ -37,11 +37,11 @@ class Scan:
     blocks: Iterator[bytes]
     shape: Shape
     """The form of the rows so far."""
-    window: Window
+    commit_range: CommitRange
     tally: Tally
     source: str
-    settled: bool
-    """Whether a row inside the window has confirmed that `shape` is the file's."""
+    form_confirmed: bool
+    """Whether a row inside the commit range has confirmed that `shape` is the file's."""
     header: Header | None = None
     """None until the beginning of the file has been read."""
     pending: bytearray = field(default_factory=bytearray)
@@ -60,7 +60,7 @@ class Scan:
     """Whether to yield rows in batches where possible."""
 
     def changes(self) -> Iterator[Any]:
-        """Yield the changes inside the window, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
+        """Yield the changes inside the commit range, `RowChange` or `Batch`. Raise `UndecodableRow` for a bad row."""
         enough = 0
         for block in self.blocks:
             self.pending += block
@@ -87,6 +87,7 @@ class Scan:
             yield from self.batches()
         size = self.read_text(final=final)
         going = self.header is not None or self.begins(final=final)
+        # Two readers take turns: one for all rows of the shape, the other for the row that stopped it.
         while going and self.position < len(self.text):
             yield from self.rows_of_shape(final=final)
             going = self.position < len(self.text) and self.other_row(final=final)
@@ -94,6 +95,7 @@ class Scan:
         # In bytes of the file: `text` is in characters, and may hold surrogates.
         taken = size - len(_bytes(rest))
         self.take_out(taken)
+        # What is left is the beginning of a row, unless its first fields already show that it is none.
         trouble = self.shape.dialect.trouble(rest, final=final) if rest and self.header else ""
         if trouble:
             self.tally.rows += 1
@@ -109,20 +111,23 @@ class Scan:
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches of the rows of the shape at the start of `pending`, and consume these rows, while there are many."""
-        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - as above
-        from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.csv.batch import row_form  # noqa: PLC0415 - late, see `jit`
+        from storage_consumer.decode.csv.first_rows import read_batch  # noqa: PLC0415 - likewise
 
+        # Until a row has confirmed the shape, rows go one by one.
         form = row_form(self.shape)
-        if form is None or not (self.header or self.passes_header()) or not self.settled:
+        if form is None or not (self.header or self.passes_header()) or not self.form_confirmed:
             return
         self.put_back()
         while not self.before and len(self.pending) >= AT_ONCE_BYTES:
             content = bytes(self.pending[:MOST_AT_ONCE])
-            found = read_batch(form, content[: content.rfind(b"\n") + 1], self.window, self.tally)
+            # The last LF may be inside a text. Then the loops find no end of that row and leave it for the next turn.
+            found = read_batch(form, content[: content.rfind(b"\n") + 1], self.commit_range, self.tally)
             if found is None:
                 return
             batch, size = found
             self.take_out(size)
+            # All of these rows may be outside the commit range.
             if len(batch.numbers):
                 yield batch
 
@@ -147,6 +152,7 @@ class Scan:
         bytes, and in other fields they are detected.
         """
         terminator = self.shape.dialect.options.terminator.encode()
+        # A text may hold the terminator, so the last row up to here may still be incomplete.
         last = self.pending.rfind(terminator, 0, most) if terminator else len(self.pending)
         content = self.pending[: 0 if last < 0 else last + len(terminator)]
         self.position = 0
@@ -166,35 +172,39 @@ class Scan:
         self.header = header = read_header(self.text, self.shape.dialect, form.layout, final=final)
         if header is None:
             return False
+        # Where the header ends is unknown, so no row can be read.
         if header.problem and not header.length:
             self.tally.rows += 1
             raise self.pending_error(header.problem, at_end=final)
+        # The header matters only to rows inside the commit range: the first of them confirms it, or raises its problem.
         if header.problem or header.order != form.order:
-            self.settled = False
+            self.form_confirmed = False
         self.position = header.length
         return True
 
     def rows_of_shape(self, *, final: bool) -> Iterator[RowChange]:
         """Yield the changes of rows of the shape, up to the first row of another shape."""
-        if not self.settled:
+        if not self.form_confirmed:
             return
-        shape, tally, low, high = self.shape, self.tally, self.window.low, self.window.high
-        timed, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
+        shape, tally, low, high = self.shape, self.tally, self.commit_range.low, self.commit_range.high
+        has_commit_ts, paired = shape.form.options.include_commit_ts, shape.form.options.output_old_value
         values_of = shape.values if self.is_utf8 else shape.checked_values
         # Without a terminator a row ends where the next begins, and only the last one at the end of the text.
         for match in (shape.last if final else shape.pattern).finditer(self.text, self.position):
             fields = match.groups()
             operation = fields[0]
+            # The empty alternative: no row of the shape begins here. The last match is always of this kind, if only
+            # at the end of the text.
             if operation is None:
                 self.position = match.start()
                 return
             number = tally.rows = tally.rows + 1
             ts = 0
-            if timed:
+            if has_commit_ts:
                 ts = int(fields[1])
                 if ts > tally.max_ts:  # noqa: PLR1730 - a call for each row would cost time
                     tally.max_ts = ts
-                # Outside the window no value is looked at: such rows may be of another table version.
+                # Outside the commit range no value is looked at: such rows may be of another table version.
                 if not low < ts <= high:
                     self.pass_over(ts, match.start(), match.end())
                     continue
@@ -218,6 +228,7 @@ class Scan:
             if is_update and operation == INSERT and before[:2] == (number - 1, ts):
                 return before[0], ts, UPDATE, values, before[2]
             raise self.row_error(match.start(), match.end(), _half_update(before[0]), ts)
+        # Kept across calls: the I row may come with the next block.
         if is_update and operation == DELETE:
             self.before = (number, ts, values, match)
             return None
@@ -234,11 +245,13 @@ class Scan:
         dialect, start = self.shape.dialect, self.position
         head = dialect.head.match(self.text, start)
         end = dialect.row_end(self.text, head.end()) if head else None
+        # Not all of the row is there yet, or it is none: `whole_rows` decides which.
         if head is None or (end is None and dialect.options.terminator):
             return False
-        timed = dialect.options.include_commit_ts
-        ts = int(head[2]) if timed else 0
-        is_inside = not timed or self.window.low < ts <= self.window.high
+        has_commit_ts = dialect.options.include_commit_ts
+        ts = int(head[2]) if has_commit_ts else 0
+        is_inside = not has_commit_ts or self.commit_range.low < ts <= self.commit_range.high
+        # Without a terminator only a shape shows where a row ends, so there each row must have one.
         if (is_inside or end is None) and self.found_shape(head, end, ts, final=final):
             return True
         if end is None:
@@ -247,6 +260,7 @@ class Scan:
         self.tally.max_ts = max(ts, self.tally.max_ts)
         if is_inside:
             raise self.row_error(start, end, self.shape.mismatch(self.text[start:end]), ts)
+        # The options may announce a commit-ts that the rows do not have: then this is some other number.
         if ts < _EARLIEST_TS:
             raise self.row_error(start, end, f"{ts} is not a commit ts; {CHECK_OPTIONS}", None)
         # Skipping a row by its quotes alone is unsafe: after a lost quote it would swallow the rows that follow.
@@ -261,12 +275,13 @@ class Scan:
         """Adopt the shape of a row whose table and schema are the layout's, ignoring case. Raise `UndecodableRow` for other names."""
         form, header = self.shape.form, self.header
         found, table = self.shape.dialect.names(head[1]), form.layout.table
+        # Names are compared as TiDB does, ignoring case; the shape then takes the file's own spelling.
         problem = header.problem if header else ""
         if not is_utf8(head[1]):
             problem = NOT_UTF8
         elif found.folded() != table.folded():
             problem = f"the row belongs to {found}, but lies among the files of {table}"
-        elif header and header.order != form.order and not self.settled and self.tally.rows:
+        elif header and header.order != form.order and not self.form_confirmed and self.tally.rows:
             problem = (
                 "the header line names the columns in another order than the schema file, and precedes rows from "
                 "before the window, so it may apply to those only"
@@ -274,10 +289,11 @@ class Scan:
         if problem:
             self.tally.rows += 1
             raise self.row_error(head.start(), end, problem, ts)
-        # Both readings are tried only until a row has confirmed the shape.
-        asked = form.options.output_handle_key and not self.settled
+        # Both readings are tried only until a row has confirmed the shape, which then holds for the whole file.
+        asked = form.options.output_handle_key and not self.form_confirmed
         keys = (False, True) if asked and not never_written(form.layout, self.source) else (form.handle_key,)
-        order = header.order if header and not self.settled else form.order
+        # A confirmed shape has taken the header's order already.
+        order = header.order if header and not self.form_confirmed else form.order
         shapes = [shape(replace(form, names=head[1], handle_key=key, order=order)) for key in keys]
         matches = [(fit.last if final else fit.pattern).match(self.text, head.start()) for fit in shapes]
         fitting = [fit for fit, match in zip(shapes, matches, strict=True) if match and match.end() > match.start()]
@@ -287,24 +303,26 @@ class Scan:
         if len(keys) > 1 and self.is_open(fitting[0], head.start(), final=final):
             self.tally.rows += 1
             raise self.row_error(head.start(), end, AMBIGUOUS, ts)
-        self.shape, self.settled = fitting[0], True
+        self.shape, self.form_confirmed = fitting[0], True
         return True
 
     def is_open(self, fit: Shape, start: int, *, final: bool) -> bool:
-        """Return whether no row of this shape in the text, inside the window, proves that there is or is not a handle key."""
-        low, high = self.window.low, self.window.high
+        """Return whether no row of this shape in the text, inside the commit range, proves that there is or is not a handle key."""
+        low, high = self.commit_range.low, self.commit_range.high
         for match in (fit.last if final else fit.pattern).finditer(self.text, start):
             if match[1] is None:
                 break
+            # Rows outside the commit range may be of another table version, so they prove nothing.
             inside = not fit.form.options.include_commit_ts or low < int(match[2]) <= high
             if inside and not is_ambiguous(fit, match[0]):
                 return False
         return True
 
     def pass_over(self, ts: int, start: int, end: int) -> None:
-        """Count a row outside the window; its values may be of another table version. Raise `UndecodableRow` for commit-ts 0."""
+        """Count a row outside the commit range; its values may be of another table version. Raise `UndecodableRow` for commit-ts 0."""
         tally = self.tally
-        if ts > self.window.high:
+        if ts > self.commit_range.high:
+            # The file is read again once a window reaches its lowest later commit-ts.
             tally.later += 1
             tally.next_ts = min(ts, tally.next_ts or ts)
         elif ts:
@@ -324,6 +342,7 @@ class Scan:
             start=self.text[start : start + _ERROR_BYTES if end is None else end],
             commit_ts=known,
         )
+        # Only the last row of a file may be torn; for any other one time changes nothing.
         return place.error(reason, at_end=size == len(self.pending) and not any(self.blocks))
 
     def pending_error(self, reason: str, *, at_end: bool) -> UndecodableRow:

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Sequence
 
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
-from storage_consumer.decode.decoder import RowLayout, Tally
+from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import PARTIAL_DELETE, UPDATE
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.kernels.arrays import PARTIAL_DELETE, UPDATE
+from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.campaigns.fuzzing.engine import Target, refused
 from tests.campaigns.fuzzing.seeds import corpus_files
 
@@ -57,26 +57,28 @@ def check(data: bytes) -> str:
     """Read `data` as a canal-json file; what it is like decides on terminator, columns and blocks."""
     dice = zlib.crc32(data)
     terminator, kinds = TERMINATORS[dice % len(TERMINATORS)], KINDS[dice // 16 % len(KINDS)]
-    untimed = bool(dice // 512 % 2)
+    lacks_commit_ts = bool(dice // 512 % 2)
     size = (1 << 20, 997, 4096)[dice // 2048 % 3] if len(data) > 500 else (1, 7, 1 << 20)[dice // 2048 % 3]
-    window = Window(low=(0, 470_607_600_000_000_000)[dice // 8192 % 2], high=2**64)
-    decoder = CanalJsonDecoder(terminator, allow_missing_commit_ts=untimed)
+    commit_range = CommitRange(low=(0, 470_607_600_000_000_000)[dice // 8192 % 2], high=2**64)
+    decoder = CanalJsonDecoder(terminator, allow_missing_commit_ts=lacks_commit_ts)
     blocks = (data[start : start + size] for start in range(0, len(data), size))
-    tally = Tally()
+    file = FileRead(blocks=blocks, source=PATH, layout=layout(kinds), commit_range=commit_range)
     kept = 0
     about = f"terminator {dice % len(TERMINATORS)}, "
     try:
-        for _number, ts, operation, values, old in decoder.rows(blocks, layout(kinds), window, tally, PATH):
+        for _number, ts, operation, values, old in decoder.rows(file):
             kept += 1
             assert PARTIAL_DELETE <= operation <= UPDATE
             assert len(values) == len(kinds)
             assert all(value is None or isinstance(value, str) for value in (*values, *(old or ())))
             assert old is None or len(old) == len(kinds)
-            assert untimed or window.low < ts <= window.high
+            assert lacks_commit_ts or commit_range.low < ts <= commit_range.high
     except UndecodableRow as error:
-        kind = re.match("refused: …(, commit ts …)?: [a-z ,]*", refused(error, f"{PATH}: row {tally.rows} at byte "))
+        kind = re.match(
+            "refused: …(, commit ts …)?: [a-z ,]*", refused(error, f"{PATH}: row {file.tally.rows} at byte ")
+        )
         return about + (kind[0] if kind else "refused")
-    return f"{about}{min(kept, 9)} changes of {min(tally.rows, 9)} rows"
+    return f"{about}{min(kept, 9)} changes of {min(file.tally.rows, 9)} rows"
 
 
 def seeds() -> Sequence[bytes]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import RowLayout, Tally
+from storage_consumer.decode.decoder import FileRead, RowLayout
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.model import CommitRange, TableColumn, TableName
 from tests.campaigns.fuzzing.engine import Target, refused
 from tests.campaigns.fuzzing.seeds import corpus_files
 
@@ -66,23 +66,23 @@ def check(data: bytes) -> str:
     dice = zlib.crc32(data)
     options, kinds = OPTIONS[dice % len(OPTIONS)], KINDS[dice // 16 % len(KINDS)]
     size = (1 << 20, 997, 4096)[dice // 256 % 3] if len(data) > 500 else (1, 7, 1 << 20)[dice // 256 % 3]
-    window = Window(low=(0, 470_607_600_000_000_000)[dice // 1024 % 2], high=2**64)
+    commit_range = CommitRange(low=(0, 470_607_600_000_000_000)[dice // 1024 % 2], high=2**64)
     blocks = (data[start : start + size] for start in range(0, len(data), size))
-    tally = Tally()
+    file = FileRead(blocks=blocks, source=PATH, layout=layout(kinds), commit_range=commit_range)
     kept = 0
     about = f"options {dice % len(OPTIONS)}, "
     try:
-        for _number, ts, _operation, values, old in CsvDecoder(options).rows(
-            blocks, layout(kinds), window, tally, PATH
-        ):
+        for _number, ts, _operation, values, old in CsvDecoder(options).rows(file):
             kept += 1
             assert len(values) == len(kinds)
             assert old is None or len(old) == len(kinds)
-            assert not options.include_commit_ts or window.low < ts <= window.high
+            assert not options.include_commit_ts or commit_range.low < ts <= commit_range.high
     except UndecodableRow as error:
-        kind = re.match("refused: …(, commit ts …)?: [a-z ,]*", refused(error, f"{PATH}: row {tally.rows} at byte "))
+        kind = re.match(
+            "refused: …(, commit ts …)?: [a-z ,]*", refused(error, f"{PATH}: row {file.tally.rows} at byte ")
+        )
         return about + (kind[0] if kind else "refused")
-    return f"{about}{min(kept, 9)} changes of {min(tally.rows, 9)} rows"
+    return f"{about}{min(kept, 9)} changes of {min(file.tally.rows, 9)} rows"
 
 
 def seeds() -> Sequence[bytes]:

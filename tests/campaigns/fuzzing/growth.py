@@ -12,12 +12,10 @@ from storage_consumer.ddl.rules.backslashes import escaped
 from storage_consumer.errors import TableError
 from storage_consumer.gate.judging import refuse_foreign
 from storage_consumer.model import TableDefinition, TableName, TableVersion
-from storage_consumer.plan.barriers import touched_names
-from storage_consumer.plan.renames import rename_of
 from storage_consumer.plan.unqualified_names import of_any_database
 from storage_consumer.sql import tokens
-from storage_consumer.sql.table_names import looked_up, table_names, with_real_names
-from storage_consumer.sql.tokens import makes_global_index
+from storage_consumer.sql.parse import parsed
+from storage_consumer.sql.real_names import looked_up, with_real_names
 from tests.campaigns.fuzzing.engine import Target
 
 HEADS = ("", "ALTER TABLE `t` ", "CREATE TABLE `t` (", "CREATE VIEW `t` AS SELECT ", "RENAME TABLE `t` ", "DROP TABLE ")
@@ -109,9 +107,7 @@ def read(text: str) -> None:
         name=name, version=TableVersion(1), query=text, ddl_type=5, columns=(), path="p", checksum=0
     )
     tokens._kept.cache_clear()
-    for reads in (table_names, makes_global_index):
-        reads(text)
-    for asks in (rename_of, touched_names, of_any_database, looked_up):
+    for asks in (parsed, of_any_database, looked_up):
         asks(replace(definition))
     with_real_names(definition, {TableName(schema="shop", table="a"): TableName(schema="shop", table="A")})
     try:

@@ -61,7 +61,7 @@ class _Player:
     """Plays one form."""
 
     def __init__(self, server_type: str, database: TargetDatabase, cursor: Cursor, form: Form) -> None:
-        self._flavor, self._database, self._cursor, self._form = server_type, database, cursor, form
+        self._server_type, self._database, self._cursor, self._form = server_type, database, cursor, form
         self._notes: set[str] = set()
 
     def play(self, source: Source) -> Found:
@@ -85,15 +85,15 @@ class _Player:
         step = DdlStep(table_dir="d", table_key=key_of(name), definition=definition)
         try:
             if is_stored and definition.ddl_type:
-                refuse_what_may_not_run(step, self._flavor)
-            names = self._database.part_names(definition.name, found) if matters_for(found) else None
-            collation = self._database.database_collation(SCHEMA)
+                refuse_what_may_not_run(step, self._server_type)
+            names = self._database.structure.part_names(definition.name, found) if matters_for(found) else None
+            collation = self._database.structure.database_collation(SCHEMA)
             act = safe_action if is_stored else action_for
-            action = act(definition, self._flavor, collation, names, zone="UTC", source_collation="utf8mb4_bin")
+            action = act(definition, self._server_type, collation, names, zone="UTC", source_collation="utf8mb4_bin")
             self._notes |= set(action.notes)
             if not action.statement:
                 return f"left out: {', '.join(action.notes)}"
-            self._database.execute_ddl(action.statement, action.schema, definition.version)
+            self._database.ddl.execute_ddl(action.statement, action.schema, definition.version)
         except (NotReplicable, StatementRefused) as fault:
             return f"halts: {fault}"
         except DdlFailed as fault:
@@ -144,9 +144,11 @@ class _Player:
         for mine, other in zip(ours.columns, theirs.columns, strict=True):
             if "counter without index" in self._notes and "auto_increment" in other[4]:
                 continue
-            yield from (f"{table}.{mine[0]}: {text}" for text in _column_differences(self._flavor, mine, other, theirs))
+            yield from (
+                f"{table}.{mine[0]}: {text}" for text in _column_differences(self._server_type, mine, other, theirs)
+            )
         for name, collation in theirs.collations.items():
-            wanted = MARIADB_COLLATIONS.get(collation, collation) if self._flavor == "mariadb" else collation
+            wanted = MARIADB_COLLATIONS.get(collation, collation) if self._server_type == "mariadb" else collation
             mine_ = ours.collations.get(name, "")
             if mine_.replace("utf8mb3", "utf8") != wanted.replace("utf8mb3", "utf8"):
                 yield f"{table}.{name}: collation {mine_}, not {wanted}"

@@ -129,8 +129,8 @@ class Bucket:
                     left += 1
                     continue
                 dispatcher = name.split("_")[1] if "_" in name else ""
-                stored = records.streams.get(f"{folder}|{dispatcher}|{len(found[1])}", Finished())
-                if stored.judge(int(found[1]), digest_of(listed)) is not Verdict.SETTLED:
+                stored = records.sequences.get(f"{folder}|{dispatcher}|{len(found[1])}", Finished())
+                if stored.judge(int(found[1]), digest_of(listed)) is not Verdict.UNCHANGED:
                     raise Differs(f"{listed.path} was never finished")
         return left
 

@@ -16,8 +16,8 @@ class Counts:
     """Of TiCDC."""
     damaged: int = 0
     """Times that ``metadata`` said what can't be."""
-    anew: int = 0
-    """Data files that were written anew."""
+    rewritten: int = 0
+    """Data files that were written again."""
     rounds: int = 0
     processes: int = 0
     crashes: int = 0

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from storage_consumer.errors import StorageUnavailable, TargetUnavailable, TransientError
 
-ANSWERING = ("MemoryState.", "OwnedTarget.", "LaneTarget.", "FencedWriter.", "LaggingStorage.", "RetryingPipeline.")
-"""Parts of the outside, whose calls can fail."""
+ANSWERING = ("Memory", "OwnedTarget.", "WorkerTarget.", "FencedWriter.", "LaggingStorage.", "RetryingPipeline.")
+"""Parts of the outside, whose calls can fail; the parts of the state begin with ``Memory``."""
 
 
 class Crash(BaseException):
@@ -50,8 +50,8 @@ def no_answer(call: str) -> TransientError:
 
 
 PLACES: Sequence[str] = (
-    "", "", "", "FencedWriter.write", "FencedWriter.write", "execute_ddl", "MemoryState.journal", "MemoryState.save",
-    "MemoryState.open_window", "MemoryState.acquire", "MemoryState.load", "LaggingStorage.", "DdlRunner.run", "fence",
+    "", "", "", "FencedWriter.write", "FencedWriter.write", "execute_ddl", "MemoryJournal.record", "MemoryProgress.save",
+    "MemoryLease.open_window", "MemoryLease.acquire", "MemoryProgress.load", "LaggingStorage.", "DdlRunner.run", "fence",
     "RetryingPipeline.run",
 )  # fmt: skip
 """Where a process can be hit."""
@@ -62,7 +62,7 @@ PAUSES: Sequence[str] = (
     "FencedWriter.write",
     "execute_ddl",
     "execute_ddl",
-    "MemoryState.",
+    "Memory",
 )
 """Where it can be paused while another one takes over."""
 

@@ -29,7 +29,7 @@ class History:
     """One history. Each number says by itself what happens next."""
 
     habits: Habits
-    slow_lanes: bool
+    slow_workers: bool
     counts: Counts = field(default_factory=lambda: Counts(histories=1))
     story: list[str] = field(default_factory=list)
     records: Records = field(default_factory=Records)
@@ -111,7 +111,7 @@ class History:
         if self.process is None:
             self.counts.processes += 1
             own = random.Random(dice.getrandbits(32))  # noqa: S311 - not for secrets
-            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_lanes)
+            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_workers)
         return self.process
 
     def end_process(self, dice: random.Random) -> None:
@@ -159,7 +159,7 @@ class History:
             raise Differs("a round ended before it began")
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
-        may_wait = self.bucket.hid or bool(process.lanes.running)
+        may_wait = self.bucket.hid or bool(process.ddl_workers.running)
         takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
         self.judge.round_over(summary, may_wait=may_wait, takes_last=takes_last)
         return summary
@@ -243,7 +243,7 @@ class History:
         left = self.bucket.all_is_finished(self.records)
         if again.pending_files != left or (not again.halted and again.checkpoint != ts(self.source.tick + 2)):
             raise Differs(f"{again.pending_files} files are left at the end, not {left}, at {again.checkpoint}")
-        self.counts.anew = self.bucket.sink.anew
+        self.counts.rewritten = self.bucket.sink.rewritten
 
     def _last_round(self, dice: random.Random) -> RoundSummary:
         for _ in range(3):
@@ -264,14 +264,14 @@ _ACTS, _WEIGHTS = zip(
 )  # fmt: skip
 
 
-def run(habits: Habits, slow_lanes: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
+def run(habits: Habits, slow_workers: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
     """A history from its numbers. `Differs` where it fails; the story is in the fault's notes."""
-    history = History(habits, slow_lanes)
+    history = History(habits, slow_workers)
     with (
         patch.object(service_module, "Renewal", Beat),
         patch.object(service_module, "identity", str),
-        patch.object(scan, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),  # rows are read at once, or never
-        patch.object(canal_json, "AT_ONCE_BYTES", 1 if slow_lanes else 1 << 20),
+        patch.object(scan, "AT_ONCE_BYTES", 1 if slow_workers else 1 << 20),  # rows are read at once, or never
+        patch.object(canal_json, "AT_ONCE_BYTES", 1 if slow_workers else 1 << 20),
     ):
         try:
             for number in numbers:

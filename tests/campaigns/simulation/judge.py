@@ -7,7 +7,7 @@ from typing import Protocol
 
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
-from storage_consumer.plan.table import EXCLUDED
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from tests.campaigns.simulation.names import is_colliding
 from tests.campaigns.simulation.shapes import NULL, Image
@@ -15,7 +15,7 @@ from tests.campaigns.simulation.source import Moment, Picture, Source, Table
 from tests.campaigns.simulation.twins import Differs, Records
 from tests.harness.small_bucket import ts
 
-_STORES = frozenset(("save", "journal", "open_window", "refused"))
+_STORES = frozenset(("MemoryProgress.save", "MemoryJournal.record", "MemoryLease.open_window", "MemoryJournal.refused"))
 _WRITES = frozenset(("write_states", "write_together", "write_runs", "write_events"))
 _FIRST, _SECOND = ts(0), ts(1) - ts(0)
 Keyed = dict[str, Image]
@@ -51,11 +51,11 @@ class Judge:
 
     def called(self, where: str, process: Owner) -> None:
         """A call has taken effect: ``Class.method``."""
-        kind, _, method = where.partition(".")
+        method = where.partition(".")[2]
         if method in _WRITES:
             self._only_in_its_window(where, process)
             self._look()
-        elif method in _STORES and kind == "MemoryState":
+        elif where in _STORES:
             self._only_the_owner(where, process)
             self._nothing_fell()
             self._look()
@@ -87,7 +87,7 @@ class Judge:
             raise Differs(f"the stored checkpoint fell: from {self._feed} to {records.checkpoint}")
         for key, table in records.tables.items():
             reached = max(table.checkpoint, records.checkpoint if table.follows else 0)
-            if table.state != EXCLUDED and reached < records.lowest:
+            if table.state != TableState.EXCLUDED and reached < records.lowest:
                 raise Differs(f"{records.lowest} is told to others, but {key} is at {reached}")
         if records.lowest > records.checkpoint:
             raise Differs(f"{records.lowest} is told to others, but idle tables are at {records.checkpoint}")
@@ -120,9 +120,9 @@ class Judge:
     def _is_at_its_place(self, name: TableName, table: Table, *, exactly: bool) -> None:
         """The rows are the source's at the table's stored checkpoint.
 
-        Not `exactly`: a window's last states are written before its progress (final states, docs/architecture.md), so a key of which a row
-        is between the two may have any state in there already, or none where a row with the same unique value has
-        taken its place. A keyless table has no such grace: its progress goes with its rows.
+        Not `exactly`: a commit range's last states are written before its progress (final states, docs/architecture.md), so a key of
+        which a row is between the two may have any state in there already, or none where a row with the same unique
+        value has taken its place. A keyless table has no such grace: its progress goes with its rows.
         """
         rows, statements = self._position(name, table.uid)
         picture, later = self._picture(table, rows, statements)

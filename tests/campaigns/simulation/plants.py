@@ -11,21 +11,20 @@ from unittest.mock import patch
 from storage_consumer import pipeline, tso
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.driver.context import progress_of
-from storage_consumer.driver.round import Round
+from storage_consumer.driver.ledger import progress_of
+from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import key_forms
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.model import DataFile, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
 from storage_consumer.order.keys import is_upsert, order_of
-from storage_consumer.plan import checkpoints
-from storage_consumer.plan.file_sequence import Streams
-from storage_consumer.plan.finished_files import ANEW, Finished, Verdict, digest_of
+from storage_consumer.plan.file_sequence import FileSequences
+from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, digest_of
 from storage_consumer.plan.steps import RowStep
-from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_version import TableVersionConsumer
-from storage_consumer.testing.target import MemoryState
+from storage_consumer.testing.state import MemoryLease
 from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.remembered import everywhere
 from tests.campaigns.simulation.twins import OwnedTarget
@@ -33,19 +32,19 @@ from tests.campaigns.simulation.twins import OwnedTarget
 
 def _mark_before_rows(stack: ExitStack) -> None:
     """Progress is stored before the rows."""
-    works = Round._works
+    planned = RowJobs._planned
 
-    def bad(self: Round, steps: Sequence[RowStep]) -> list[tuple[RowStep, TablePlan]]:
-        found = works(self, steps)
-        manager = self.parts.manager
+    def bad(self: RowJobs, steps: Sequence[RowStep]) -> list[tuple[RowStep, TablePlan]]:
+        found = planned(self, steps)
+        manager = self.context.manager
         moved = [
-            replace(progress_of(manager.tables[step.table_key], manager), checkpoint=step.window.high)
+            replace(progress_of(manager.tables[step.table_key], manager), checkpoint=step.commit_range.high)
             for step, _ in found
         ]
-        self.parts.state.save(tables=moved, streams={}, checkpoint=0, storage_checkpoint=0)
+        self.context.state.progress.save(tables=moved, sequences={}, checkpoint=0, storage_checkpoint=0)
         return found
 
-    stack.enter_context(patch.object(Round, "_works", bad))
+    stack.enter_context(patch.object(RowJobs, "_planned", bad))
 
 
 def _lt_for_le(stack: ExitStack) -> None:
@@ -68,7 +67,7 @@ def _lt_for_le_in_writer(stack: ExitStack) -> None:
 
 
 def _live_mark(stack: ExitStack) -> None:
-    """Rows are judged by a mark of their table that moves while its files are read, not by the window's bounds."""
+    """Rows are judged by a mark of their table that moves while its files are read, not by the commit range's bounds."""
     good = pipeline._read_file
     marks: dict[int, tuple[TablePlan, int]] = {}
 
@@ -77,7 +76,7 @@ def _live_mark(stack: ExitStack) -> None:
         mark = mark if of is table else 0
         versions = {key: replace(version, low=max(version.low, mark)) for key, version in table.versions.items()}
         report = yield from good(work, replace(table, versions=versions), *rest)
-        marks[table.index] = table, max(mark, min(report.max_ts, table.window.high))
+        marks[table.index] = table, max(mark, min(report.max_ts, table.commit_range.high))
         return report
 
     stack.enter_context(patch.object(pipeline, "_read_file", bad))
@@ -95,8 +94,8 @@ def _no_epoch(stack: ExitStack) -> None:
 def _delete_after_upsert(stack: ExitStack) -> None:
     """Of one commit ts a key's delete comes after its upsert, so that a row which got another unique value is gone."""
 
-    def bad(ts: Unsigned, order: Integers, keys: Keys, *, timed: bool) -> Places:
-        return right(ts, order ^ order_of(0, 0, upsert=True), keys, timed=timed)
+    def bad(ts: Unsigned, order: Integers, keys: Keys, *, has_commit_ts: bool) -> Places:
+        return right(ts, order ^ order_of(0, 0, upsert=True), keys, has_commit_ts=has_commit_ts)
 
     right = changes.latest
     everywhere(stack, right, bad)
@@ -112,10 +111,10 @@ def _repeats_summed(stack: ExitStack) -> None:
 
 
 def _later_rows_forgotten(stack: ExitStack) -> None:
-    """A file that was read is done with, though some of its rows are beyond the window."""
+    """A file that was read is done with, though some of its rows are beyond the commit range."""
 
     def bad(self: TableConsumer, file: DataFile, *, max_ts: int, next_ts: int) -> None:
-        self.version(file.version_key).finish(file)
+        self.files.version(file.version_key).finish(file)
 
     stack.enter_context(patch.object(TableConsumer, "finish", bad))
 
@@ -127,28 +126,28 @@ def _gaps_unseen(stack: ExitStack) -> None:
 
 def _windows_stay_open(stack: ExitStack) -> None:
     """Nothing closes a window but the next one: not a statement, and not a new owner."""
-    good = MemoryState.open_window
+    good = MemoryLease.open_window
 
-    def bad(self: MemoryState, partitions: int, storage_checkpoint: int) -> int:
+    def bad(self: MemoryLease, partitions: int, storage_checkpoint: int) -> int:
         return good(self, partitions, storage_checkpoint) if partitions else self._records.window[1]
 
-    stack.enter_context(patch.object(MemoryState, "open_window", bad))
+    stack.enter_context(patch.object(MemoryLease, "open_window", bad))
 
 
-def _statements_unsettled(stack: ExitStack) -> None:
+def _statements_unresolved(stack: ExitStack) -> None:
     """A statement that was interrupted just runs again."""
 
     def bad(*_: object) -> None:
         return None
 
-    stack.enter_context(patch.object(DdlRunner, "_settled", bad))
+    stack.enter_context(patch.object(DdlRunner, "_resolved", bad))
 
 
-def _lanes_unfenced(stack: ExitStack) -> None:
+def _workers_unfenced(stack: ExitStack) -> None:
     """A former owner's connections stay as they are."""
 
     def bad(self: OwnedTarget) -> bool:
-        return self._lane is None or self._own.lanes.setdefault(self._lane, self) is not None
+        return self._worker is None or self._own.lock_holders.setdefault(self._worker, self) is not None
 
     def unchecked(*_: object) -> None:
         return None
@@ -189,7 +188,7 @@ def _files_known_until_a_restart(stack: ExitStack) -> None:
     good = Finished.judge
 
     def bad(self: Finished, number: int, digest: int) -> Verdict:
-        return Verdict.SETTLED if number < self.upto else good(self, number, digest)
+        return Verdict.UNCHANGED if number < self.upto else good(self, number, digest)
 
     stack.enter_context(patch.object(Finished, "judge", bad))
 
@@ -197,25 +196,24 @@ def _files_known_until_a_restart(stack: ExitStack) -> None:
 def _written_anew_until_a_restart(stack: ExitStack) -> None:
     """That a finished file was found to be written anew is forgotten by a process that ends before it has read it."""
 
-    def bad(self: Streams) -> dict[str, Finished]:
-        for stream in self._moved.values():
-            for file in stream.pending.values():
-                if stream._digests[file.number] == ANEW:
-                    stream._digests[file.number] = digest_of(file.stored)
+    def bad(self: FileSequences) -> dict[str, Finished]:
+        for sequence in self._moved.values():
+            for file in sequence.pending.values():
+                if sequence._digests[file.number] == REWRITTEN:
+                    sequence._digests[file.number] = digest_of(file.stored)
         return stored(self)
 
-    stored = Streams.to_store
-    stack.enter_context(patch.object(Streams, "to_store", bad))
+    stored = FileSequences.to_store
+    stack.enter_context(patch.object(FileSequences, "to_store", bad))
 
 
-def _told_too_far(stack: ExitStack) -> None:
-    """The checkpoint that is told to others is the bucket's, whatever the tables have reached."""
-    good = checkpoints.checkpoints
+def _reported_too_far(stack: ExitStack) -> None:
+    """The checkpoint that is reported to others is the bucket's, whatever the tables have reached."""
 
-    def bad(tables: Iterable[TableConsumer], storage_checkpoint: int) -> checkpoints.Checkpoints:
-        return replace(good(tables, storage_checkpoint), lowest=storage_checkpoint)
+    def bad(tables: Iterable[TableConsumer], storage_checkpoint: int) -> Checkpoints:
+        return replace(checkpoints(tables, storage_checkpoint), lowest=storage_checkpoint)
 
-    everywhere(stack, good, bad)
+    everywhere(stack, checkpoints, bad)
 
 
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
@@ -229,14 +227,14 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "later-rows-forgotten": _later_rows_forgotten,
     "gaps-unseen": _gaps_unseen,
     "windows-stay-open": _windows_stay_open,
-    "statements-unsettled": _statements_unsettled,
-    "lanes-unfenced": _lanes_unfenced,
+    "statements-unresolved": _statements_unresolved,
+    "workers-unfenced": _workers_unfenced,
     "any-metadata": _any_metadata,
     "keys-as-written": _keys_as_written,
     "names-unreserved": _names_unreserved,
     "files-known-until-a-restart": _files_known_until_a_restart,
     "written-anew-until-a-restart": _written_anew_until_a_restart,
-    "told-too-far": _told_too_far,
+    "reported-too-far": _reported_too_far,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""
 

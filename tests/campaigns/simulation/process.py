@@ -1,4 +1,4 @@
-"""A process of the program on the twins, and what befalls it at its calls: the real service, round, lanes and runner."""
+"""A process of the program on the twins, and what befalls it at its calls: the real service, round, workers and runner."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
-from storage_consumer.driver.service import ConsumerService, Renewal
+from storage_consumer.driver.renewal import Renewal
+from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TargetUnavailable
 from storage_consumer.job.spec import JobSpec, TablePlan
 from storage_consumer.pipeline import RowWriter
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
-from storage_consumer.ports import State
+from storage_consumer.ports import Lease
 from storage_consumer.summary import RoundSummary, Silent
+from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.storage import FakeClock
-from storage_consumer.testing.target import FACTS, MemoryState
+from storage_consumer.testing.target import FACTS
 from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.faults import Crash, Fault, fits, no_answer
 from tests.campaigns.simulation.judge import Judge
 from tests.campaigns.simulation.twins import LaggingStorage, OwnedTarget, Records, RetryingPipeline
-from tests.unit.driving import Stop
+from tests.unit.driving import Stop, each_watched
 
 UPSTREAMS: Mapping[Protocols, Upstream] = {
     "csv": Upstream(scheme="file", root="/bucket", protocol="csv", csv=CsvOptions(include_commit_ts=True)),
@@ -75,11 +77,11 @@ class World(Protocol):
 class Beat(Renewal):
     """The renewal of a lease without a thread: the calls of its process keep the time."""
 
-    def __init__(self, state: State, ttl: float, clock: Clock) -> None:  # pylint: disable=super-init-not-called
+    def __init__(self, lease: Lease, ttl: float, clock: Clock) -> None:  # pylint: disable=super-init-not-called
         """The lease was just acquired for so long."""
         self.lost = threading.Event()
         self.fault = None
-        self._state = state
+        self._lease = lease
         self._ttl = ttl
         self._clock = clock
         self._last = clock.monotonic()
@@ -97,8 +99,8 @@ class Beat(Renewal):
 
 
 @dataclass(slots=True)
-class LaneClock:
-    """The clock by which lanes wait: a statement that runs beside its round ends in some wait for it."""
+class WorkerClock:
+    """The clock by which workers wait: a statement that runs beside its round ends in some wait for it."""
 
     process: Process
 
@@ -117,12 +119,12 @@ class LaneClock:
         return self.process.world.clock.wait(event, seconds)
 
 
-class LaneTarget(OwnedTarget):
-    """A connection of a lane, which may break while the server executes."""
+class WorkerTarget(OwnedTarget):
+    """A connection of a DDL worker, which may break while the server executes."""
 
-    def __init__(self, process: Process, lane: int) -> None:
+    def __init__(self, process: Process, worker: int) -> None:
         """Of a process."""
-        super().__init__(process.world.records, lane, process.world.judge)
+        super().__init__(process.world.records, worker, process.world.judge)
         self._process = process
 
     def execute_ddl(
@@ -192,7 +194,7 @@ class Process:
     number: int
     dice: random.Random
     protocol: Protocols
-    slow_lanes: bool
+    slow_workers: bool
     """Statements run beside their round."""
     faults: list[Fault] = field(default_factory=list)
     deferred: deque[Callable[[], None]] = field(default_factory=deque)
@@ -200,7 +202,7 @@ class Process:
     notices: bool = True
     """Its renewal runs; a process that wakes up may go on for a while before it does."""
     service: ConsumerService = field(init=False)
-    lanes: DdlWorkers = field(init=False)
+    ddl_workers: DdlWorkers = field(init=False)
     _state: MemoryState = field(init=False)
     _pending: list[str] = field(default_factory=list)
 
@@ -208,24 +210,24 @@ class Process:
         """A new service with parts of its own."""
         world = self.world
         self._state = MemoryState(world.records, world.clock)
-        state = self._watched(self._state)
+        state = each_watched(self._state, self._watched)
 
-        def lane(number: int) -> Any:
-            database = self._watched(LaneTarget(self, number))
-            return self._watched(DdlRunner(database, state, FACTS.server_type, clock=world.clock))
+        def runner(number: int) -> Any:
+            database = self._watched(WorkerTarget(self, number))
+            return self._watched(DdlRunner(database, database, state.journal, FACTS.server_type, clock=world.clock))
 
-        self.lanes = DdlWorkers(lane, LaneClock(self), self._spawn)
+        self.ddl_workers = DdlWorkers(runner, WorkerClock(self), self._spawn)
         self.service = ConsumerService(
-            CONFIGS[self.protocol], state, lambda manager: self._parts(manager, state), world.clock
+            CONFIGS[self.protocol], state, lambda manager: self._context(manager, state), world.clock
         )
         self.service._me = f"process {self.number}"
 
     @property
     def epoch(self) -> int:
         """Of its lease."""
-        return self._state.epoch
+        return self._state.lease.epoch
 
-    def _parts(self, manager: ConsumerManager, state: Any) -> RoundContext:
+    def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
         world, storage, config = self.world, self._watched(self.world.storage), CONFIGS[self.protocol]
         return RoundContext(
             config=config,
@@ -235,7 +237,7 @@ class Process:
             manager=manager,
             state=state,
             target=self._watched(OwnedTarget(world.records, None, world.judge)),
-            lanes=self.lanes,
+            ddl_workers=self.ddl_workers,
             pipeline=self._watched(RetryingPipeline(storage, config.upstream, self._writer, self.dice)),
             server_info=FACTS,
             progress=Silent(),
@@ -247,7 +249,7 @@ class Process:
         return Task(self._watched(FencedWriter(self.world.records, spec)), self, (spec.epoch, spec.window_id))
 
     def _spawn(self, work: Callable[[], None]) -> None:
-        if self.slow_lanes and self.dice.random() < 0.5:
+        if self.slow_workers and self.dice.random() < 0.5:
             self.deferred.append(work)
         else:
             work()

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 from storage_consumer.ddl import translate
 from storage_consumer.model import TableDefinition
-from storage_consumer.plan import barriers, unqualified_names
+from storage_consumer.plan import unqualified_names
 from storage_consumer.poll import schema_file
-from storage_consumer.sql import table_names, tokens
+from storage_consumer.sql import parse, real_names, tokens
 
 _MOST = 50_000
 
@@ -53,15 +53,12 @@ def _by_statement(good: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _AGAIN: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
-    *((good, _by_arguments(good)) for good in (tokens.tokens, schema_file.parse_schema_file, table_names.table_names)),
+    *((good, _by_arguments(good)) for good in (tokens.tokens, schema_file.parse_schema_file, parse.parse_ddl)),
     *(
         (good, _by_statement(good))
         for good in (
-            barriers.names_others,
-            barriers.touched_names,
-            barriers.mentioned_names,
             unqualified_names.of_any_database,
-            table_names.looked_up,
+            real_names.looked_up,
             translate.action_for,
         )
     ),

@@ -72,8 +72,8 @@ class Sink:
         self._hashes = defaultdict[str, dict[int, set[int]]](lambda: defaultdict(set))
         self._numbers = defaultdict[str, int](int)
         self._highest = defaultdict[str, int](int)
-        self._contents: dict[str, tuple[int, frozenset[int]]] = {}
-        self.anew = 0
+        self._contents: dict[str, tuple[int, Sequence[Change]]] = {}
+        self.rewritten = 0
         """How many data files were written anew."""
         self._written = set[tuple[int, int]]()
 
@@ -180,8 +180,8 @@ class Sink:
             return
         name = self._next_name(folder, dispatcher, counter)
         path = f"{folder}/{name}"
-        self.anew += path in self._contents
-        self._contents[path] = self._generation, frozenset(change.tick for change in changes)
+        self.rewritten += path in self._contents
+        self._contents[path] = self._generation, changes
         content = "".join(map(self._line, changes))
         index = (f"{folder}/meta/{name[: name.rindex('_')] if dispatcher else 'CDC'}.index", f"{name}\n")
         data = (path, content)
@@ -189,25 +189,37 @@ class Sink:
 
     def _next_name(self, folder: str, dispatcher: str, counter: str) -> str:
         """The next name by a counter, unless it is that of a file with rows that would be lost: what comes after is not about these."""
-        stream = f"{folder}|{dispatcher}"
+        sequence = f"{folder}|{dispatcher}"
         stem = f"CDC_{dispatcher}_" if dispatcher else "CDC"
         while True:
-            self._numbers[f"{stream}|{counter}"] += 1
-            number = self._numbers[f"{stream}|{counter}"]
+            self._numbers[f"{sequence}|{counter}"] += 1
+            number = self._numbers[f"{sequence}|{counter}"]
             name = f"{stem}{number:020d}.{'csv' if self._habits.protocol == 'csv' else 'json'}"
-            near = number > self._highest[stream] - _RELISTED
+            near = number > self._highest[sequence] - _RELISTED
             if near and self._may_be_written(f"{folder}/{name}"):
-                self._highest[stream] = max(number, self._highest[stream])
+                self._highest[sequence] = max(number, self._highest[sequence])
                 return name
 
     def _may_be_written(self, path: str) -> bool:
-        """Whether there is no such file, or the target has all rows of it that do not come again before they are needed."""
+        """Whether there is no such file, or the target has all rows of it that do not come again, as new ones, before they are needed."""
         if path not in self._contents:
             return True
-        generation, ticks = self._contents[path]
+        generation, changes = self._contents[path]
         applied, told = self._applied()
         again = max(self.start, told) if generation < self._generation else self._source.tick
-        return all(tick <= applied or tick > again for tick in ticks)
+        return all(c.tick <= applied or (c.tick > again and not self._may_pass_for_repeat(c)) for c in changes)
+
+    def _may_pass_for_repeat(self, change: Change) -> bool:
+        """Whether a row that comes again may go to the directory of a statement that follows it, if the structures are the same.
+
+        Every row there that precedes the statement is a repeat of one in an older directory (format sheet 2.6). Once that one is
+        gone the row is lost at the source, and nothing in the files shows it.
+        """
+        _, checksum = _document(change.name, change.version, tuple(change.columns), "", 0)
+        return any(
+            version >= change.tick and version in self._source.statements and checksum in hashes
+            for version, hashes in self._hashes["/".join(change.name)].items()
+        )
 
     def _line(self, change: Change) -> str:
         if self._habits.protocol == "csv":

@@ -17,18 +17,18 @@ from typing import Protocol
 
 from storage_consumer.config.settings import Upstream
 from storage_consumer.errors import DdlFailed, TargetUnavailable, TransientError
-from storage_consumer.job.reports import by_path
+from storage_consumer.job.reports import FileReport, WriteReport, by_path
 from storage_consumer.job.spec import FileSplit, JobSpec
 from storage_consumer.job.target_table import TargetTable, UniqueKey
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.model import StoredObject, TableName
 from storage_consumer.pipeline import RowWriter, file_blocks, read_files, write_bucket
 from storage_consumer.plan.journal import DdlAnswer
 from storage_consumer.storage.base import Storage
 from storage_consumer.summary import Progress
+from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.storage import MemoryPipeline, MemoryStorage
-from storage_consumer.testing.target import _NAME, MemoryTarget, TargetRecords, _Refused
-from tests.harness.parts import cut_anywhere
+from storage_consumer.testing.target import _NAME, MemoryTarget, _Refused
+from tests.harness.splits import cut_anywhere
 
 ATTEMPTS = 3
 """How often a task is tried."""
@@ -44,7 +44,7 @@ class InFlight:
 
     run: Callable[[], object]
     text: str
-    lane: int | None
+    worker: int | None
     looks: int
     """It ends after so many looks at whether it does."""
 
@@ -60,8 +60,8 @@ class Records(TargetRecords):
     ran: dict[tuple[str, int], int] = field(default_factory=dict)
     """Text and version of the statements that took effect → how often."""
     in_flight: InFlight | None = None
-    lanes: dict[int, object] = field(default_factory=dict)
-    """Lane → the connection that holds its lock."""
+    lock_holders: dict[int, object] = field(default_factory=dict)
+    """Number of a DDL worker → the connection that holds its lock."""
 
 
 class LaggingStorage(MemoryStorage):
@@ -96,11 +96,11 @@ class Watch(Protocol):
 class OwnedTarget(MemoryTarget):
     """A twin for several processes, which knows which of the source's tables each of its own is."""
 
-    def __init__(self, records: Records, lane: int | None, watch: Watch) -> None:
-        """`lane`: of a connection for statements."""
+    def __init__(self, records: Records, worker: int | None, watch: Watch) -> None:
+        """`worker`: of a connection for statements."""
         super().__init__(records)
         self._own = records
-        self._lane = lane
+        self._worker = worker
         self._watch = watch
         self._version = 0
         self._holds = False
@@ -127,12 +127,12 @@ class OwnedTarget(MemoryTarget):
         return False
 
     def fence_ddl(self) -> bool:
-        """End the connection of a former owner in this lane, unless it is executing."""
+        """End the connection of a former owner of this worker, unless it is executing."""
         flight = self._own.in_flight
-        if flight is not None and flight.lane == self._lane and self._goes_on(flight):
+        if flight is not None and flight.worker == self._worker and self._goes_on(flight):
             return False
-        if self._lane is not None:
-            self._own.lanes[self._lane] = self
+        if self._worker is not None:
+            self._own.lock_holders[self._worker] = self
             self._holds = True
         return True
 
@@ -144,15 +144,15 @@ class OwnedTarget(MemoryTarget):
             with suppress(DdlFailed):
                 OwnedTarget(self._own, None, self._watch).execute_ddl(statement, schema, version)
 
-        self._own.in_flight = InFlight(run, statement, self._lane, looks)
+        self._own.in_flight = InFlight(run, statement, self._worker, looks)
 
     def _check_connection(self) -> None:
-        """A lane's lock goes with its connection; the one that lost it is ended, and each ends with its statement."""
+        """A worker's lock goes with its connection; the one that lost it is ended, and each ends with its statement."""
         if self._holds:
             self._holds = False
-            if self._own.lanes.get(self._lane or 0) is not self:
+            if self._own.lock_holders.get(self._worker or 0) is not self:
                 raise TargetUnavailable("the connection was ended by another owner")
-            del self._own.lanes[self._lane or 0]
+            del self._own.lock_holders[self._worker or 0]
 
     def execute_ddl(
         self, statement: str, schema: str, version: int, ignorable: frozenset[int] = frozenset()

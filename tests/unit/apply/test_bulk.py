@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from storage_consumer.apply.bulk import bulk_statement, bulk_types, bulk_values, is_many
+from storage_consumer.apply.rows import bulk_statement, bulk_types, bulk_values, is_many
 from storage_consumer.kernels.row_lines import Lines
 from tests.unit.apply.test_statements import BIT, BLOB, ID, work
 

@@ -14,8 +14,8 @@ def test_portions(in_turn: bool) -> None:  # noqa: FBT001 - pytest gives it by n
     sizes = ((1, 1, 2), (2, 1, 9), (3, 90, 1), (4, 1, 1))
     parts = [part for ts, size, count in sizes for part in as_events((ts, [(True, b"x" * size)] * count))]
     found = portions(parts, lambda portion: portion.events >= 3 or portion.size >= 80, in_turn=in_turn)
-    told = [(portion.first, portion.last, portion.events) for portion in found]
-    assert told == ([(1, 2, 11), (3, 3, 1), (4, 4, 1)] if in_turn else [(1, 1, 2), (2, 2, 9), (3, 3, 1), (4, 4, 1)])
+    bounds = [(portion.first, portion.last, portion.events) for portion in found]
+    assert bounds == ([(1, 2, 11), (3, 3, 1), (4, 4, 1)] if in_turn else [(1, 1, 2), (2, 2, 9), (3, 3, 1), (4, 4, 1)])
     assert list(portions([], lambda _: True, in_turn=in_turn)) == []
 
 

@@ -16,7 +16,7 @@ from storage_consumer.apply.statements import (
 )
 from storage_consumer.decode.values import WireKind
 from storage_consumer.job.spec import Fold, KeyPart, Mode, TablePlan, WireColumn
-from storage_consumer.model import TableName, Window
+from storage_consumer.model import CommitRange, TableName
 from storage_consumer.sql.tokens import tokens
 
 JSON = "JSON_EQUALS({column}, {value})"
@@ -33,7 +33,7 @@ def work(*written: WireColumn, key: tuple[KeyPart, ...] = ()) -> TablePlan:
         index=0,
         table_key="`s`.`t`",
         name=TableName(schema="s`", table="t"),
-        window=Window(low=0, high=1),
+        commit_range=CommitRange(low=0, high=1),
         mode=Mode.KEYED,
         has_other_unique_keys=False,
         written=written,

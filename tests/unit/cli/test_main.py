@@ -63,7 +63,7 @@ class Scripted:
         return self._end()
 
     def run(self, stop: Stop) -> RoundSummary:
-        """Rounds until a stop, which comes at once."""
+        """Rounds until a stop, which comes immediately."""
         self.used.append("run")
         stop.request()
         return self._end()
@@ -124,7 +124,7 @@ def test_an_unexpected_error_is_one_clear_line(caplog: pytest.LogCaptureFixture)
     ],
 )
 def test_tables_that_stopped_show_in_the_exit_code(summary: RoundSummary, once: bool, code: ExitCode) -> None:  # noqa: FBT001 - a variant
-    """A halted table is told by code 4; a waiting one only where nobody will look again."""
+    """A halted table ends with code 4; a waiting one only where nobody will look again."""
     assert exit_code(summary, once=once) == code
 
 
@@ -150,7 +150,7 @@ class Stubborn(Scripted):
     """A consumer that ignores the first signal, and fails when it is called off."""
 
     def run(self, stop: Stop) -> RoundSummary:
-        """Be told twice to end."""
+        """Be asked twice to end."""
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
             stop.requested.wait(5)
@@ -244,8 +244,8 @@ def test_wrong_settings_reach_the_log(
     """Code 2 is an event of the log file, in its form, as well as a line on standard error; a JSON log without a file gets the event alone."""
     given = ["run", "--upstream-uri", "s3://b/p?protocol=csv", "--downstream-uri", "mysql://u:geheim@h:1/", *wrong]
     file = tmp_path / "log"
-    for told in (["--log-file", str(file)], [f"-log-file={file}"]):
-        assert main.main([*given, *told, "--log-format", style]) == 2
+    for where in (["--log-file", str(file)], [f"-log-file={file}"]):
+        assert main.main([*given, *where, "--log-format", style]) == 2
         (line,) = file.read_text(encoding="utf-8").splitlines()
         file.unlink()
         (said,) = capfd.readouterr().err.splitlines()

@@ -20,7 +20,7 @@ def _tso(seconds: float) -> int:
     return int(seconds * 1000) << 18
 
 
-def test_halted_tables_are_told_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_halted_tables_are_logged_again(caplog: pytest.LogCaptureFixture) -> None:
     """A line at level error says which tables stand still when that changes and every ten minutes, in idle rounds too."""
     passed = [0.0]
     reporter = Reporter(Silent(), now=lambda: NOW, monotonic=lambda: passed[0])
@@ -100,14 +100,15 @@ def test_short_rounds_have_no_bar() -> None:
 
 
 def test_a_ddl_is_named_by_its_table() -> None:
-    """While a statement runs, the bar says on which table."""
+    """While a statement runs, the bar says on which table, although no file moves."""
     stream = Terminal()
     bar = _bar(stream)
-    bar.round_started(files=2, size=10, storage_checkpoint=0)
+    bar.round_started(files=9, size=10, storage_checkpoint=0)
+    bar.advanced(files=3, rows=1)
+    bar.advanced(files=3, rows=1)
     bar.ddl(table="shop.items", query="ALTER TABLE …")
-    bar._bar.refresh()  # type: ignore[union-attr]  # there is one
-    bar.round_finished(RoundSummary())
     assert "DDL on shop.items" in stream.getvalue()
+    bar.round_finished(RoundSummary())
 
 
 def _advance(bar: Bar) -> None:
@@ -116,7 +117,7 @@ def _advance(bar: Bar) -> None:
 
 
 def test_calls_may_come_in_any_order_and_from_any_thread() -> None:
-    """A call without a round, two rounds at once, or many threads: no error, and all files are counted."""
+    """A call without a round, two rounds in parallel, or many threads: no error, and all files are counted."""
     stream = Terminal()
     bar = _bar(stream)
     bar.advanced(files=1, rows=1)
@@ -145,6 +146,29 @@ def test_a_log_line_does_not_cut_the_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     bar.round_finished(RoundSummary())
     assert before.endswith("\r")
     assert before.rstrip("\r").rpartition("\r")[2].strip() == ""
+
+
+def test_a_log_line_shows_no_bar_before_its_time() -> None:
+    """In a short round only the line is written."""
+    stream = Terminal()
+    bar = _bar(stream, many_files=50, patience=60)
+    bar.round_started(files=3, size=10, storage_checkpoint=0)
+    with telemetry._around_write():
+        stream.write("LINE\n")
+    bar.round_finished(RoundSummary())
+    assert stream.getvalue() == "LINE\n"
+
+
+def test_a_bar_that_only_a_statement_showed_leaves_nothing_behind() -> None:
+    """Without a file that moves, tqdm would take the bar for one that was never shown."""
+    stream = Terminal()
+    bar = _bar(stream, many_files=50, patience=60)
+    bar.round_started(files=3, size=10, storage_checkpoint=0)
+    bar._started -= 60
+    bar.ddl(table="a.b", query="DROP TABLE b")
+    assert "DDL on a.b" in stream.getvalue()
+    bar.round_finished(RoundSummary())
+    assert stream.getvalue().rstrip("\r").rpartition("\r")[2].strip() == ""
 
 
 @pytest.mark.parametrize(
@@ -202,27 +226,27 @@ def test_a_rounds_line_has_the_declared_fields() -> None:
 
 
 class Noting(Silent):
-    """A `Progress` that notes what it was told."""
+    """A `Progress` that notes its calls."""
 
     def __init__(self) -> None:
-        """Nothing was told yet."""
-        self.told: list[str] = []
+        """Nothing was called yet."""
+        self.calls: list[str] = []
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
         """A round begins."""
-        self.told.append(f"started {files} {size} {storage_checkpoint}")
+        self.calls.append(f"started {files} {size} {storage_checkpoint}")
 
     def advanced(self, *, files: int, rows: int) -> None:
         """Files were read."""
-        self.told.append(f"advanced {files} {rows}")
+        self.calls.append(f"advanced {files} {rows}")
 
     def ddl(self, *, table: str, query: str) -> None:
         """A statement runs."""
-        self.told.append(f"ddl {table} {query}")
+        self.calls.append(f"ddl {table} {query}")
 
     def round_finished(self, summary: RoundSummary) -> None:
         """The round is over."""
-        self.told.append(f"finished {summary.rows}")
+        self.calls.append(f"finished {summary.rows}")
 
 
 def test_a_round_is_one_line_and_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -234,12 +258,12 @@ def test_a_round_is_one_line_and_is_passed_on(caplog: pytest.LogCaptureFixture) 
     reporter.advanced(files=1, rows=7)
     reporter.ddl(table="a.b", query="x")
     reporter.round_finished(RoundSummary(rows=7, checkpoint=_tso(NOW - 1)))
-    assert inner.told == ["started 1 2 3", "advanced 1 7", "ddl a.b x", "finished 7"]
+    assert inner.calls == ["started 1 2 3", "advanced 1 7", "ddl a.b x", "finished 7"]
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("round_finished rows=7 ")
 
 
-def test_a_waiting_table_is_told_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_waiting_table_is_logged_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     """A table that begins to wait, waits for something else, or goes on is a line; one that waits on is not."""
     caplog.set_level(logging.INFO, logger="storage_consumer")
     reporter = Reporter(Silent(), lambda: NOW)

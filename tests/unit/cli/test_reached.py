@@ -96,7 +96,7 @@ def test_table_whose_name_is_taken_holds_the_checkpoint() -> None:
 
 
 def test_table_that_waits_holds_both() -> None:
-    """A table that waits for a file may come on at any time, so that idle tables stay with it, and so does what is told."""
+    """A table that waits for a file may come on at any time, so that idle tables stay with it, and so does what others see."""
     world = one_table()
     world.once()
     world.bucket.rows("shop.a", 3, row("shop.a", 6, "3", '"three"'))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from storage_consumer.cli.structure_changes import _moved, changes
+from storage_consumer.cli.history_command import _moved, changes
 from storage_consumer.model import TableColumn, TableDefinition, TableName, TableVersion
 
 ID = TableColumn(name="id", type="BIGINT", unsigned=True, nullable=False, is_pk=True)

@@ -130,7 +130,7 @@ def test_how_long_files_are_kept(text: str, uri: str, days: int) -> None:
         _load("", f"{CSV}&file-expiration-days=soon")
 
 
-def test_what_has_no_effect_is_told_in_notices() -> None:
+def test_what_has_no_effect_is_listed_in_notices() -> None:
     """The notices name the keys without effect, the filter that was already applied, and files that expire."""
     notices = "\n".join(_load(EVERYTHING).notices)
     assert "sink.cloud-storage-config.flush-interval" in notices
@@ -224,17 +224,17 @@ def test_an_empty_terminator_is_passed_through() -> None:
 def test_a_sink_table_tells_all_of_itself() -> None:
     """What a changefeed's [sink] leaves out is TiCDC's default, and so is told; the extension is not of that table."""
     loaded = _load("[sink.csv]\ninclude-commit-ts = true")
-    assert loaded.untold == ()
-    assert loaded.told["delimiter"] == "config: TiCDC's default"
-    assert loaded.told["include_commit_ts"] == "config: [sink.csv] include-commit-ts"
-    assert _load("[sink]", "file:///bucket?protocol=canal-json").untold == ("enable_tidb_extension",)
+    assert loaded.unset == ()
+    assert loaded.origins["delimiter"] == "config: TiCDC's default"
+    assert loaded.origins["include_commit_ts"] == "config: [sink.csv] include-commit-ts"
+    assert _load("[sink]", "file:///bucket?protocol=canal-json").unset == ("enable_tidb_extension",)
 
 
-def test_what_nobody_says_is_untold() -> None:
+def test_what_nobody_says_is_unset() -> None:
     """Without a [sink] table only what was given explicitly counts as told."""
     loaded = _load("[consumer]\ntz = 'UTC'\n", f"{CSV}&date-separator=day")
-    assert loaded.untold == tuple(CSV_OPTIONS)
-    assert "protocol" in load({"upstream_uri": "file:///bucket", "downstream_uri": TARGET}, {}).untold
+    assert loaded.unset == tuple(CSV_OPTIONS)
+    assert "protocol" in load({"upstream_uri": "file:///bucket", "downstream_uri": TARGET}, {}).unset
 
 
 def test_column_selectors_arrive() -> None:

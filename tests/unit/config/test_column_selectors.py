@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.config.column_selectors import check, unselected
 from storage_consumer.config.load import load
 from storage_consumer.config.settings import ColumnSelector
+from storage_consumer.config.table_filter import check_selectors, unselected
 from storage_consumer.errors import ConfigError
 
 COLUMNS = ("id", "Col1", "col2", "note")
@@ -98,7 +98,7 @@ def test_first_selector_counts() -> None:
 def test_bad_rule(rule: str) -> None:
     """A rule that cannot be read is named before anything starts."""
     with pytest.raises(ConfigError, match="column-selectors"):
-        check([ColumnSelector(matcher=(rule,), columns=("*",))])
+        check_selectors([ColumnSelector(matcher=(rule,), columns=("*",))])
 
 
 def test_comments_and_blanks() -> None:

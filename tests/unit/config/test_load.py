@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.config.load import Loaded, load, with_files_read
+from storage_consumer.config.parsers import Document
 from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.errors import ConfigError
 
 CSV = "file:///bucket?protocol=csv"
@@ -126,7 +128,7 @@ def test_a_bad_path_style_is_refused() -> None:
 @pytest.mark.parametrize(
     ("uri", "port", "noted"), [("mysql://h/", 3306, True), ("tidb://h/", 4000, True), ("mysql://h:1/", 1, False)]
 )
-def test_a_port_that_is_taken_by_default_is_told(uri: str, port: int, noted: bool) -> None:  # noqa: FBT001 - the expected value
+def test_a_port_that_is_taken_by_default_is_reported(uri: str, port: int, noted: bool) -> None:  # noqa: FBT001 - the expected value
     """MySQL's and TiDB's usual ports differ, so a notice says which one was taken."""
     loaded = _load({"downstream_uri": uri})
     assert loaded.config.downstream.port == port
@@ -214,14 +216,14 @@ def test_no_time_zone_is_assumed() -> None:
     assert (config.upstream.time_zone, config.downstream.time_zone) == ("", "UTC")
 
 
-def test_the_systems_time_zone_is_resolved_and_told() -> None:
+def test_the_systems_time_zone_is_resolved_and_reported() -> None:
     """System becomes the host's zone, and a notice warns that TiCDC's counts."""
     loaded = _load({"tz": "system"}, {"TZ": "Asia/Tokyo"})
     assert loaded.config.downstream.time_zone == "Asia/Tokyo"
     assert any("System is this host's time zone, Asia/Tokyo" in notice for notice in loaded.notices)
 
 
-def test_flags_without_effect_are_told() -> None:
+def test_flags_without_effect_are_reported() -> None:
     """The reference consumer's flags that mean nothing here are accepted with a notice."""
     loaded = _load({"file_index_width": "6", "enable_profiling": True, "downstream_uri": f"{TARGET}?safe-mode=true"})
     notices = "\n".join(loaded.notices)
@@ -262,12 +264,12 @@ def test_flags_may_be_written_with_escapes() -> None:
 
 
 def test_what_is_found_out_completes_the_settings() -> None:
-    """Completed settings have nothing untold; files without commit ts are refused then as they are when told."""
+    """Completed settings leave nothing unset; files without commit ts are refused then as they are when they are explicit."""
     loaded = _load()
-    assert loaded.untold
-    full = loaded.completed(loaded.config.upstream, dict.fromkeys(loaded.untold, "x.csv row 1"))
-    assert full.untold == ()
-    assert full.told["delimiter"] == "x.csv row 1"
+    assert loaded.unset
+    full = loaded.completed(loaded.config.upstream, dict.fromkeys(loaded.unset, "x.csv row 1"))
+    assert full.unset == ()
+    assert full.origins["delimiter"] == "x.csv row 1"
     without = dataclasses.replace(loaded.config.upstream, csv=CsvOptions())
     with pytest.raises(ConfigError, match="include-commit-ts"):
         loaded.completed(without, {})
@@ -321,7 +323,7 @@ def test_updates_that_lose_their_old_key_are_refused_once_the_bucket_tells() -> 
         },
     ],
 )
-def test_raw_updates_are_taken_where_the_old_key_is_told(options: dict[str, object]) -> None:
+def test_raw_updates_are_taken_where_the_old_key_is_given(options: dict[str, object]) -> None:
     """With old values in CSV, with canal-json, and where updates are split, nothing is refused."""
     load(options, {}, target=False)
 
@@ -330,3 +332,10 @@ def test_a_raw_update_setting_that_is_no_boolean_is_refused() -> None:
     """A value that says neither yes nor no is refused with its place."""
     with pytest.raises(ConfigError, match="output-raw-change-event"):
         load({"upstream_uri": "file:///b?protocol=csv&output-raw-change-event=maybe"}, {}, target=False)
+
+
+@pytest.mark.parametrize("level", [["debug"], {"a": "debug"}, "loud", None, 5])
+def test_log_while_settings_are_wrong(level: object) -> None:
+    """A level that cannot be one, whatever its type, leaves the default, and the other settings of the log hold."""
+    document = Document(source="x.toml", content={"consumer": {"log-level": level, "log-format": "json"}})
+    assert log_wish({"config": [document]}, {}) == LogWish(level="info", style="json")

@@ -36,7 +36,7 @@ def test_certificates_switch_tls_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "mode", "told"),
+    ("uri", "mode", "expected"),
     [
         ("mysql://h:1/", None, "preferred"),
         ("mysql+ssl://h:1/", None, "verify-identity"),
@@ -48,12 +48,12 @@ def test_certificates_switch_tls_on(tmp_path: Path) -> None:
         ("mysql://h:1/", "verify", "one of disabled, preferred"),
     ],
 )
-def test_how_far_tls_goes(uri: str, mode: str | None, told: str) -> None:
+def test_how_far_tls_goes(uri: str, mode: str | None, expected: str) -> None:
     """Who asks for TLS gets the strictest, and less only by saying so; what contradicts itself is refused."""
     given = {"downstream_uri": uri, "ssl_mode": mode}
-    if told in SSL_MODES:
+    if expected in SSL_MODES:
         downstream = loaded(given)
-        assert (downstream.tls, downstream.ssl) == (told, told not in ("disabled", "preferred"))
+        assert (downstream.tls, downstream.ssl) == (expected, expected not in ("disabled", "preferred"))
     else:
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=expected):
             loaded(given)

@@ -185,13 +185,13 @@ def test_indexes_that_were_left_out(query: str, expected: str | None, server_typ
 def test_defaults_that_are_set_later() -> None:
     """SET DEFAULT knows the column's type from the schema file."""
     columns = (TableColumn(name="A", type="ENUM", elements=("x", "it's")), TableColumn(name="b", type="JSON"))
-    told = replace(
+    described = replace(
         definition("s/t", 1, "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT 2, ALTER COLUMN `b` SET DEFAULT NULL"),
         columns=columns,
     )
-    assert action_for(told, "mysql", None).statement == "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT 'it''s'"
-    assert action_for(told, "mariadb", None).notes == ("default value",)
-    assert action_for(told, "tidb", None).statement == told.query
+    assert action_for(described, "mysql", None).statement == "ALTER TABLE `t` ALTER COLUMN `a` SET DEFAULT 'it''s'"
+    assert action_for(described, "mariadb", None).notes == ("default value",)
+    assert action_for(described, "tidb", None).statement == described.query
 
 
 def test_primary_key_that_is_a_unique_one() -> None:

@@ -122,26 +122,26 @@ def test_backslash_is_noted(server_type: str) -> None:
 )
 def test_timestamp_defaults(stored: str, meant: str, server_type: str) -> None:
     """A TIMESTAMP default becomes the schema file's moment in the session's zone; the text's own zone is not known."""
-    told = replace(definition("s/t", 1, stored), columns=TIMESTAMPS)
-    action = action_for(told, server_type, None, zone="+09:30")
+    described = replace(definition("s/t", 1, stored), columns=TIMESTAMPS)
+    action = action_for(described, server_type, None, zone="+09:30")
     assert action.statement == (meant or stored)
     assert action.notes == (("timestamp default",) if meant else ())
 
 
 def test_timestamp_default_that_is_right_stays() -> None:
     """Where the text and the schema file agree nothing is changed and nothing noted."""
-    told = replace(
+    described = replace(
         definition("s/t", 1, "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT '2023-12-31 16:00:00'"),
         columns=TIMESTAMPS,
     )
-    assert action_for(told, "tidb", None).notes == ()
+    assert action_for(described, "tidb", None).notes == ()
 
 
 def test_timestamp_default_in_an_hour_that_occurs_twice() -> None:
-    """A moment that the session's zone cannot tell from another one stops the table; by an offset it can be told."""
+    """A moment that the session's zone cannot tell from another one stops the table; by an offset it is certain."""
     columns = (TableColumn(name="at", type="TIMESTAMP", default="2026-10-25 01:30:00"),)
     query = "ALTER TABLE `t` ADD COLUMN `at` TIMESTAMP DEFAULT '2026-10-25 02:30:00'"
-    told = replace(definition("s/t", 1, query), columns=columns)
+    described = replace(definition("s/t", 1, query), columns=columns)
     with pytest.raises(NotReplicable, match=r"2026-10-25 02:30:00 in Europe/Berlin, where that hour occurs twice"):
-        action_for(told, "mariadb", None, zone="Europe/Berlin")
-    assert "'2026-10-25 03:30:00'" in action_for(told, "mariadb", None, zone="+02:00").statement
+        action_for(described, "mariadb", None, zone="Europe/Berlin")
+    assert "'2026-10-25 03:30:00'" in action_for(described, "mariadb", None, zone="+02:00").statement

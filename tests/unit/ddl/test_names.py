@@ -198,7 +198,7 @@ def test_texts_with_fractions_become_no_integers_on_mariadb() -> None:
     ],
 )
 def test_columns_that_become_integers(query: str, columns: list[str]) -> None:
-    """They are told by the names that they have before the statement."""
+    """They are known by the names that they have before the statement."""
     assert to_integers(tokens(query)) == columns
 
 

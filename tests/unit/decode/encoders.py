@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import Decoder, RowChange, RowLayout, Tally
-from storage_consumer.model import TableColumn, TableName, Window
+from storage_consumer.decode.decoder import Decoder, FileRead, RowChange, RowLayout, Tally
+from storage_consumer.model import CommitRange, TableColumn, TableName
 
 OPTIONS = CsvOptions(include_commit_ts=True)
-EVERYTHING = Window(low=0, high=2**64)
+EVERYTHING = CommitRange(low=0, high=2**64)
 TS = 449_000_000_000_000_009
 SOURCE = "shop/orders/449000000000000001/2024-04-11/CDC00000000000000000001"
 
@@ -169,40 +169,56 @@ def blocks(data: bytes, size: int) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
+def file_read(
+    content: Iterable[bytes],
+    expected: RowLayout,
+    commit_range: CommitRange = EVERYTHING,
+    tally: Tally | None = None,
+    *,
+    source: str = SOURCE,
+) -> FileRead:
+    """A file of a table without a key that has this content."""
+    return FileRead(blocks=content, source=source, layout=expected, commit_range=commit_range, tally=tally or Tally())
+
+
 def decoded(
     decoder: Decoder,
     data: bytes | str,
     expected: RowLayout,
     *,
-    window: Window = EVERYTHING,
+    commit_range: CommitRange = EVERYTHING,
     size: int = 1 << 20,
     tally: Tally | None = None,
 ) -> list[RowChange]:
     """All changes of a file that comes in pieces of `size` bytes."""
     content = data if isinstance(data, bytes) else data.encode()
-    return list(decoder.rows(blocks(content, size), expected, window, tally or Tally(), SOURCE))
+    return list(decoder.rows(file_read(blocks(content, size), expected, commit_range, tally)))
 
 
 def from_csv(
     data: bytes | str,
     *kinds: str,
     options: CsvOptions = OPTIONS,
-    window: Window = EVERYTHING,
+    commit_range: CommitRange = EVERYTHING,
     size: int = 1 << 20,
     tally: Tally | None = None,
     zone: str = "",
 ) -> list[RowChange]:
     """The changes of a CSV file of shop.orders whose columns have these types."""
-    return decoded(CsvDecoder(options), data, layout(*kinds, zone=zone), window=window, size=size, tally=tally)
+    return decoded(
+        CsvDecoder(options), data, layout(*kinds, zone=zone), commit_range=commit_range, size=size, tally=tally
+    )
 
 
 def from_canal(
     data: bytes | str,
     *kinds: str,
-    window: Window = EVERYTHING,
+    commit_range: CommitRange = EVERYTHING,
     size: int = 1 << 20,
     tally: Tally | None = None,
     zone: str = "",
 ) -> list[RowChange]:
     """The changes of a canal-json file of shop.orders whose columns have these types."""
-    return decoded(CanalJsonDecoder(), data, layout(*kinds, zone=zone), window=window, size=size, tally=tally)
+    return decoded(
+        CanalJsonDecoder(), data, layout(*kinds, zone=zone), commit_range=commit_range, size=size, tally=tally
+    )

@@ -1,8 +1,9 @@
-"""canal-json files: messages, window, refusals."""
+"""canal-json files: messages, commit ranges, refusals."""
 
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,9 @@ from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.canal_json.decoder import CanalJsonDecoder
 from storage_consumer.decode.decoder import RowLayout, Tally
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, PARTIAL_DELETE, UPDATE
-from storage_consumer.model import TableName, Window
+from storage_consumer.kernels.arrays import DELETE, INSERT, PARTIAL_DELETE, UPDATE
+from storage_consumer.model import CommitRange, TableName
 from tests.unit.decode.encoders import (
-    EVERYTHING,
     SOURCE,
     TS,
     Row,
@@ -22,6 +22,7 @@ from tests.unit.decode.encoders import (
     canal_message,
     column,
     decoded,
+    file_read,
     from_canal,
     layout,
 )
@@ -109,9 +110,7 @@ def test_torn_with_any_terminator(terminator: str, size: int) -> None:
     """A file that ends anywhere inside a row or its terminator is torn there; the rows before it are given first."""
     row = canal_line(canal_message(KINDS, ROW), terminator).encode()
     for cut in range(1, len(row), 3):
-        found = CanalJsonDecoder(terminator).rows(
-            blocks((row * 2)[:-cut], size), layout(*KINDS), EVERYTHING, Tally(), SOURCE
-        )
+        found = CanalJsonDecoder(terminator).rows(file_read(blocks((row * 2)[:-cut], size), layout(*KINDS)))
         assert next(found)[0] == 1
         with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(row)}: the file ends inside") as caught:
             next(found)
@@ -124,7 +123,7 @@ def test_no_row_with_another_terminator(bad: str, size: int) -> None:
     """What is no message between two terminators stops the table, and is not taken for a row in writing."""
     row = canal_line(canal_message(KINDS, ROW), "|").encode()
     content = row + bad.encode() + b"|" + row
-    found = CanalJsonDecoder("|").rows(blocks(content, size), layout(*KINDS), EVERYTHING, Tally(), SOURCE)
+    found = CanalJsonDecoder("|").rows(file_read(blocks(content, size), layout(*KINDS)))
     assert next(found)[0] == 1
     with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(row)}.*: ") as caught:
         next(found)
@@ -173,7 +172,7 @@ def test_without_commit_ts(low: int, high: int, expected: str) -> None:
     tally = Tally()
     data = canal_line(canal_message(KINDS, ROW, _tidb=...))
     decoder = CanalJsonDecoder(allow_missing_commit_ts=True)
-    found = decoded(decoder, data, layout(*KINDS), window=Window(low=low, high=high), tally=tally)
+    found = decoded(decoder, data, layout(*KINDS), commit_range=CommitRange(low=low, high=high), tally=tally)
     assert [change[1] for change in found] == ([ES << 18] if expected == "inside" else [])
     assert (tally.later, tally.duplicates) == (int(expected == "later"), int(expected == "repeated"))
     assert tally.max_ts == ES << 18
@@ -221,7 +220,7 @@ def test_window() -> None:
         canal_line(canal_message(KINDS, ROW, _tidb={"commitTs": TS + index}, **(other if index in (0, 3, 5) else {})))
         for index in (5, 0, 2, 3, 1)
     )
-    found = from_canal(data, *KINDS, window=Window(low=TS, high=TS + 2), tally=tally)
+    found = from_canal(data, *KINDS, commit_range=CommitRange(low=TS, high=TS + 2), tally=tally)
     assert [(number, ts - TS) for number, ts, *_ in found] == [(3, 2), (5, 1)]
     assert tally == Tally(rows=5, duplicates=1, later=2, max_ts=TS + 5, next_ts=TS + 3)
 
@@ -283,7 +282,7 @@ def test_bad_row(bad: str, reason: str, size: int) -> None:
     for data, at_end in ((GOOD + bad + GOOD, False), (GOOD + bad, True)):
         content = data.encode()
         pieces = (content[start : start + size] for start in range(0, len(content), size))
-        found = CanalJsonDecoder().rows(pieces, layout(*KINDS), EVERYTHING, Tally(), SOURCE)
+        found = CanalJsonDecoder().rows(file_read(pieces, layout(*KINDS)))
         assert next(found)[0] == 1
         with pytest.raises(
             UndecodableRow, match=f"{SOURCE}: row 2 at byte {len(GOOD.encode())}.*: .*{reason}"
@@ -319,14 +318,14 @@ def test_line_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage_consumer.decode.canal_json.framing.MAX_ROW_BYTES", 1000)
     pieces = iter([GOOD.encode(), *[b"x" * 500] * 100])
     with pytest.raises(UndecodableRow, match=r"row 2 .* longer than 1000 bytes"):
-        list(CanalJsonDecoder().rows(pieces, layout(*KINDS), EVERYTHING, Tally(), SOURCE))
+        list(CanalJsonDecoder().rows(file_read(pieces, layout(*KINDS))))
     assert len(list(pieces)) > 90
 
 
 def test_travels_to_tasks() -> None:
     """A decoder can be pickled."""
     decoder = pickle.loads(pickle.dumps(CanalJsonDecoder()))  # noqa: S301 - our own bytes
-    found = list(decoder.rows([GOOD.encode()], layout(*KINDS), EVERYTHING, Tally(), SOURCE))
+    found = list(decoder.rows(file_read([GOOD.encode()], layout(*KINDS))))
     assert len(found) == 1
     assert layout(*KINDS).table == TableName(schema="shop", table="orders")
 
@@ -338,6 +337,6 @@ def test_line_end_within_a_number(kind: str, monkeypatch: pytest.MonkeyPatch) ->
     kinds = (kind, "VARCHAR")
     good = canal_line(canal_message(kinds, Row(operation="I", values=(17, "x"))))
     content = good + good.replace('"17"', '"1\\n7"')
-    found = CanalJsonDecoder().changes([content.encode()], layout(*kinds), EVERYTHING, Tally(), SOURCE, (0,))
+    found = CanalJsonDecoder().changes(replace(file_read([content.encode()], layout(*kinds)), key=(0,)))
     with pytest.raises(UndecodableRow, match=r"row 2 .* does not have the form of such a value"):
         list(found)

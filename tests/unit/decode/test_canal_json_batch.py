@@ -15,21 +15,21 @@ from storage_consumer.decode.canal_json.batch import message_form, read_batch
 from storage_consumer.decode.canal_json.message import shape_of
 from storage_consumer.decode.decoder import Tally
 from storage_consumer.decode.wire_format import encode_field
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.model import Window
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
+from storage_consumer.model import CommitRange
 from tests.unit.decode.encoders import EVERYTHING, Row, canal_line, canal_message, layout
 
 _KINDS = ("INT", "VARCHAR")
 
 
 def read(
-    lines: str, *kinds: str, key: tuple[int, ...] = (0,), window: Window = EVERYTHING
+    lines: str, *kinds: str, key: tuple[int, ...] = (0,), commit_range: CommitRange = EVERYTHING
 ) -> tuple[RowsBatch, list[int], Tally]:
     """What is read at once of these lines, the numbers of those that are left over, and the counts."""
     content, tally = lines.encode(), Tally()
     form = message_form(shape_of(layout(*kinds), key), content[: content.index(b"\n")])
     assert form
-    found = read_batch(form, content, window, tally)
+    found = read_batch(form, content, commit_range, tally)
     assert found
     batch, others = found
     for start, number in others:
@@ -190,7 +190,7 @@ def test_window() -> None:
     """Messages are counted once, also those of which two rows are made."""
     updates = [Row(operation="U", values=(7, "x"), old=(6, "x"), ts=ts) for ts in (11, 12, 13)]
     changes = [canal_line(canal_message(_KINDS, update)) for update in updates]
-    batch, others, tally = read("".join(changes), *_KINDS, window=Window(low=11, high=12))
+    batch, others, tally = read("".join(changes), *_KINDS, commit_range=CommitRange(low=11, high=12))
     assert not others
     assert batch.numbers.tolist() == [2, 2]
     assert tally == Tally(rows=3, duplicates=1, later=1, max_ts=13, next_ts=13)

@@ -1,4 +1,4 @@
-"""CSV files: row grammar, window, refusals."""
+"""CSV files: row grammar, commit ranges, refusals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from storage_consumer.decode import row_error
 from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.decoder import Tally
 from storage_consumer.errors import ConfigError, UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.model import Window
-from tests.unit.decode.encoders import OPTIONS, SOURCE, TS, Row, csv_row, from_csv, layout
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
+from storage_consumer.model import CommitRange
+from tests.unit.decode.encoders import OPTIONS, SOURCE, TS, Row, csv_row, file_read, from_csv, layout
 
 KINDS = ("BIGINT", "VARCHAR", "DECIMAL")
 GOOD = f'"I","orders","shop",{TS},7,"seven","1.50"\r\n'
@@ -57,11 +57,11 @@ def test_everything_inside_quotes_is_data(text: str, size: int) -> None:
 
 
 def test_rows_within_a_row_to_pass_over() -> None:
-    """Where quotes are lost, a row outside the window does not take those with it that follow up to the next lost quote."""
+    """Where quotes are lost, a row outside the commit range does not take those with it that follow up to the next lost quote."""
     before, torn = f'"I","orders","shop",{TS - 9},7,"old","1.50"\r\n', f'"I","orders","shop",{TS - 8},7,"old,"1.50"\r\n'
-    window = Window(low=TS - 1, high=TS + 9)
+    commit_range = CommitRange(low=TS - 1, high=TS + 9)
     for data in (torn + GOOD + torn, before + torn + GOOD + UPDATED + torn + GOOD):
-        rows = CsvDecoder(OPTIONS).rows([data.encode()], layout(*KINDS), window, Tally(), SOURCE)
+        rows = CsvDecoder(OPTIONS).rows(file_read([data.encode()], layout(*KINDS), commit_range))
         with pytest.raises(UndecodableRow, match="another row begins"):
             list(rows)
 
@@ -76,6 +76,26 @@ def test_other_dialect() -> None:
     data = csv_row(kinds, row, options)
     assert data == f"'I'|;|'orders'|;|'shop'|;|{TS}|;||;|'it''s \"|;|\"\n'|;|'ff00'\n"
     assert from_csv(data * 2, *kinds, options=options)[1][3] == (None, 'it\'s "|;|"\n', "FF00")
+
+
+@pytest.mark.parametrize("delimiter", ["|", "||", "|;|"])
+def test_large_file_without_a_quote(delimiter: str) -> None:
+    """A file that is large enough for the loops, but has no quote for them to go by, is read row by row."""
+    options = replace(OPTIONS, quote="", delimiter=delimiter)
+    data = "".join(csv_row(KINDS, Row(operation="I", values=(index, "x", "1")), options) for index in range(2_000))
+    read = CsvDecoder(options).changes(file_read([data.encode()], layout(*KINDS)))
+    assert [change[3] for change in read] == [(str(index), "x", "1") for index in range(2_000)]  # type: ignore[index] # no batch among them
+
+
+@pytest.mark.parametrize("quote", [":", " ", "=", "/", "a"])
+@pytest.mark.parametrize("count", [1, 2_000])
+def test_quote_inside_a_formatted_text(quote: str, count: int) -> None:
+    """TiCDC doubles a quote in any text, also in a date, a time, a decimal or base64."""
+    options, kinds = replace(OPTIONS, quote=quote), ("DATETIME", "TIME", "DECIMAL", "BLOB")
+    row = Row(operation="I", values=("2024-01-31 10:00:00", "-10:00:00", "1.50", b"i\xa6\x9a\xff\xff"))
+    changes = CsvDecoder(options).changes(file_read([(csv_row(kinds, row, options) * count).encode()], layout(*kinds)))
+    values = ("2024-01-31 10:00:00", "-10:00:00", "1.50", "69A69AFFFF")
+    assert [change[3] for change in changes] == [values] * count  # type: ignore[index] # no batch among them
 
 
 def test_bad_hex() -> None:
@@ -97,23 +117,23 @@ def test_window() -> None:
     """Low is exclusive and high inclusive; what lies outside is counted, not decoded."""
     tally = Tally()
     data = "".join(csv_row(KINDS, Row(operation="I", values=(1, "x", "1"), ts=TS + index)) for index in (5, 0, 2, 3, 1))
-    found = from_csv(data, *KINDS, window=Window(low=TS, high=TS + 2), tally=tally)
+    found = from_csv(data, *KINDS, commit_range=CommitRange(low=TS, high=TS + 2), tally=tally)
     assert [(number, ts - TS) for number, ts, *_ in found] == [(3, 2), (5, 1)]
     assert tally == Tally(rows=5, duplicates=1, later=2, max_ts=TS + 5, next_ts=TS + 3)
 
 
 def test_row_of_another_version_outside_the_window() -> None:
-    """A row outside the window may have other columns, names and values that this layout could not read."""
+    """A row outside the commit range may have other columns, names and values that this layout could not read."""
     other = f'"D","before","elsewhere",{TS - 1},"two ""\r\n","values"\r\n'
     tally = Tally()
-    assert len(from_csv(other + GOOD, *KINDS, window=Window(low=TS - 1, high=TS), tally=tally)) == 1
+    assert len(from_csv(other + GOOD, *KINDS, commit_range=CommitRange(low=TS - 1, high=TS), tally=tally)) == 1
     assert (tally.rows, tally.duplicates) == (2, 1)
 
 
 def test_first_column_taken_for_a_commit_ts() -> None:
     """A row that was written without commit ts is not passed over as an old one."""
     with pytest.raises(UndecodableRow, match=r"row 1 .* 7 is not a commit ts.*include-commit-ts"):
-        from_csv('"I","orders","shop",7,"seven","1.50"\r\n', *KINDS, window=Window(low=TS, high=TS + 9))
+        from_csv('"I","orders","shop",7,"seven","1.50"\r\n', *KINDS, commit_range=CommitRange(low=TS, high=TS + 9))
 
 
 def test_error_says_where() -> None:
@@ -160,7 +180,7 @@ def test_bad_row(bad: str, reason: str, size: int) -> None:
     for data, at_end in ((GOOD + bad + GOOD, False), (GOOD + bad, True)):
         decoder = CsvDecoder(OPTIONS)
         pieces = (data[start : start + size].encode() for start in range(0, len(data), size))
-        found = decoder.rows(pieces, layout(*KINDS), Window(low=0, high=2**64), Tally(), SOURCE)
+        found = decoder.rows(file_read(pieces, layout(*KINDS)))
         assert next(found)[0] == 1
         with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(GOOD)}.*: .*{reason}") as caught:
             next(found)
@@ -211,7 +231,7 @@ def test_row_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage_consumer.decode.csv.scan.MAX_ROW_BYTES", 1000)
     assert row_error.MAX_ROW_BYTES > 160 << 20
     pieces = iter([GOOD.encode(), f'"I","orders","shop",{TS},7,"'.encode(), *[b"x" * 500] * 100])
-    found = CsvDecoder(OPTIONS).rows(pieces, layout(*KINDS), Window(low=0, high=2**64), Tally(), SOURCE)
+    found = CsvDecoder(OPTIONS).rows(file_read(pieces, layout(*KINDS)))
     assert next(found)[0] == 1
     with pytest.raises(UndecodableRow, match=f"row 2 at byte {len(GOOD)}.* longer than 1000 bytes"):
         next(found)
@@ -263,4 +283,4 @@ def test_refused_options(changed: dict[str, object], option: str) -> None:
 def test_travels_to_tasks() -> None:
     """A decoder can be pickled."""
     decoder = pickle.loads(pickle.dumps(CsvDecoder(OPTIONS)))  # noqa: S301 - our own bytes
-    assert len(list(decoder.rows([GOOD.encode()], layout(*KINDS), Window(low=0, high=2**64), Tally(), SOURCE))) == 1
+    assert len(list(decoder.rows(file_read([GOOD.encode()], layout(*KINDS))))) == 1

@@ -8,11 +8,11 @@ import pytest
 
 from storage_consumer.config.settings import CsvOptions
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import RowLayout, Tally, Values
+from storage_consumer.decode.decoder import RowLayout, Values
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import INSERT
-from storage_consumer.model import Window
-from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, TS, from_csv, layout
+from storage_consumer.kernels.arrays import INSERT
+from storage_consumer.model import CommitRange
+from tests.unit.decode.encoders import OPTIONS, SOURCE, TS, file_read, from_csv, layout
 from tests.unit.decode.encoders import written_row as row
 
 SIZES = pytest.mark.parametrize("size", [1, 5, 1 << 20])
@@ -55,9 +55,9 @@ def test_handle_key_in_some_rows_only() -> None:
 
 
 def test_handle_key_behind_rows_of_before_the_window() -> None:
-    """Rows outside the window, which may be of another version, do not say whether there is a handle key."""
+    """Rows outside the commit range, which may be of another version, do not say whether there is a handle key."""
     data = row('"1"', "2", ts=TS) + row('"1"', '"a"', "1", ts=TS + 1)
-    found = from_csv(data, "TEXT", "INT", options=HANDLE, window=Window(low=TS, high=TS + 1))
+    found = from_csv(data, "TEXT", "INT", options=HANDLE, commit_range=CommitRange(low=TS, high=TS + 1))
     assert found == [(2, TS + 1, INSERT, ("a", "1"), None)]
 
 
@@ -70,7 +70,7 @@ def _keyed(*kinds: str, listed: tuple[str, ...] = ()) -> RowLayout:
 
 def _read(data: str, of: RowLayout, source: str = SOURCE, options: CsvOptions = HANDLE) -> list[tuple[str | None, ...]]:
     """The values of rows of such a table."""
-    found = CsvDecoder(options).rows([data.encode()], of, EVERYTHING, Tally(), source)
+    found = CsvDecoder(options).rows(file_read([data.encode()], of, source=source))
     return [values for _, _, _, values, _ in found]
 
 

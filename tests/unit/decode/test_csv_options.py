@@ -12,9 +12,9 @@ from storage_consumer.decode.csv.decoder import CsvDecoder
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.decoder import RowLayout, Tally, Values
 from storage_consumer.errors import UndecodableRow
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
-from storage_consumer.model import TableColumn, TableName, Window
-from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, TS, decoded, from_csv, layout
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
+from storage_consumer.model import CommitRange, TableColumn, TableName
+from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, TS, decoded, file_read, from_csv, layout
 from tests.unit.decode.encoders import written_row as row
 
 BARE = replace(OPTIONS, quote="", terminator="\n")
@@ -28,11 +28,11 @@ def values(data: bytes | str, *kinds: str, options: CsvOptions, size: int = 1 <<
 
 
 def refused(
-    data: bytes | str, *kinds: str, options: CsvOptions = OPTIONS, window: Window = EVERYTHING
+    data: bytes | str, *kinds: str, options: CsvOptions = OPTIONS, commit_range: CommitRange = EVERYTHING
 ) -> UndecodableRow:
     """The error of a file that does not decode."""
     with pytest.raises(UndecodableRow) as caught:
-        from_csv(data, *kinds, options=options, window=window)
+        from_csv(data, *kinds, options=options, commit_range=commit_range)
     return caught.value
 
 
@@ -70,7 +70,7 @@ def test_no_terminator_refuses_what_it_cannot_pass_over() -> None:
     old = row("1", "2", ts=TS - 1, end="")
     options = replace(OPTIONS, terminator="")
     assert "row 1 at byte 0" in str(
-        refused(old + row("1", end=""), "INT", options=options, window=Window(low=TS - 1, high=TS))
+        refused(old + row("1", end=""), "INT", options=options, commit_range=CommitRange(low=TS - 1, high=TS))
     )
 
 
@@ -142,12 +142,12 @@ def test_terminator_inside_a_text() -> None:
 
 @SIZES
 def test_without_commit_ts(size: int) -> None:
-    """Rows without commit ts have 0, and the window leaves none of them out."""
+    """Rows without commit ts have 0, and the commit range leaves none of them out."""
     data = row("7", '"x"').replace(f"{TS},", "")
     tally = Tally()
     options = replace(OPTIONS, include_commit_ts=False)
     found = from_csv(
-        data * 2, "INT", "TEXT", options=options, window=Window(low=TS, high=TS + 1), size=size, tally=tally
+        data * 2, "INT", "TEXT", options=options, commit_range=CommitRange(low=TS, high=TS + 1), size=size, tally=tally
     )
     assert found == [(1, 0, INSERT, ("7", "x"), None), (2, 0, INSERT, ("7", "x"), None)]
     assert tally == Tally(rows=2)
@@ -225,7 +225,7 @@ def test_half_an_update_among_rows_read_at_once(
         first = before.count("\n")
         content = (before + data + behind).encode()
         for blocks in ([content], content.splitlines(keepends=True)):
-            read = CsvDecoder(OLD).changes(blocks, layout("INT"), Window(low=9, high=TS + 1), Tally(), SOURCE, ())
+            read = CsvDecoder(OLD).changes(file_read(blocks, layout("INT"), CommitRange(low=9, high=TS + 1)))
             with pytest.raises(UndecodableRow, match=f"row {first + number} at byte .*{reason.format(first + 1)}"):
                 list(read)
 
@@ -264,9 +264,9 @@ def test_header_in_another_order() -> None:
 
 
 def test_header_in_another_order_above_rows_of_before_the_window() -> None:
-    """Such a header may hold for the older rows only, so the first row inside the window is refused."""
+    """Such a header may hold for the older rows only, so the first row inside the commit range is refused."""
     data = f"{HEAD},c1,c0\r\n" + row('"a"', "1") + row('"a"', "1", ts=TS + 1)
-    assert "in another order" in str(refused(data, "INT", "TEXT", window=Window(low=TS, high=TS + 1)))
+    assert "in another order" in str(refused(data, "INT", "TEXT", commit_range=CommitRange(low=TS, high=TS + 1)))
 
 
 @pytest.mark.parametrize(
@@ -280,11 +280,11 @@ def test_header_in_another_order_above_rows_of_before_the_window() -> None:
     ],
 )
 def test_bad_header(header: str, reason: str) -> None:
-    """A header line that names other columns stops the table at its first row inside the window, and no sooner."""
+    """A header line that names other columns stops the table at its first row inside the commit range, and no sooner."""
     data = f"{header}\r\n" + row("1", '"a"')
     with pytest.raises(UndecodableRow, match=f"row 1 at byte {len(header) + 2}, .*{reason}"):
         from_csv(data, "INT", "TEXT")
-    assert from_csv(data, "INT", "TEXT", window=Window(low=TS, high=TS + 1)) == []
+    assert from_csv(data, "INT", "TEXT", commit_range=CommitRange(low=TS, high=TS + 1)) == []
 
 
 def test_header_alone() -> None:

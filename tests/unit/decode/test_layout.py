@@ -52,11 +52,11 @@ def test_unselected_columns_are_left_out() -> None:
     assert layout.unselected == {"note"}
 
 
-def test_timestamp_of_an_untold_zone() -> None:
+def test_timestamp_of_an_unset_zone() -> None:
     """A TIMESTAMP column is refused where nobody said the writer's zone; a table without one needs none (T3)."""
-    untold = replace(UPSTREAM, time_zone="")
+    unset = replace(UPSTREAM, time_zone="")
     with pytest.raises(NotReplicable, match=r"shop\.orders: column at is a TIMESTAMP .*--tz"):
-        row_layout(definition(column("id"), column("at", "TIMESTAMP")), frozenset(), untold)
-    assert row_layout(definition(column("id"), column("at", "DATETIME")), frozenset(), untold).zone == ""
+        row_layout(definition(column("id"), column("at", "TIMESTAMP")), frozenset(), unset)
+    assert row_layout(definition(column("id"), column("at", "DATETIME")), frozenset(), unset).zone == ""
     named = replace(UPSTREAM, time_zone="Asia/Shanghai")
     assert row_layout(definition(column("at", "TIMESTAMP")), frozenset(), named).zone == "Asia/Shanghai"

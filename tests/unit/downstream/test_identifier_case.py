@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from storage_consumer.downstream.identifier_case import existing
@@ -13,10 +14,10 @@ def test_no_listing_of_a_large_database() -> None:
     there = [f"t{number}" for number in range(10_000)]
     fetched: list[int] = []
 
-    def query(sql: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def query(sql: str, arguments: Collection[Any] = ()) -> list[tuple[Any, ...]]:
         if "schemata" in sql:
             return [("big",)]
-        wanted = [str(name) for name in arguments[1:]] if len(arguments) > 1 else there
+        wanted = [str(name) for name in [*arguments][1:]] if len(arguments) > 1 else there
         names = [name for name in there if name in wanted]
         fetched.append(len(names))
         return [(name,) for name in names]

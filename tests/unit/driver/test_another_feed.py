@@ -1,4 +1,4 @@
-"""The service where the bucket is not what it was: emptied and given to another changefeed, or told an absurd checkpoint."""
+"""The service where the bucket is not what it was: emptied and given to another changefeed, or given an absurd checkpoint."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def world() -> World:
 def test_another_changefeed_at_a_start(world: World, checkpoint: int) -> None:
     """The start ends with a configuration error, nothing of it is applied or stored, and the next start says so again."""
     world.once()
-    before = (dict(world.records.streams), dict(world.records.kept), world.records.checkpoint)
+    before = (dict(world.records.sequences), dict(world.records.kept), world.records.checkpoint)
     emptied(world)
     another(world, HOUR, checkpoint)
     for _ in range(2):
         with pytest.raises(ConfigError, match="This is another changefeed"):
             world.once()
-    assert (dict(world.records.streams), dict(world.records.kept), world.records.checkpoint) == before
+    assert (dict(world.records.sequences), dict(world.records.kept), world.records.checkpoint) == before
     assert world.rows("shop.a") == [ONE]
 
 
@@ -142,7 +142,7 @@ def test_an_absurd_version_waits_for_itself(world: World, version: int) -> None:
 
 
 MANY = 1_000
-"""Rows that are read at once."""
+"""Rows that are read in one batch."""
 
 
 @pytest.mark.parametrize("protocol", ["csv", "canal-json"])
@@ -151,7 +151,7 @@ MANY = 1_000
     [(0, False), (0, True), (ts(9999 * HOUR), True), (1 << 63, False), ((1 << 64) - 1, True), (10**20 - 1, False)],
 )
 def test_a_row_with_an_absurd_commit_ts(number: int, protocol: Protocol, *, many: bool) -> None:
-    """It stops its table before anything of that window is written, and the error names file and commit ts; others go on."""
+    """It stops its table before anything of that commit range is written, and the error names file and commit ts; others go on."""
     world = World(protocol=protocol)
     world.bucket.create("shop.a", "shop.b")
     rows = [row("shop.a", 2, str(count), '"one"') for count in range(MANY if many else 2)]

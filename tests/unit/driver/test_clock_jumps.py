@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer.errors import LeaseHeld, StorageUnavailable
-from storage_consumer.testing.target import MemoryState
+from storage_consumer.testing.state import MemoryState
 from tests.harness.small_bucket import row, ts
 from tests.unit.driving import _BEGIN, World, numbers, of, one_table
 
@@ -66,12 +66,12 @@ def test_a_gap_is_waited_for_as_long_as_ever(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_tries_have_an_end(seconds: float) -> None:
-    """A storage that is away is asked for as long as was told."""
+    """A storage that is away is asked for as long as the limit says."""
     world = one_table(retry_limit=100.0)
 
     def tick(call: str) -> None:
         world.clock.jump(seconds)
-        if call == "before MemoryState.load":
+        if call == "before MemoryProgress.load":
             raise StorageUnavailable("away")
 
     world.tick = tick
@@ -83,7 +83,7 @@ def test_tries_have_an_end(seconds: float) -> None:
 def test_a_lease_under_a_clock_that_is_set() -> None:
     """Set forward, the target's clock lets another process take over, and the former writer ends; set back, `--once` gives up in time."""
     world = one_table()
-    MemoryState(world.records, world.clock).acquire("host|other", 30.0)
+    MemoryState(world.records, world.clock).lease.acquire("host|other", 30.0)
     world.clock.jump(-YEAR)
     with pytest.raises(LeaseHeld):
         world.once()

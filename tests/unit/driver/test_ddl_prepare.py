@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.model import DdlId
 from storage_consumer.plan.journal import DONE, JournalEntry
 from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
@@ -83,8 +84,8 @@ def test_rename_that_was_run_by_hand(tenants: World, old: str) -> None:
     path = bucket.schema("tenant3.former", ts(5), "RENAME TABLE `orders` TO `tenant3`.`former`", 14)
     (halted,) = tenants.once().halted
     MemoryTarget(records).execute_ddl(f"RENAME TABLE {old}.orders TO tenant3.former", "", 0)
-    identity = "tenant3/former", ts(5), int(path.stem.rpartition("_")[2])
-    records.journal[identity] = JournalEntry(state=DONE, structure_before="", note="by hand")
+    identity = DdlId("tenant3/former", ts(5), int(path.stem.rpartition("_")[2]))
+    records.journal[identity] = JournalEntry(state=DONE, structure_before="", note="manually")
     number = {"tenant1": 1, "tenant2": 2}[other]
     bucket.rows(f"{other}.orders", number, row(f"{other}.orders", 7, "7", '"seven"'))
     summary = tenants.once()

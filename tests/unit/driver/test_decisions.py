@@ -10,7 +10,7 @@ from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import ddl_command
 from storage_consumer.errors import TargetBusy
 from storage_consumer.job.target_table import TargetTable
-from storage_consumer.model import TableName
+from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Decision
 from tests.contract.state_rigs import statement
@@ -35,7 +35,7 @@ def world() -> World:
     return found
 
 
-def refused(world: World) -> tuple[str, int, int]:
+def refused(world: World) -> DdlId:
     """The identity of the statement that stopped its table."""
     (identity,) = (i for i, entry in world.records.journal.items() if entry.state == "failed")
     return identity
@@ -115,7 +115,7 @@ def test_replacement_that_is_refused_too(world: World) -> None:
         if rounds == 5:
             world.stop.requested.set()
 
-    def identity() -> tuple[str, int, int]:
+    def identity() -> DdlId:
         return next(i for i in world.records.journal if i[1] == ts(4))
 
     calls: list[str] = []
@@ -127,7 +127,7 @@ def test_replacement_that_is_refused_too(world: World) -> None:
     )  # what made the tables; the original and two replacements
 
 
-def test_late_statement_is_settled_by_a_decision(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_late_statement_is_resolved_by_a_decision(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """A statement that turned up behind rows of its table stops it until it is decided about, and no restart asks again."""
     world = World()
     world.bucket.create("shop.a")

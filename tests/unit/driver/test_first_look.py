@@ -98,7 +98,7 @@ def test_following_waits_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.message.startswith("checkpoint_missing") for record in caplog.records] == [True]
 
 
-def test_told_to_stop() -> None:
+def test_asked_to_stop() -> None:
     """A signal ends the waiting."""
     stop = Stop()
     stop.requested.set()

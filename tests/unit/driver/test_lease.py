@@ -10,7 +10,7 @@ import pytest
 
 from storage_consumer.clock import Clock
 from storage_consumer.driver.lease_holder import _place, identity, process_is_gone, readable
-from storage_consumer.driver.service import Renewal
+from storage_consumer.driver.renewal import Renewal
 from storage_consumer.errors import (
     ConfigError,
     LeaseHeld,
@@ -21,7 +21,7 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.summary import RoundSummary
-from storage_consumer.testing.target import MemoryState
+from storage_consumer.testing.state import MemoryState
 from tests.harness.small_bucket import ts
 from tests.unit.driving import World, one_table, running
 
@@ -41,20 +41,15 @@ def test_lease_lost_ends(world: World) -> None:
     def tick(call: str) -> None:
         if call == "before MemoryPipeline.run":
             world.clock.advance(TTL + 1)
-            assert MemoryState(world.records, world.clock).acquire("the other", TTL) == ""
-            MemoryState.open_window(_owner(world), 1, 0)
+            other = MemoryState(world.records, world.clock)
+            assert other.lease.acquire("the other", TTL) == ""
+            other.lease.open_window(1, 0)
 
     world.tick = tick
     with pytest.raises(LeaseLost):
         world.once()
     assert world.records.holder == "the other"
     assert world.rows("shop.a") == []
-
-
-def _owner(world: World) -> MemoryState:
-    state = MemoryState(world.records, world.clock)
-    state.epoch = world.records.epoch
-    return state
 
 
 def test_renewal_that_finds_the_lease_gone_ends_the_round(world: World) -> None:
@@ -76,17 +71,17 @@ def test_renewal_that_finds_the_lease_gone_ends_the_round(world: World) -> None:
 def test_once_waits_for_a_dead_holder_only(world: World) -> None:
     """One round waits until a holder that died would have lost the lease; one that lives on is named."""
     other = MemoryState(world.records, world.clock)
-    other.acquire("host|other", TTL)
+    other.lease.acquire("host|other", TTL)
     assert world.once().checkpoint == ts(3)
 
-    other.acquire("host|other", 10_000)
+    other.lease.acquire("host|other", 10_000)
     with pytest.raises(LeaseHeld, match=r"another process writes to this target: host\|other\. Stop it .*--standby$"):
         world.once()
 
 
 def test_run_stands_by(world: World) -> None:
     """A continuous run waits for the lease for as long as it takes."""
-    MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+    MemoryState(world.records, world.clock).lease.acquire("host|other", 10_000)
 
     def act(rounds: int) -> None:
         if world.records.checkpoint:
@@ -97,11 +92,11 @@ def test_run_stands_by(world: World) -> None:
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_standing_by_can_be_told(*, once: bool) -> None:
+def test_standing_by_can_be_chosen(*, once: bool) -> None:
     """With ``standby`` one round waits for the lease as well; without it a continuous run ends as one round does."""
     patient, hasty = one_table(standby=True), one_table(standby=False)
     for world in (patient, hasty):
-        MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+        MemoryState(world.records, world.clock).lease.acquire("host|other", 10_000)
 
     def act(rounds: int) -> None:
         if patient.records.checkpoint:
@@ -116,7 +111,7 @@ def test_standing_by_can_be_told(*, once: bool) -> None:
 
 def test_stop_while_standing_by(world: World) -> None:
     """Told to stop, a process that stands by ends without a word to the state."""
-    MemoryState(world.records, world.clock).acquire("host|other", 10_000)
+    MemoryState(world.records, world.clock).lease.acquire("host|other", 10_000)
 
     def act(rounds: int) -> None:
         if rounds == 3:
@@ -137,10 +132,10 @@ def test_lease_is_given_back(world: World) -> None:
 
 
 def test_holder_on_this_machine_that_is_gone(world: World) -> None:
-    """A holder that was a process of this machine and runs no more is followed at once."""
+    """A holder that was a process of this machine and runs no more is followed immediately."""
     for since in ("", "|2026-01-31T10:00:00Z"):
         gone = f"{socket.gethostname()}|{_place()}|{2**22 + 1}|0{since}"
-        MemoryState(world.records, world.clock).acquire(gone, 10_000)
+        MemoryState(world.records, world.clock).lease.acquire(gone, 10_000)
         assert process_is_gone(gone)
         world.once()
         assert world.clock.waits == []
@@ -152,6 +147,17 @@ def test_holder_that_may_live(holder: str) -> None:
     assert not process_is_gone(holder)
 
 
+def test_holder_that_another_user_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives, although we may not signal it and /proc may not show it (hidepid)."""
+
+    def kill(number: int, signal: int) -> None:
+        assert (number, signal) == (2**22 + 1, 0)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert not process_is_gone(f"{socket.gethostname()}|{_place()}|{2**22 + 1}|0")
+
+
 def test_holders_differ() -> None:
     """Two services of one process are two holders."""
     assert identity(0) != identity(0)
@@ -159,7 +165,7 @@ def test_holders_differ() -> None:
 
 
 def test_holders_are_named_readably(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Who waits, or gives up, is told host, process and time of the one it waits for; also of one of an older version."""
+    """Who waits, or gives up, learns host, process and time of the one it waits for; also of one of an older version."""
     assert readable("db1|boot-pid:[4026531836]|4711|0a1b|2026-01-31T10:00:00Z") == (
         "host db1, pid 4711, since 2026-01-31T10:00:00Z"
     )
@@ -168,7 +174,7 @@ def test_holders_are_named_readably(world: World, caplog: pytest.LogCaptureFixtu
         readable(identity(1_769_853_600.5))
         == f"host {socket.gethostname()}, pid {os.getpid()}, since 2026-01-31T10:00:00Z"
     )
-    MemoryState(world.records, world.clock).acquire("db1|place|4711|0a1b|2026-01-31T10:00:00Z", 10_000)
+    MemoryState(world.records, world.clock).lease.acquire("db1|place|4711|0a1b|2026-01-31T10:00:00Z", 10_000)
     with pytest.raises(LeaseHeld, match="this target: host db1, pid 4711, since 2026-01-31T10:00:00Z"):
         world.once()
     assert 'lease_waiting holder="host db1, pid 4711, since 2026-01-31T10:00:00Z"' in caplog.text
@@ -182,7 +188,7 @@ def test_never_had_and_lost() -> None:
 
 
 class Script:
-    """A state whose renewals go as told; the last one ends the test."""
+    """A state whose renewals go as listed; the last one ends the test."""
 
     epoch = 1
 
@@ -202,7 +208,7 @@ class Script:
 
 
 class Ticking:
-    """A clock on which a wait is over at once, until the script has come to its end."""
+    """A clock on which a wait is over immediately, until the script has come to its end."""
 
     def __init__(self, script: Script) -> None:
         """For one script."""
@@ -252,7 +258,7 @@ def test_outage_longer_than_the_lease(world: World) -> None:
     """A target that is away for longer than the lease's time, but not than the limit, is waited for."""
 
     def tick(call: str) -> None:
-        if world.clock.monotonic() < 4 * TTL and call.startswith("before MemoryState.load"):
+        if world.clock.monotonic() < 4 * TTL and call.startswith("before MemoryProgress.load"):
             raise TargetUnavailable("away")
 
     world.tick = tick

@@ -37,18 +37,18 @@ def copy_of_b(world: World) -> None:
 
 
 def test_loss_of_the_table_made_anew_is_not_forgotten() -> None:
-    """What the new table of the name lacks is told on, over restarts, until there is a copy of that one too."""
+    """What the new table of the name lacks is remembered, over restarts, until there is a copy of that one too."""
     world = renamed_and_made_anew(complete=False)
     assert "file number 1 in shop/a" in halts(world)
-    told = world.records.copies[key_of(NAME)]
-    assert told.copy_from
+    first = world.records.copies[key_of(NAME)]
+    assert first.copy_from
     copy_of_b(world)
     for _ in range(3):
         summary = world.once()
         assert "file number 1 in shop/a" in of(summary, "shop.a").error
         assert (summary.checkpoint, numbers(world, "shop.b")) == (ts(8), ["1"])
     kept = world.records.copies[key_of(NAME)]
-    assert (kept.copy_from, kept.absent, kept.passed) == (told.copy_from, told.absent, {})
+    assert (kept.copy_from, kept.absent, kept.passed) == (first.copy_from, first.absent, {})
 
 
 def test_hold_of_the_table_made_anew_stays() -> None:
@@ -66,7 +66,7 @@ def test_hold_of_the_table_made_anew_stays() -> None:
 
 
 def test_hold_of_a_table_that_is_gone_ends_with_it() -> None:
-    """A name that was held and is no table's any more holds nothing up, over restarts: what is told to others goes on."""
+    """A name that was held and is no table's any more holds nothing up, over restarts: what others see goes on."""
     world = two_tables()
     world.once()
     decide(world, "hold", table="a")

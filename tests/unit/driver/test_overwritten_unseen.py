@@ -38,7 +38,7 @@ def test_killed_behind_any_save(world: World, saves: int) -> None:
     left = [saves]
 
     def tick(where: str) -> None:
-        left[0] -= where == "after MemoryState.save"
+        left[0] -= where == "after MemoryProgress.save"
         if saves and not left[0]:
             raise Killed
 

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
 from storage_consumer.operating.same_files import Comparison, compared
-from storage_consumer.plan.finished_files import ANEW, Digests
+from storage_consumer.plan.finished_files import REWRITTEN, Digests
 from tests.harness.small_bucket import row, ts
 from tests.unit.deciding import decide
 from tests.unit.driving import World, numbers, of, one_table
@@ -62,11 +62,11 @@ def retag(world: World) -> None:
 def rebound(world: World) -> Comparison:
     """Copy the bucket elsewhere, and bind the state to that place as the command does."""
     retag(world)
-    found = compared(world.bucket.storage, [], world.records.streams)
-    for name, finished in world.records.streams.items():
+    found = compared(world.bucket.storage, [], world.records.sequences)
+    for name, finished in world.records.sequences.items():
         digests = Digests(finished.digests)
         digests.forget(but=found.sizes.other.get(name, ()))
-        world.records.streams[name] = replace(finished, digests=digests.moved()[0])
+        world.records.sequences[name] = replace(finished, digests=digests.moved()[0])
     return found
 
 
@@ -135,8 +135,8 @@ def test_a_state_without_digests(world: World, caplog: pytest.LogCaptureFixture)
     caplog.clear()
     anew(world, 3, 45)
     world.bucket.metadata(ts(50))
-    for name, finished in world.records.streams.items():
-        world.records.streams[name] = replace(finished, digests={}, left_out=0)
+    for name, finished in world.records.sequences.items():
+        world.records.sequences[name] = replace(finished, digests={}, left_out=0)
     assert rebound(world).sizes.count == 0
     assert not world.once().halted
     assert "100" in numbers(world, "shop.a")
@@ -145,13 +145,13 @@ def test_a_state_without_digests(world: World, caplog: pytest.LogCaptureFixture)
 
 def test_what_is_written_anew_while_a_table_was_stopped_stays_so(world: World) -> None:
     """A file that is to be read again has no size to compare, and stays to be read."""
-    ((name, finished),) = world.records.streams.items()
+    ((name, finished),) = world.records.sequences.items()
     digests = Digests(finished.digests)
-    digests[3] = ANEW
-    world.records.streams[name] = replace(finished, digests=dict(finished.digests) | dict(digests.moved()[0]))
+    digests[3] = REWRITTEN
+    world.records.sequences[name] = replace(finished, digests=dict(finished.digests) | dict(digests.moved()[0]))
     anew(world, 3, 45)
     assert rebound(world).sizes.count == 0
-    assert Digests(world.records.streams[name].digests)[3] == ANEW
+    assert Digests(world.records.sequences[name].digests)[3] == REWRITTEN
 
 
 def halted(world: World) -> str:
@@ -176,7 +176,7 @@ def test_restored_in_place_unannounced(world: World) -> None:
 
 
 def test_restored_under_a_running_process(world: World) -> None:
-    """One that sees all tags change while it runs halts the table likewise, and obeys when it is told to go on as it is."""
+    """One that sees all tags change while it runs halts the table likewise, and obeys when an operator lets it go on as it is."""
     service = world.service()
     for _ in range(2):
         service.run_once(world.stop)
@@ -233,11 +233,11 @@ def test_restored_in_place_with_a_word_to_the_state(world: World) -> None:
     assert of(world.once(), "shop.a").error
 
 
-def test_streams_by_any_width() -> None:
-    """A number that fills its width is of the wider stream that is known; files out of turn count, unknown ones do not."""
+def test_sequences_by_any_width() -> None:
+    """A number that fills its width is of the wider sequence that is known; files out of turn count, unknown ones do not."""
     world = one_table()
     world.once()
-    ((name, finished),) = world.records.streams.items()
+    ((name, finished),) = world.records.sequences.items()
     folder = name.partition("|")[0]
     storage = world.bucket.storage
     storage.put(f"{folder}/CDC1000000.csv", b"12345")
@@ -245,8 +245,8 @@ def test_streams_by_any_width() -> None:
     storage.put(f"{folder}/CDC_7_000002.csv", b"12345")
     digests = Digests({})
     digests[1_000_000] = digests[7] = 99 << 24
-    streams = {f"{folder}||7": replace(finished, upto=0, digests=digests.moved()[0])}
-    found = compared(storage, [], streams).sizes
+    sequences = {f"{folder}||7": replace(finished, upto=0, digests=digests.moved()[0])}
+    found = compared(storage, [], sequences).sizes
     assert {key: list(value) for key, value in found.other.items()} == {f"{folder}||7": [1_000_000]}
     assert (found.there, found.gone, found.unseen) == (0, 0, 0)
 
@@ -255,6 +255,6 @@ def test_many_files_of_another_size(world: World) -> None:
     """Of many that differ a message names the first ones; each is kept by its number."""
     for number in range(1, LAST + 1):
         anew(world, number, 45, "a longer name than it was")
-    found = compared(world.bucket.storage, [], world.records.streams).sizes
+    found = compared(world.bucket.storage, [], world.records.sequences).sizes
     assert (found.count, len(found.shown)) == (LAST, 10)
     assert [sorted(some) for some in found.other.values()] == [list(range(1, LAST + 1))]

@@ -51,7 +51,7 @@ def state_of(world: World) -> dict[str, Any]:
         "structures": dict(records.structures),
         "rows": {table: world.rows(table) for table in ("shop.a", "shop.b", "shop.c", "shop.d", "shop.k")},
         "tables": {d: (max(t.checkpoint, records.checkpoint), t.state, t.follows) for d, t in records.tables.items()},
-        "streams": dict(records.streams),
+        "sequences": dict(records.sequences),
         "journal": {identity: entry.state for identity, entry in records.journal.items()},
         "checkpoint": (records.checkpoint, records.storage_checkpoint),
     }
@@ -109,7 +109,7 @@ def world() -> World:
 
 
 def test_refused_ddl_halts_its_table_only(world: World) -> None:
-    """A DDL that the target refuses halts its table with the statement; the others go on, and what is told to others does not."""
+    """A DDL that the target refuses halts its table with the statement; the others go on, and what others see does not."""
     world.bucket.schema("shop.a", ts(4), "ALTER TABLE `a` NONSENSE", ALTER)
     world.bucket.rows("shop.a", 1, row("shop.a", 5, "2", '"two"'), version=ts(4))
     world.bucket.rows("shop.b", 2, row("shop.b", 5, "2", '"two"'))
@@ -232,7 +232,7 @@ def test_missing_file_holds_the_whole_back_until_it_halts(world: World) -> None:
 
 
 def test_table_halted_by_a_row(world: World) -> None:
-    """A row that cannot be read halts its table before anything of the window is written, and names the file."""
+    """A row that cannot be read halts its table before anything of the commit range is written, and names the file."""
     world.bucket.rows("shop.a", 2, row("shop.a", 3, "2", '"two"'), "nonsense", row("shop.a", 3, "3", '"three"'))
     summary = world.once()
     assert [t.table for t in summary.halted] == ["shop.a"]

@@ -1,4 +1,4 @@
-"""Rounds whose files are read in parts: counted, told and replaced as if they had not been cut."""
+"""Rounds whose files are read in parts: counted, reported and replaced as if they had not been cut."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from storage_consumer.errors import RowRefused
+from storage_consumer.job.reports import FileReport, WriteReport
 from storage_consumer.job.spec import ByteRange, FileSplit, JobSpec, TablePlan
-from storage_consumer.job.task_reports import FileReport, WriteReport
 from storage_consumer.order.buffer import Place
 from storage_consumer.pipeline import file_blocks, read_files, write_bucket
 from storage_consumer.summary import Progress

@@ -9,7 +9,7 @@ import pytest
 
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import ConfigError
-from storage_consumer.model import TableName
+from storage_consumer.model import DdlId, TableName
 from tests.harness.small_bucket import ID_NAME, column, row, ts
 from tests.unit.driving import World, of
 
@@ -116,7 +116,7 @@ def test_a_rename_into_the_filter() -> None:
     made.records.structures[new] = replace(kept, name=new)
     made.records.rows[new] = [{"id": "1", "name": "one"}]
     path = next(path for path in made.bucket.storage._objects if path.startswith("shop/new/meta"))
-    step = ("shop/new", ts(3), int(path[-15:-5]))
+    step = DdlId("shop/new", ts(3), int(path[-15:-5]))
     made.records.journal[step] = replace(made.records.journal[identity], state="done")
     assert not made.once().halted
     assert [r["id"] for r in made.rows("shop.new")] == ["1", "2"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from storage_consumer.errors import ConfigError, StorageConsumerError, StorageUnavailable, TargetUnavailable
+from storage_consumer.model import StoredObject
 from storage_consumer.summary import RoundSummary
 from tests.harness.small_bucket import row, ts
 from tests.unit.driving import World, of, one_table, running
@@ -35,19 +38,19 @@ def failing(world: World, where: str, times: int) -> list[str]:
 
 # faults that pass
 
-SETTLED_AT_ONCE = ("after MemoryState.open_window", "after MemoryTarget.execute_ddl")
+SETTLED_AT_ONCE = ("after MemoryLease.open_window", "after MemoryTarget.execute_ddl")
 """Without a round that starts over."""
 
 
 @pytest.mark.parametrize(
     "where",
     [
-        "before MemoryState.load",
-        "after MemoryState.open_window",
+        "before MemoryProgress.load",
+        "after MemoryLease.open_window",
         "before MemoryPipeline.run",
         "after FencedWriter.write_states",
-        "before MemoryState.save",
-        "after MemoryState.save",
+        "before MemoryProgress.save",
+        "after MemoryProgress.save",
         "before DdlRunner.run",
         "after MemoryTarget.execute_ddl",
     ],
@@ -57,15 +60,15 @@ def test_fault_that_passes(world: World, where: str) -> None:
     calls = failing(world, where, 1)
     world.once()
     assert world.rows("shop.a") == [{"id": "1", "name": "one"}]
-    assert calls.count("before MemoryState.load") == (1 if where in SETTLED_AT_ONCE else 2)
-    assert calls.count("after MemoryState.acquire") == 1
+    assert calls.count("before MemoryProgress.load") == (1 if where in SETTLED_AT_ONCE else 2)
+    assert calls.count("after MemoryLease.acquire") == 1
     assert calls.count("before MemoryTarget.close") >= 1
     assert len(world.records.effects) == 2
 
 
 def test_pauses_grow_up_to_the_limit(world: World) -> None:
     """A target that never answers is asked in growing pauses of at most half a minute, for as long as the limit says."""
-    failing(world, "before MemoryState.load", 10_000)
+    failing(world, "before MemoryProgress.load", 10_000)
     with pytest.raises(TargetUnavailable, match="nobody answers"):
         world.once()
     pauses = world.clock.waits
@@ -77,7 +80,7 @@ def test_pauses_grow_up_to_the_limit(world: World) -> None:
 
 def test_limit_counts_from_the_first_fault(world: World) -> None:
     """A fault after a long time of good work is tried again."""
-    calls = failing(world, "before MemoryState.save", 1)
+    calls = failing(world, "before MemoryProgress.save", 1)
     tick = world.tick
 
     def slow(call: str) -> None:
@@ -87,7 +90,7 @@ def test_limit_counts_from_the_first_fault(world: World) -> None:
 
     world.tick = slow
     assert world.once().checkpoint == ts(3)
-    assert calls.count("before MemoryState.load") == 2
+    assert calls.count("before MemoryProgress.load") == 2
 
 
 def test_limit_counts_anew_after_a_finished_step() -> None:
@@ -143,7 +146,7 @@ def test_storage_that_does_not_answer(world: World) -> None:
 
 
 def test_configuration_is_not_tried_again(world: World) -> None:
-    """Another bucket's state ends the run at once."""
+    """Another bucket's state ends the run immediately."""
     world.records.upstream = "file:///other"
     with pytest.raises(ConfigError, match="file:///other"):
         world.once()
@@ -154,13 +157,13 @@ def test_settings_that_turn_bad_later(world: World) -> None:
     """What is refused after something was applied is a failure of a running program, not a wrong setting before anything was touched."""
 
     def tick(call: str) -> None:
-        if call == "before MemoryState.save" and world.records.effects:
+        if call == "before MemoryProgress.save" and world.records.effects:
             raise ConfigError("access denied")
 
     world.tick = tick
-    with pytest.raises(StorageConsumerError, match="access denied") as told:
+    with pytest.raises(StorageConsumerError, match="access denied") as raised:
         world.once()
-    assert type(told.value) is StorageConsumerError
+    assert type(raised.value) is StorageConsumerError
 
 
 # stop
@@ -222,7 +225,7 @@ def test_last_ddl_waits_for_standstill(world: World) -> None:
 
 
 def test_last_ddl_waits_anew_when_the_checkpoint_moves_to_another(world: World) -> None:
-    """A checkpoint that moves past the DDL has it run at once, and the next one at the new end waits anew."""
+    """A checkpoint that moves past the DDL has it run immediately, and the next one at the new end waits anew."""
     _with_last_ddl(world)
     seen: list[int] = []
 
@@ -286,6 +289,22 @@ def test_file_written_anew_unseen() -> None:
     (halted,) = world.once().halted
     assert "overwritten" in halted.error
     assert world.records.tables["`shop`.`a`"].state == "lost"
-    told = world.records.tables["`shop`.`a`"].error
-    assert "CDC" in told
-    assert "enable-partition-separator" in told
+    error = world.records.tables["`shop`.`a`"].error
+    assert "CDC" in error
+    assert "enable-partition-separator" in error
+
+
+def test_warnings_come_before_a_schema_file_that_reads_short(caplog: pytest.LogCaptureFixture) -> None:
+    """What is odd about a bucket is said even if no round gets beyond reading its schema files."""
+    world = one_table(retry_limit=1.0)
+    world.bucket.metadata('{"checkpoint-ts": 1e999}')
+    listing = world.bucket.storage.listing
+
+    def longer(closed: frozenset[str], after: Mapping[str, str]) -> Iterator[StoredObject]:
+        for stored in listing(closed, after):
+            yield replace(stored, size=stored.size + 9) if "/meta/" in stored.path else stored
+
+    world.bucket.storage.listing = longer  # type: ignore[method-assign]
+    with pytest.raises(StorageUnavailable, match="ended after"):
+        world.once()
+    assert {"storage_warning", "checkpoint_missing"} <= {text.split()[0] for text in caplog.messages}

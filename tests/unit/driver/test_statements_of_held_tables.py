@@ -31,7 +31,7 @@ class Lost(MemoryTarget):
 
 
 def test_hold_is_obeyed_when_the_statement_has_ended() -> None:
-    """While a statement of a table runs, a hold of it is not told as obeyed; right after it, it is."""
+    """While a statement of a table runs, a hold of it is not reported as obeyed; right after it, it is."""
     world = start()
     work: list[Callable[[], None]] = []
     world.spawn = work.append
@@ -57,7 +57,7 @@ def test_hold_is_obeyed_when_the_statement_has_ended() -> None:
 
 
 def test_copy_under_a_statement_that_may_run_is_refused() -> None:
-    """What a process had sent to the server when it ended may change a copy, so none is taken until that is settled."""
+    """What a process had sent to the server when it ended may change a copy, so none is taken until that is resolved."""
     world = start()
     usual, world.target = world.target, Lost
     world.bucket.schema("shop.a", ts(5), "TRUNCATE TABLE `a`", TRUNCATE)

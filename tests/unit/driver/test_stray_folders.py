@@ -1,4 +1,4 @@
-"""Folders that the changefeed did not write, beside those that it did: what they are is told, and nobody else waits for them."""
+"""Folders that the changefeed did not write, beside those that it did: what they are is reported, and nobody else waits for them."""
 
 from __future__ import annotations
 

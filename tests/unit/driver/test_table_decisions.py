@@ -127,7 +127,7 @@ def test_old_copy_is_refused() -> None:
 
 
 def test_vanished_file_is_remembered_over_restarts() -> None:
-    """The last file of a stream vanished before it was read: no restart forgets it, and when it is restored it is read."""
+    """The last file of a sequence vanished before it was read: no restart forgets it, and when it is restored it is read."""
     world = start()
     path = put(world, 2, 6, "2")
     content = world.bucket.storage._objects[path]
@@ -225,7 +225,7 @@ def test_rename_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: 
 
 @pytest.mark.parametrize("stays", [False, True], ids=["gone", "stays"])
 def test_drop_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: bool) -> None:
-    """A table that halted and is gone at the source by the copy's TSO stands still no longer; one that is there is told."""
+    """A table that halted and is gone at the source by the copy's TSO stands still no longer; one that is there is reported."""
     world = start()
     gap(world)
     world.bucket.schema("shop.a", ts(9), "DROP TABLE `a`", DROP)
@@ -243,7 +243,7 @@ def test_drop_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: bo
 
 
 def test_copy_of_rows_without_time_is_refused() -> None:
-    """Where rows carry no commit ts none can be told to be in a copy: it is refused, and the table stands still."""
+    """Where rows carry no commit ts none can be known to be in a copy: it is refused, and the table stands still."""
     world = World()
     world.upstream = replace(world.upstream, csv=CsvOptions(), allow_missing_commit_ts=True)
     world.config = replace(world.config, upstream=world.upstream)

@@ -13,7 +13,7 @@ KEYLESS = (column("a", "INT"), column("b", "VARCHAR", ColumnPrecision="20"))
 
 
 def test_hold_keeps_a_table_from_being_written() -> None:
-    """Nothing is written to a held table, by this process or the next, and the checkpoint that is told stays with it."""
+    """Nothing is written to a held table, by this process or the next, and the checkpoint that others see stays with it."""
     world = start()
 
     def act(rounds: int) -> None:
@@ -74,16 +74,16 @@ def test_keyless_table_is_not_doubled() -> None:
 
 
 def test_time_of_a_loss() -> None:
-    """A copy has to be as of the moment at which a loss was told, or later, and no restart moves that moment."""
+    """A copy has to be as of the moment at which a loss was reported, or later, and no restart moves that moment."""
     world = start()
     gap(world)
     world.bucket.metadata(ts(7))
     halts(world)
-    told = world.records.copies[key_of(NAME)].copy_from
-    assert 0 < told <= tso_of(world.clock.now())
+    wanted = world.records.copies[key_of(NAME)].copy_from
+    assert 0 < wanted <= tso_of(world.clock.now())
     world.clock.advance(5000)
     halts(world)
-    assert world.records.copies[key_of(NAME)].copy_from == told
+    assert world.records.copies[key_of(NAME)].copy_from == wanted
 
 
 def test_decision_on_a_late_statement_leaves_a_hold() -> None:

@@ -171,3 +171,45 @@ def test_killed_at_every_other_call(fill: Callable[[World], None], expected: dic
         assert world.once().halted == (), point
         assert keys(world) == expected, point
         assert once(world) == once(whole), point
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_unreadable_statement(restarted: bool) -> None:  # noqa: FBT001 - a column of the table
+    """It halts the table that the other schema files of its directory name, though the path alone names none."""
+    world = World()
+    world.records.databases.add("shop")
+    ids = IdBucket(world)
+    ids.schema(100, "shop.a", 1, f"CREATE TABLE `a` {BODY}", CREATE_TABLE)
+    ids.rows(100, 1, row("shop.a", 2, "1", '"one"'))
+    world.bucket.metadata(ts(2))
+    if restarted:
+        world.once()
+    world.bucket.write(f"100/meta/schema_{ts(5)}_0000000001.json", '{"Table": "a"')
+    ids.schema(100, "shop.a", 6, "ALTER TABLE `a` ADD COLUMN `more` VARCHAR(20)", 5)
+    world.bucket.metadata(ts(9))
+    summary = world.once()
+    (table,) = [table for table in summary.tables if table.table == "shop.a"]
+    assert table.state == "halted"
+    assert f"schema_{ts(5)}_0000000001.json" in table.error
+    assert summary.checkpoint < ts(5)
+    assert len(world.records.effects) == restarted
+
+
+def test_statement_that_becomes_readable() -> None:
+    """A schema file that was cut short, and is whole at the next look, halts only what its path stood for until then."""
+    world = World()
+    world.records.databases.add("shop")
+    ids = IdBucket(world)
+    ids.schema(100, "shop.a", 1, f"CREATE TABLE `a` {BODY}", CREATE_TABLE)
+    ids.rows(100, 1, row("shop.a", 2, "1", '"one"'))
+    (path,) = (found.path for found in world.bucket.storage.listing(frozenset(), {}) if "schema_" in found.path)
+    whole = world.bucket.storage.read(path)
+    world.bucket.write(path, whole[:20])
+    world.bucket.metadata(ts(9))
+    service = world.service()
+    (cut_short,) = service.run_once(world.stop).halted
+    assert cut_short.table == "100"
+    world.bucket.write(path, whole)
+    assert service.run_once(world.stop).halted == ()
+    service.close()
+    assert len(world.records.effects) == 1

@@ -9,7 +9,8 @@ import pytest
 
 from storage_consumer.errors import DdlFailed, TargetBusy
 from storage_consumer.plan.journal import DdlAnswer
-from storage_consumer.testing.target import MemoryTarget, TargetRecords
+from storage_consumer.testing.records import TargetRecords
+from storage_consumer.testing.target import MemoryTarget
 from tests.harness.small_bucket import CREATE_TABLE, ID_NAME, column, row, ts
 from tests.unit.driving import World, held, numbers, of, running
 

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.ddl.translate import refuse_what_may_not_run, safe_action
 from storage_consumer.errors import TableError
-from storage_consumer.gate.strangers import refuse_strangers
+from storage_consumer.gate.judging import refuse_strangers
 from storage_consumer.model import TableDefinition, TableName, TableVersion
 from storage_consumer.plan.selection import Selection
 from storage_consumer.plan.steps import DdlStep, key_of

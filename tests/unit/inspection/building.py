@@ -57,7 +57,7 @@ def csv_bucket(*rows: str, columns: Sequence[Mapping[str, str]] = ID_NAME, query
 def look(storage: MemoryStorage, **options: object) -> Bucket:
     """What is found out of a bucket with these options."""
     loaded = load({"upstream_uri": "file:///bucket", "allow_missing_commit_ts": True, **options}, {}, target=False)
-    return inspect(storage, loaded.config.upstream, loaded.told, NOW)
+    return inspect(storage, loaded.config.upstream, loaded.origins, NOW)
 
 
 def setting(bucket: Bucket, name: str) -> Setting:

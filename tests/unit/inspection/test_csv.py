@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.cli.inspect_report import as_text, command
+from storage_consumer.cli.inspect_command import as_text, command
 from tests.unit.inspection.building import (
     CREATE,
     ID_NAME,
@@ -92,7 +92,7 @@ def test_a_null_marker_that_no_row_shows_is_assumed(columns: tuple[dict[str, str
     assert "assumed: --null \\N (no sampled row holds a NULL" in as_text(bucket)
     assert "--null" not in command(bucket)
     told = look(csv_bucket(row, columns=columns, query=query), null="0x")
-    assert (setting(told, "null").state, told.assumed) == ("told", ())
+    assert (setting(told, "null").state, told.assumed) == ("given", ())
 
 
 def test_a_number_as_null_marker_is_never_inferred() -> None:

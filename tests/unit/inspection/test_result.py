@@ -7,11 +7,10 @@ import json
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.inspect_command import inspected
-from storage_consumer.cli.inspect_report import as_document, as_text, command, human
+from storage_consumer.cli.inspect_command import as_document, as_text, command, human, inspected
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
-from storage_consumer.inspection.completing import completed
+from storage_consumer.inspection.inspector import completed
 from storage_consumer.testing.storage import MemoryStorage
 from tests.unit.inspection.building import (
     CREATE,
@@ -61,7 +60,7 @@ def test_both_protocols_have_to_be_told_apart() -> None:
     """Files of both protocols leave the protocol open; a told one decides, one without files contradicts."""
     files = [(data_path(), "".join(ROWS).encode()), (data_path(extension="json"), message(extension=True).encode())]
     assert "protocol" in [each.name for each in look(bucket_of(schema_file(), *files)).missing]
-    assert setting(look(bucket_of(schema_file(), *files), protocol="csv"), "protocol").state == "told"
+    assert setting(look(bucket_of(schema_file(), *files), protocol="csv"), "protocol").state == "given"
     alone = look(bucket_of(schema_file(), files[0]), protocol="canal-json")
     assert [each.name for each in alone.contradictions] == ["protocol"]
 
@@ -163,7 +162,7 @@ def test_the_document_has_stable_keys() -> None:
 
 
 def test_the_command_tells_everything() -> None:
-    """The printed command, given back, leaves nothing untold, and the settings are those that were inferred."""
+    """The printed command, given back, leaves nothing unset, and the settings are those that were inferred."""
     from shlex import split  # noqa: PLC0415 - likewise
 
     from storage_consumer.cli.arguments import parse  # noqa: PLC0415 - only this test goes through the command line
@@ -171,17 +170,17 @@ def test_the_command_tells_everything() -> None:
     bucket = look(csv_bucket(*ROWS, columns=ID_NAME))
     _, options = parse(split(command(bucket).replace("'<ZONE>'", "UTC").replace("<USER>@<HOST>", "u@h"))[1:])
     loaded = load(options, {})
-    assert loaded.untold in ((), ("binary_encoding_method",))
+    assert loaded.unset in ((), ("binary_encoding_method",))
     assert loaded.config.upstream.csv.delimiter == ","
     assert loaded.config.upstream.csv.terminator == "\r\n"
 
 
-def test_untold_settings_are_completed_or_named() -> None:
+def test_unset_settings_are_completed_or_named() -> None:
     """What the bucket shows completes the settings; what it does not is an error with the names, and so is a contradiction."""
     options = {"upstream_uri": "file:///bucket", "downstream_uri": "mysql://h:1/"}
     loaded = load(options, {})
     full = completed(loaded, look(csv_bucket(*ROWS)))
-    assert full.untold == ()
+    assert full.unset == ()
     assert full.config.upstream.has_commit_ts
     with pytest.raises(
         ConfigError, match=r"does not show how it was written.*--protocol \(no data file yet\).*--delimiter"

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.config.settings import Protocol
-from storage_consumer.job.reports import by_path
+from storage_consumer.job.reports import FileReport, by_path
 from storage_consumer.job.spec import WHOLE, FileSplit, Mode
-from storage_consumer.job.task_reports import FileReport
 from tests.unit.halves import Files, row, table
 
 
@@ -76,7 +75,7 @@ def test_header_that_nobody_told_of() -> None:
     header = b"ticdc-meta$operation,ticdc-meta$table,ticdc-meta$schema,ticdc-meta$commit-ts,c1,c0\r\n"
     files.contents[file.stored.path] = header + files.contents[file.stored.path]
     files.cut(40)
-    assert [report.gone for report in files.apply() if isinstance(report, FileReport) and report.error] == [True]
+    assert {report.gone for report in files.apply() if isinstance(report, FileReport) and report.error} == {True}
     assert files.rows() == {}
 
 

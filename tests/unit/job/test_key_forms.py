@@ -1,4 +1,4 @@
-"""How keys that a window has in several spellings are compared, by the types of source and target."""
+"""How keys that a commit range has in several spellings are compared, by the types of source and target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def forms(old: TableColumn, new: TableColumn, column: TargetColumn, *, zone: str
 
 
 def work(column: TargetColumn, *columns: TableColumn, protocol: str = "csv") -> TablePlan:
-    """The work of a window over directories with these key columns."""
+    """The work of a commit range over directories with these key columns."""
     definitions = [source(one, version=100 + 50 * number, query="") for number, one in enumerate(columns)]
     return table_work(0, step(*definitions), table(column, keys=(unique("id"),)), upstream(protocol))
 

@@ -78,6 +78,7 @@ def test_nothing_to_look_out_for(rows: RowLayout, target: TargetTable) -> None:
         (layout("INT"), there("float"), ["16777216"], ["16777217"]),
         (layout("DECIMAL", scale=20), there("double"), ["0.5", "0.1"], ["0.10000000000000000001"]),
         (layout("BIGINT"), there("double"), ["9007199254740992"], ["9007199254740993"]),
+        (layout("BIT"), there("double"), ["9007199254740992"], ["18446744073709551615"]),
         (layout("BINARY", precision=2), there("binary", length=3), ["616263"], ["6162"]),
         (layout("BLOB"), there("binary", length=1), ["61"], [""]),
         (layout("VARCHAR", precision=5), there("char", length=5), ["a b"], ["a "]),

@@ -14,7 +14,7 @@ from storage_consumer.errors import NotReplicable
 from storage_consumer.job.match import table_work, unread_work
 from storage_consumer.job.spec import Fold, Mode, TablePlan
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
-from storage_consumer.model import TableColumn, TableDefinition, TableName, Window
+from storage_consumer.model import CommitRange, TableColumn, TableDefinition, TableName
 from storage_consumer.plan.steps import RowStep
 from tests.unit.building import data_file, definition
 
@@ -50,7 +50,7 @@ def step(*definitions: TableDefinition, low: int = 100, high: int = 200) -> RowS
     return RowStep(
         table_key="`s`.`t`",
         name=definitions[-1].name,
-        window=Window(low=low, high=high),
+        commit_range=CommitRange(low=low, high=high),
         current=definitions[-1],
         definitions={(d.version, "s/t"): d for d in definitions},
         files=(data_file("s/t", 100, 1),),
@@ -191,7 +191,7 @@ def test_older_structure() -> None:
 
 
 def test_low_borders() -> None:
-    """A statement's directory starts at its version, a mere structure's at the window."""
+    """A statement's directory starts at its version, a mere structure's at the commit range."""
     target = table(there("id"), keys=(unique("id"),))
     pk = col("id", pk=True)
     made = work(
@@ -287,7 +287,7 @@ KEYED = table(there("id"), keys=(unique("id"),))
 @pytest.mark.parametrize("settings", [UNTIMED_CSV, UNTIMED_JSON], ids=["csv", "canal-json"])
 def test_rows_without_commit_ts(settings: Upstream) -> None:
     """A table with a key is written by the place of its rows in the files; one without a key halts, naming TiCDC's option."""
-    assert not table_work(0, step(source(col("id", pk=True))), KEYED, settings).timed
+    assert not table_work(0, step(source(col("id", pk=True))), KEYED, settings).has_commit_ts
     option = "include-commit-ts" if settings.protocol == "csv" else "enable-tidb-extension"
     with pytest.raises(NotReplicable, match=option):
         table_work(0, step(source(col("id"))), table(there("id", nullable=True)), settings)
@@ -320,3 +320,15 @@ def test_stripes_of_wide_rows_are_narrow(length: int | None, bits: int) -> None:
     """The longer values may be the fewer neighbours share a bucket, for they are in memory together; no fewer than 256, for pages' sake."""
     target = table(there("id"), there("v", length=length), keys=(unique("id"),))
     assert work(target, source(col("id", pk=True), col("v", "TEXT"))).stripe_bits == bits
+
+
+def test_columns_that_only_full_case_folding_makes_equal() -> None:
+    """TiDB lowers each character alone, so `maße` and `masse` are two columns of one table, and each gets its own values."""
+    target = table(there("maße"), there("masse"), keys=(unique("maße"),))
+    made = work(target, source(col("maße", pk=True), col("masse")))
+    plan = made.versions[100, "s/t"]
+    assert [(part.column.name, place) for part, place in zip(made.key, plan.key, strict=True)] == [("maße", 0)]
+    assert [(column.name, place) for column, place in zip(made.written, plan.written, strict=True)] == [
+        ("maße", 0),
+        ("masse", 1),
+    ]

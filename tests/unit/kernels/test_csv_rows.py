@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from storage_consumer.decode.batch import RowsBatch
 from storage_consumer.decode.csv.batch import CsvRows
 from storage_consumer.decode.csv.decoder import CsvDecoder
-from storage_consumer.decode.decoder import Tally
 from storage_consumer.decode.values import converter
 from storage_consumer.decode.wire_format import encode_field
 from storage_consumer.kernels.csv_lines import write_lines
@@ -29,7 +28,7 @@ from storage_consumer.kernels.csv_rows import (
 from storage_consumer.kernels.line_bytes import Extra, Written, line_fields
 from storage_consumer.kernels.numbers import read_integers
 from storage_consumer.kernels.words import WORD, text_of
-from tests.unit.decode.encoders import EVERYTHING, OPTIONS, SOURCE, Row, column, csv_change, layout
+from tests.unit.decode.encoders import OPTIONS, Row, column, csv_change, file_read, layout
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_texts_full_of_line_ends() -> None:
     """The room for what is found goes by how many rows the bytes can be, and not by their line ends alone."""
     kinds = ("VARCHAR",) * 500
     content = csv_change(kinds, Row(operation="I", values=("\n" * 50_000, *("",) * 499))).encode()
-    (batch,) = CsvDecoder(OPTIONS).changes([content], layout(*kinds), EVERYTHING, Tally(), SOURCE, (0,))
+    (batch,) = CsvDecoder(OPTIONS).changes(file_read([content], layout(*kinds)))
     assert isinstance(batch, RowsBatch)
     assert isinstance(batch.rows, CsvRows)
     room = batch.rows.borders.base

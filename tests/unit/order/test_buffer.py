@@ -1,4 +1,4 @@
-"""What a task keeps of the rows that it has read, where they do not say their commit ts."""
+"""What a task holds of the rows that it has read one by one, most of them without their commit ts."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from dataclasses import replace
 
 import pytest
 
-from storage_consumer.decode.decoder import RowChange
+from storage_consumer.decode.csv.decoder import CsvDecoder
+from storage_consumer.decode.decoder import FileRead, RowChange
 from storage_consumer.errors import NotReplicable
 from storage_consumer.job.lossy_columns import Limit
-from storage_consumer.kernels.codes import DELETE, INSERT, UPDATE
+from storage_consumer.kernels.arrays import DELETE, INSERT, UPDATE
 from storage_consumer.order.buffer import Buffer
-from storage_consumer.order.changes import listed_keys, unpacked
+from storage_consumer.order.changes import listed_keys
 from storage_consumer.order.keys import Key, is_upsert
-from tests.unit.halves import events, table
+from storage_consumer.order.row_buffer import RowBuffer
+from tests.unit.decode.encoders import OPTIONS, csv_change
+from tests.unit.halves import KINDS, events, row, table
 
-WORK = replace(table(), timed=False)
+WORK = replace(table(), has_commit_ts=False)
+(VERSION,) = WORK.versions.values()
 
 
 def kept(*changes: tuple[RowChange, int]) -> dict[Key, bytes]:
     """Key → line of the last state of each key, ``-`` for a deleted one, after (change, rank of its file)."""
-    buffer = Buffer(WORK, next(iter(WORK.versions.values())), 1)
+    buffer = RowBuffer(WORK, VERSION)
     for change, rank in changes:
         buffer.add(change, rank)
+    found = buffer.drain()
+    assert found is not None
+    assert buffer.drain() is None
     return {
         key: line if is_upsert(order) else b"-"
-        for found in (unpacked(block) for _, block in buffer.blocks())
         for (_, order, line), key in zip(events(found), listed_keys(found.keys), strict=True)
     }
 
@@ -64,8 +70,8 @@ def test_an_update_that_moves_a_row_is_refused() -> None:
 )
 def test_a_key_that_the_target_would_change_is_refused(change: RowChange) -> None:
     """A delete of a key that the target holds in another form, such as padded bytes, would find no row: it is refused too."""
-    version = replace(next(iter(WORK.versions.values())), limits=(Limit(place=0, name="c0", keeps="bytes", amount=3),))
-    buffer = Buffer(replace(WORK, timed=True), version, 1)
+    version = replace(VERSION, limits=(Limit(place=0, name="c0", keeps="bytes", amount=3),))
+    buffer = RowBuffer(replace(WORK, has_commit_ts=True), version)
     with pytest.raises(ValueError, match="column c0: '6162' has a length other than 3 bytes"):
         buffer.add(change, 0)
     buffer.add((2, 5, DELETE, ("616263", None), None), 0)
@@ -74,11 +80,11 @@ def test_a_key_that_the_target_would_change_is_refused(change: RowChange) -> Non
 @pytest.mark.parametrize(("width", "at_least"), [(100, 1), (100_000, 8)])
 def test_blocks_of_wide_rows_are_small(width: int, at_least: int) -> None:
     """A block holds fewer rows the wider they are, since Spark collects a number of blocks, whatever their size."""
-    buffer = Buffer(replace(WORK, timed=True), next(iter(WORK.versions.values())), 1)
-    rows = [(n, n, INSERT, (str(n), "x" * width), None) for n in range(50)]
-    list(buffer.measured(iter([b"x" * width] * len(rows))))
-    for change in rows:
-        buffer.add(change, 0)
+    buffer = Buffer(WORK, VERSION, 1)
+    content = [csv_change(KINDS, row("I", n + 1, str(n), "x" * width)).encode() for n in range(50)]
+    file = FileRead(blocks=content, source="CDC1.csv", layout=VERSION.layout, commit_range=WORK.commit_range)
+    assert not list(buffer.read(CsvDecoder(OPTIONS), file, 0))
     blocks = [block for _, block in buffer.blocks()]
+    assert not list(buffer.blocks())
     assert len(blocks) >= at_least
     assert max(map(len, blocks)) < 600_000

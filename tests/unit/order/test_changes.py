@@ -65,23 +65,23 @@ def test_latest_is_independent_of_arrival(key: Key) -> None:
     ]
     for arrived in permutations(given):
         found = changes(*arrived)
-        places = latest(found.ts, found.order, found.keys, timed=True)
+        places = latest(found.ts, found.order, found.keys, has_commit_ts=True)
         assert list(found.chosen(places).lines) == [b"last"]
 
 
 def test_latest_by_place() -> None:
     """Where commit ts are not told, the file and the row decide, whatever the change does."""
     given = changes((7, order_of(3, 1, upsert=True), 1, b"row"), (7, order_of(3, 2, upsert=False), 1, b"delete"))
-    assert list(given.chosen(latest(given.ts, given.order, given.keys, timed=False)).lines) == [b"delete"]
+    assert list(given.chosen(latest(given.ts, given.order, given.keys, has_commit_ts=False)).lines) == [b"delete"]
 
 
 def test_latest_of_many() -> None:
     """Each key has one last change; integers come in their sequence."""
     keys: Keys = np.array([3, -1, 3, 2, -1], np.int64)
     ts, order = np.array([1, 9, 2, 1, 8], np.uint64), np.arange(5, dtype=np.int64)
-    assert latest(ts, order, keys, timed=True).tolist() == [1, 3, 2]
-    assert sorted(latest(ts, order, [str(key) for key in keys], timed=True).tolist()) == [1, 2, 3]
-    assert latest(ts[:0], order[:0], keys[:0], timed=True).tolist() == []
+    assert latest(ts, order, keys, has_commit_ts=True).tolist() == [1, 3, 2]
+    assert sorted(latest(ts, order, [str(key) for key in keys], has_commit_ts=True).tolist()) == [1, 2, 3]
+    assert latest(ts[:0], order[:0], keys[:0], has_commit_ts=True).tolist() == []
 
 
 def test_compact_keys() -> None:

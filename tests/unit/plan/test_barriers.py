@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from storage_consumer.plan.barriers import KnownTables, in_dependency_order, touched_keys
-from storage_consumer.plan.renames import renamed
+from storage_consumer.sql.parse import parsed
 from tests.unit.building import ALTER, CREATE, CREATE_DATABASE, DROP, RENAME, definition, named, place, step
 
 DIRS = ("s/a", "s/b", "s/c", "r/a", "r/b", "s", "r")
@@ -79,7 +79,7 @@ def test_names_without_a_database(table_dir: str, query: str, touched: set[str])
 )
 def test_renamed(query: str, names: tuple[str, str] | None) -> None:
     """The old and the new name of a table that a statement renames; columns and indexes are no tables."""
-    pair = renamed(definition("s/b", 1, query, RENAME))
+    pair = parsed(definition("s/b", 1, query, RENAME)).renamed
     assert (None if pair is None else (str(pair[0]), str(pair[1]))) == names
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from storage_consumer.model import TableDefinition
 from storage_consumer.plan.directories import Catalog, Restart
-from storage_consumer.plan.table import HALTED, TableConsumer
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.plan.table_state import TableState
 from tests.unit.building import ALTER, CREATE, RENAME, data_file, definition, key, named
 
 
@@ -34,7 +35,7 @@ def owners(catalog: Catalog, *places: tuple[int, str]) -> list[str]:
 def offer(catalog: Catalog, directory: str, version: int) -> TableConsumer:
     """A data file is listed; the table that takes it."""
     table = catalog.owner((version, directory))
-    table.offer(data_file(directory, version, 1))
+    table.files.offer(data_file(directory, version, 1))
     return table
 
 
@@ -43,7 +44,7 @@ def test_one_table_in_several_directories(catalog: Catalog) -> None:
     for directory in ("121", "122"):
         assert catalog.define(directory, at(directory, "S/A", 5)) is catalog.tables[key("s/a")]
     assert len(catalog.tables) == 1
-    assert set(catalog.tables[key("s/a")].versions) == {(5, "120"), (5, "121"), (5, "122")}
+    assert set(catalog.tables[key("s/a")].files.versions) == {(5, "120"), (5, "121"), (5, "122")}
 
 
 def test_several_tables_in_one_directory(catalog: Catalog) -> None:
@@ -59,7 +60,7 @@ def test_stand_in() -> None:
     assert (stand_in.key, str(stand_in.name)) == ("`120`", "120")
     table = catalog.define("120", at("120", "s/a", 5, "CREATE TABLE `a` (`id` INT)", CREATE))
     assert set(catalog.tables) == {key("s/a")}
-    assert (table.pending, table.checkpoint, table.state) == (1, 4, "running")
+    assert (table.files.pending, table.checkpoint, table.status.state) == (1, 4, "running")
     assert catalog.to_be_stored == [table, stand_in]
 
 
@@ -67,7 +68,7 @@ def test_stand_in_of_an_earlier_run() -> None:
     """A table whose schema file an earlier run could not read begins where its stand-in stood still."""
     catalog = Catalog(Restart(checkpoint=50, tables={"`120`": 7}, behind=frozenset(["`120`"])))
     table = catalog.define("120", at("120", "s/a", 5, "CREATE TABLE `a` (`id` INT)", CREATE))
-    assert (table.checkpoint, table.state) == (7, "running")
+    assert (table.checkpoint, table.status.state) == (7, "running")
     assert [(one.key, one.checkpoint) for one in catalog.to_be_stored] == [(key("s/a"), 7), ("`120`", 50)]
 
 
@@ -85,8 +86,8 @@ def test_known_too_late(catalog: Catalog) -> None:
     table = catalog.tables[key("s/a")]
     table.advance(20)
     catalog.define("121", at("121", "s/a", 7))
-    assert (table.state, table.late) == (HALTED, True)
-    assert "the files in 121" in table.error
+    assert (table.status.state, table.status.shown) == (TableState.LOST, TableState.HALTED)
+    assert "the files in 121" in table.status.error
     assert catalog.to_be_stored == [table, stand_in]
     assert stand_in.key not in catalog.tables
 
@@ -96,10 +97,13 @@ def test_known_too_late_after_a_restart() -> None:
     restart = Restart(tables={"`121`": 6, key("s/a"): 20}, behind=frozenset(["`121`"]))
     catalog = Catalog(restart)
     catalog.define("120", at("120", "s/a", 5, "CREATE TABLE `a` (`id` INT)", CREATE))
-    assert catalog.tables[key("s/a")].state == "running"
+    assert catalog.tables[key("s/a")].status.state == "running"
     catalog.define("121", at("121", "s/a", 7))
-    assert "storage-consumer table reload-done --table s.a --at TSO" in catalog.tables[key("s/a")].error
-    assert {table.key: table.stored_state for table in catalog.to_be_stored} == {key("s/a"): "lost", "`121`": "dropped"}
+    assert "storage-consumer table reload-done --table s.a --at TSO" in catalog.tables[key("s/a")].status.error
+    assert {table.key: table.status.stored for table in catalog.to_be_stored} == {
+        key("s/a"): "lost",
+        "`121`": "dropped",
+    }
 
 
 @pytest.mark.parametrize("turn", [1, -1], ids=["in order", "reversed"])
@@ -128,7 +132,7 @@ def test_two_files_of_one_version(better: str, worse: str, turn: int) -> None:
     both = [definition("b/t", 20, query, RENAME, checksum) for checksum, query in ((1, better), (2, worse))]
     for each in both[::turn]:
         catalog.define("b/t", each)
-    assert catalog.tables[key("b/t")].versions[20, "b/t"].definition == both[0]
+    assert catalog.tables[key("b/t")].files.versions[20, "b/t"].definition == both[0]
 
 
 def test_step_of_a_cycle_under_another_name() -> None:
@@ -136,6 +140,6 @@ def test_step_of_a_cycle_under_another_name() -> None:
     catalog = Catalog(Restart())
     made = catalog.define("b/t", definition("b/t", 5, "CREATE TABLE `t` (`id` INT)", CREATE))
     catalog.define("b/t", definition("b/t", 20, "RENAME TABLE `b`.`x` TO `b`.`tmp`", RENAME))
-    found = made.structure_at(30)
+    found = made.timeline.structure_at(30)
     assert found is not None
     assert (found.version, made.name) == (5, named("b/t"))

@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_consumer.model import StoredObject
-from storage_consumer.plan.finished_files import ANEW, CHUNK, EVERYTHING, WIDTH, Digests, Finished, Verdict, digest_of
+from storage_consumer.plan.finished_files import (
+    CHUNK,
+    EVERYTHING,
+    REWRITTEN,
+    WIDTH,
+    Digests,
+    Finished,
+    Verdict,
+    digest_of,
+)
 
 NUMBERS = st.one_of(st.integers(1, 3 * CHUNK), st.integers((1 << 64) - 99, (1 << 64) - 1))
 
@@ -22,7 +31,7 @@ def test_digest_is_the_same_everywhere() -> None:
 def test_digest_tells_size_and_tag(size: int, tag: str) -> None:
     """Another size or another tag is another digest, whatever the path; none is 0 or 1."""
     found = digest_of(StoredObject(path="a", size=size, tag=tag))
-    assert found == digest_of(StoredObject(path="b", size=size, tag=tag)) > ANEW
+    assert found == digest_of(StoredObject(path="b", size=size, tag=tag)) > REWRITTEN
     assert found != digest_of(StoredObject(path="a", size=size + 1, tag=tag))
     assert found != digest_of(StoredObject(path="a", size=size, tag=f"{tag}x"))
 
@@ -32,7 +41,7 @@ def test_digest_tells_size_and_tag(size: int, tag: str) -> None:
 def test_chunks(noted: dict[int, int], later: list[int], beyond: int) -> None:
     """What is noted comes back over what is stored, chunk by chunk; each chunk is stored where it moved, and not again."""
     digests, stored = Digests({}), dict[int, bytes]()
-    for some in (noted, dict.fromkeys(later, ANEW)):
+    for some in (noted, dict.fromkeys(later, REWRITTEN)):
         for number, digest in some.items():
             digests[number] = digest
         moved, replaces = digests.moved()
@@ -40,31 +49,31 @@ def test_chunks(noted: dict[int, int], later: list[int], beyond: int) -> None:
         assert not replaces
         assert all(len(chunk) <= CHUNK * WIDTH for chunk in moved.values())
         stored |= moved
-    expected = noted | dict.fromkeys(later, ANEW)
+    expected = noted | dict.fromkeys(later, REWRITTEN)
     again = Digests(stored)
     assert {number: again[number] for number in expected} == expected
     assert digests.moved() == ({}, False)
-    finished = sorted(n for n, digest in expected.items() if digest != ANEW and n > beyond)
+    finished = sorted(n for n, digest in expected.items() if digest != REWRITTEN and n > beyond)
     assert list(again.finished_beyond(beyond)) == finished
 
 
 @pytest.mark.parametrize(
     ("known", "number", "left_out", "verdict", "unseen"),
     [
-        (7, 5, 0, Verdict.SETTLED, False),
-        (8, 5, 4, Verdict.ANEW, False),
-        (8, 5, 5, Verdict.ANEW, True),
-        (8, 5, EVERYTHING, Verdict.ANEW, True),
-        (ANEW, 5, 5, Verdict.ANEW, False),
-        (7, 12, 0, Verdict.SETTLED, False),
-        (8, 12, 0, Verdict.ANEW, False),
+        (7, 5, 0, Verdict.UNCHANGED, False),
+        (8, 5, 4, Verdict.REWRITTEN, False),
+        (8, 5, 5, Verdict.REWRITTEN, True),
+        (8, 5, EVERYTHING, Verdict.REWRITTEN, True),
+        (REWRITTEN, 5, 5, Verdict.REWRITTEN, False),
+        (7, 12, 0, Verdict.UNCHANGED, False),
+        (8, 12, 0, Verdict.REWRITTEN, False),
         (0, 12, 20, Verdict.NEW, True),
         (0, 5, 4, Verdict.UNSURE, False),
-        (0, 5, EVERYTHING, Verdict.SETTLED, True),
+        (0, 5, EVERYTHING, Verdict.UNCHANGED, True),
     ],
 )
 def test_verdicts(known: int, number: int, left_out: int, verdict: Verdict, *, unseen: bool) -> None:
-    """A file with digest 7 in a stream that is finished up to 10, by what is `known` of it."""
+    """A file with digest 7 in a sequence that is finished up to 10, by what is `known` of it."""
     digests = Digests({})
     digests[number] = known
     finished = Finished(upto=10, left_out=left_out, digests=digests.moved()[0])

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from storage_consumer.driver.ddl_prepare import was_seen
-from storage_consumer.model import DataFile, TableDefinition
-from storage_consumer.plan.checkpoints import Checkpoints, checkpoints
+from storage_consumer.model import DataFile, DdlId, TableDefinition
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.steps import DdlStep, Wave
+from storage_consumer.plan.table import Checkpoints, checkpoints
 from tests.unit.building import (
     ALTER,
     CREATE,
@@ -58,16 +58,16 @@ class Driver:
         dirs = {d.path: d.path.partition("/meta/")[0] for d in made}
         self.manager.dispatch(made, dirs, list(files))
 
-    def wave(self, storage: int, *, settled: bool = False) -> Wave:
+    def wave(self, storage: int, *, is_stable: bool = False) -> Wave:
         """The next wave."""
-        return self.manager.next_wave(storage, settled=settled)
+        return self.manager.next_wave(storage, is_stable=is_stable)
 
-    def go(self, storage: int, *, settled: bool = False, max_ts: int = 0, next_ts: int = 0) -> list[str]:
+    def go(self, storage: int, *, is_stable: bool = False, max_ts: int = 0, next_ts: int = 0) -> list[str]:
         """All waves up to a storage checkpoint; what was done, in order. Every file ends at `max_ts`."""
         self.log = []
-        while wave := self.wave(storage, settled=settled):
+        while wave := self.wave(storage, is_stable=is_stable):
             for step in wave.rows:
-                self.log.append(f"rows {place(step.table_key)} ({step.window.low}, {step.window.high}]")
+                self.log.append(f"rows {place(step.table_key)} ({step.commit_range.low}, {step.commit_range.high}]")
                 self.manager.rows_applied(step)
                 for file in step.files:
                     self.manager.tables[step.table_key].finish(file, max_ts=max_ts, next_ts=next_ts)
@@ -99,7 +99,10 @@ def test_one_job_for_all_tables(driver: Driver) -> None:
     """The rows of all tables that can run are one wave, each up to its own next statement."""
     driver.show([alter("s/b", 20)], [data_file("s/a", 5, 1), data_file("s/b", 5, 1)])
     wave = driver.wave(30)
-    assert [(place(s.table_key), s.window.low, s.window.high) for s in wave.rows] == [("s/a", 9, 30), ("s/b", 9, 20)]
+    assert [(place(s.table_key), s.commit_range.low, s.commit_range.high) for s in wave.rows] == [
+        ("s/a", 9, 30),
+        ("s/b", 9, 20),
+    ]
     assert wave.ddls == ()
 
 
@@ -112,7 +115,7 @@ def test_statement_in_its_place(driver: Driver) -> None:
 def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
     """A table that waits or is halted holds up what touches it, and nothing else (D9)."""
     driver.show([alter("s/a", 20), alter("s/b", 20), rename("a", "c", 30)], [data_file("s/b", 5, 1)])
-    driver.manager.halt(key("s/b"), "broken")
+    driver.manager.tables[key("s/b")].halt("broken")
     assert driver.go(50) == ["ddl s/a@20", "ddl s/c@30"]
     assert driver.checkpoints() == {"s/a": 50, "s/b": 9, "s/c": 50}
     assert driver.reached(50) == Checkpoints(lowest=9, running=50)
@@ -132,8 +135,8 @@ def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
 def test_a_halted_table_blocks_what_touches_it(driver: Driver, statement: TableDefinition) -> None:
     """A statement that touches a halted table does not run, and no table passes it."""
     driver.show([statement])
-    driver.manager.halt(key("s/a"), "broken")
-    assert driver.go(50, settled=True) == []
+    driver.manager.tables[key("s/a")].halt("broken")
+    assert driver.go(50, is_stable=True) == []
     others = {checkpoint for table_dir, checkpoint in driver.checkpoints().items() if table_dir != "s/a"}
     assert others <= {20, 50}
     assert driver.reached(50).running == 20
@@ -157,7 +160,7 @@ def test_database_statements_are_barriers(driver: Driver) -> None:
         "ddl s/a@22",
         "rows s/a (22, 30]",
     ]
-    assert {place(t) for t, table in driver.manager.tables.items() if table.dropped} == {"s/b"}
+    assert {place(t) for t, table in driver.manager.tables.items() if table.status.dropped} == {"s/b"}
 
 
 def test_a_table_that_turns_up_by_a_data_file_alone(driver: Driver) -> None:
@@ -176,18 +179,18 @@ def test_rename_moves_both_names(driver: Driver) -> None:
     """After a rename the old name is gone and the new one is there, and a table of the old name can come again."""
     driver.show([rename("a", "c", 20)])
     driver.go(30)
-    dropped = {place(t) for t, table in driver.manager.tables.items() if table.dropped}
+    dropped = {place(t) for t, table in driver.manager.tables.items() if table.status.dropped}
     assert dropped == {"s/a"}
     driver.show([create("s/a", 40)])
     driver.go(50)
-    assert not any(table.dropped for table in driver.manager.tables.values())
+    assert not any(table.status.dropped for table in driver.manager.tables.values())
 
 
 def test_rename_chain_of_one_version(driver: Driver) -> None:
     """Renames of one version run so that names are free, after the rows of all their tables (D3)."""
     driver.show([rename("a", "b", 20), rename("b", "c", 20)], [data_file("s/a", 5, 1), data_file("s/b", 5, 1)])
     assert driver.go(30) == ["rows s/a (9, 20]", "rows s/b (9, 20]", "ddl s/c@20", "ddl s/b@20"]
-    assert {place(t) for t, table in driver.manager.tables.items() if table.dropped} == {"s/a"}
+    assert {place(t) for t, table in driver.manager.tables.items() if table.status.dropped} == {"s/a"}
 
 
 def test_dropped_table(driver: Driver) -> None:
@@ -197,14 +200,16 @@ def test_dropped_table(driver: Driver) -> None:
     driver.show(files=[data_file("s/a", 5, 1)])
     wave = driver.wave(40)
     assert [(place(step.table_key), step.dropped) for step in wave.rows] == [("s/a", True)]
-    assert driver.manager.tables[key("s/a")].shown_state == "dropped"
+    assert driver.manager.tables[key("s/a")].status.shown == "dropped"
 
 
-@pytest.mark.parametrize(("storage", "settled", "runs"), [(19, True, 0), (20, False, 0), (20, True, 1), (21, False, 1)])
-def test_statement_at_the_storage_checkpoint(driver: Driver, storage: int, settled: bool, runs: int) -> None:  # noqa: FBT001 - a column of the table
+@pytest.mark.parametrize(
+    ("storage", "is_stable", "runs"), [(19, True, 0), (20, False, 0), (20, True, 1), (21, False, 1)]
+)
+def test_statement_at_the_storage_checkpoint(driver: Driver, storage: int, is_stable: bool, runs: int) -> None:  # noqa: FBT001 - a column of the table
     """A statement at exactly the storage checkpoint waits for it to move or to settle; rows up to it do not."""
     driver.show([alter("s/a", 20)], [data_file("s/a", 5, 1)])
-    log = driver.go(storage, settled=settled)
+    log = driver.go(storage, is_stable=is_stable)
     assert log == [f"rows s/a (9, {min(20, storage)}]", *["ddl s/a@20"] * runs]
 
 
@@ -250,9 +255,9 @@ def test_vanished_files(driver: Driver) -> None:
     driver.show(files=[one])
     driver.go(20)
     driver.show(files=[two])
-    driver.manager.vanished([one, two, data_file("q/x", 5, 1)])
+    driver.manager.catalog.vanished([one, two, data_file("q/x", 5, 1)])
     assert driver.manager.look_for_gaps(30, 0.0) == {}
-    assert "file number 2" in driver.manager.tables[key("s/a")].error
+    assert "file number 2" in driver.manager.tables[key("s/a")].status.error
     ((table, error),) = driver.manager.look_for_gaps(30, 60.0).items()
     assert table == key("s/a")
     assert error.startswith("file number 2 in s/a/5 is missing and did not arrive within 60 s")
@@ -261,7 +266,7 @@ def test_vanished_files(driver: Driver) -> None:
 def test_waiting_ends_with_the_round(driver: Driver) -> None:
     """A table that waits stands still for the round and goes on in the next one; a halted one does not."""
     assert not driver.manager.wait(key("s/a"), ("torn",), 0)
-    driver.manager.halt(key("s/b"), "broken")
+    driver.manager.tables[key("s/b")].halt("broken")
     driver.go(30)
     assert driver.checkpoints() == {"s/a": 9, "s/b": 9}
     assert driver.reached(30).running == 9
@@ -282,7 +287,7 @@ def test_no_table() -> None:
 
 def test_restart() -> None:
     """Tables follow the checkpoint of the whole unless they are ahead of it, or stood still behind it."""
-    created = frozenset((f"s/{t}", 5, 1) for t in "abcd")
+    created = frozenset(DdlId(f"s/{t}", 5, 1) for t in "abcd")
     tables = {key("s/a"): 70, key("s/b"): 20, key("s/c"): 20}
     restart = Restart(checkpoint=50, tables=tables, behind=frozenset([key("s/b")]), journalled=created)
     driver = Driver(restart)
@@ -298,11 +303,11 @@ def test_restart() -> None:
 def test_statements_over_a_restart(version: int, journalled: bool, runs: int) -> None:  # noqa: FBT001 - a column of the table
     """A statement above the checkpoint did not run, at the checkpoint the journal knows; one below it that it lacks halts."""
     statement = alter("s/a", version)
-    done = frozenset([("s/a", 5, 1)] + ([("s/a", version, 1)] if journalled else []))
+    done = frozenset([DdlId("s/a", 5, 1)] + ([DdlId("s/a", version, 1)] if journalled else []))
     driver = Driver(Restart(checkpoint=50, journalled=done))
     driver.show([create("s/a", 5), statement])
     assert driver.go(80) == [f"ddl s/a@{version}"] * runs
-    assert ("arrived after later rows" in driver.manager.tables[key("s/a")].error) == (version < 50)
+    assert ("arrived after later rows" in driver.manager.tables[key("s/a")].status.error) == (version < 50)
 
 
 def test_finished_files_are_not_read_again(driver: Driver) -> None:
@@ -310,16 +315,16 @@ def test_finished_files_are_not_read_again(driver: Driver) -> None:
     files = [data_file("s/a", 5, number) for number in (1, 2, 3)]
     driver.show(files=files)
     driver.go(30)
-    created = frozenset([("s/a", 5, 1)])
-    again = Driver(Restart(checkpoint=30, done=driver.manager.streams.to_store(), journalled=created))
-    again.show([create("s/a", 5)], [*(replace(file, settled=True) for file in files), data_file("s/a", 5, 4)])
+    created = frozenset([DdlId("s/a", 5, 1)])
+    again = Driver(Restart(checkpoint=30, done=driver.manager.sequences.to_store(), journalled=created))
+    again.show([create("s/a", 5)], [*(replace(file, finished=True) for file in files), data_file("s/a", 5, 4)])
     assert again.manager.finished_files == 3
     assert (again.manager.pending_files, again.manager.pending_bytes) == (1, 10)
 
 
 def test_new_table_after_the_checkpoint(driver: Driver) -> None:
     """A table that is first seen begins at the stored checkpoint, and a statement at exactly that one still runs."""
-    driver.manager.stored_checkpoint = 9
+    driver.manager.catalog.stored_checkpoint = 9
     driver.show([create("s/n", 9)], [data_file("s/n", 9, 1)])
     assert driver.go(30, max_ts=30) == ["ddl s/n@9", "rows s/n (9, 30]"]
 

@@ -21,7 +21,7 @@ def test_lost_file_over_a_restart() -> None:
     driver = Driver(Restart(lost=frozenset([key("s/a")])))
     driver.show([create("s/a", 5), create("s/b", 5)], [data_file("s/a", 5, 1)])
     assert driver.go(30) == ["ddl s/b@5"]
-    assert "no file holds any more" in driver.manager.tables[key("s/a")].error
+    assert "no file holds any more" in driver.manager.tables[key("s/a")].status.error
 
 
 def test_statement_that_comes_after_a_table_went_on() -> None:
@@ -30,18 +30,18 @@ def test_statement_that_comes_after_a_table_went_on() -> None:
     driver.go(30)
     late = definition("s/n", 20, "ALTER TABLE `n` EXCHANGE PARTITION `p` WITH TABLE `a`", 42)
     driver.show([late])
-    (step,) = driver.manager._pending.values()
-    assert driver.manager.beyond(step) == ["s.a"]
+    (step,) = driver.manager.backlog
+    assert driver.manager.touches.beyond(step) == ["s.a"]
 
 
-def test_rewound_streams_are_told_once() -> None:
-    """A finished file whose content changed takes its stream back, which has to be stored before it is read."""
+def test_rewound_sequences_are_reported_once() -> None:
+    """A finished file whose content changed takes its sequence back, which has to be stored before it is read."""
     driver = known()
     file = data_file("s/a", 5, 1)
     driver.show(files=[file])
     driver.go(30)
-    assert driver.manager.streams.rewound() == {}
+    assert driver.manager.sequences.rewound() == {}
     driver.show(files=[changed(file, "other")])
-    stored = driver.manager.streams.rewound()[file.stream]
-    assert stored.judge(1, digest_of(file.stored)) is Verdict.ANEW
-    assert driver.manager.streams.rewound() == {}
+    stored = driver.manager.sequences.rewound()[file.sequence]
+    assert stored.judge(1, digest_of(file.stored)) is Verdict.REWRITTEN
+    assert driver.manager.sequences.rewound() == {}

@@ -16,11 +16,11 @@ def pending(table_dir: str, version: int, *others: str) -> PendingDdl:
 
 
 def ready(
-    statements: list[PendingDdl], checkpoints: dict[str, int], storage: int, *, settled: bool = False, **still: bool
+    statements: list[PendingDdl], checkpoints: dict[str, int], storage: int, *, is_stable: bool = False, **still: bool
 ) -> list[list[str]]:
     """Directories of the groups that can run; ``a=True`` says that s/a stands still."""
     positions = {key(f"s/{t}"): Position(checkpoint=c, blocked=still.get(t, False)) for t, c in checkpoints.items()}
-    groups = ready_ddls(statements, positions, storage, settled=settled)
+    groups = ready_ddls(statements, positions, storage, is_stable=is_stable)
     return [[s.table_dir for s in group] for group in groups]
 
 
@@ -40,11 +40,11 @@ def test_arrival(checkpoint: int, runs: bool) -> None:  # noqa: FBT001 - a colum
 
 
 @pytest.mark.parametrize(
-    ("storage", "settled", "runs"), [(9, True, False), (10, False, False), (10, True, True), (11, False, True)]
+    ("storage", "is_stable", "runs"), [(9, True, False), (10, False, False), (10, True, True), (11, False, True)]
 )
-def test_storage_checkpoint(storage: int, settled: bool, runs: bool) -> None:  # noqa: FBT001 - columns of the table
+def test_storage_checkpoint(storage: int, is_stable: bool, runs: bool) -> None:  # noqa: FBT001 - columns of the table
     """A statement at exactly the storage checkpoint waits until that has settled."""
-    assert bool(ready([pending("s/a", 10)], {"a": 10}, storage, settled=settled)) is runs
+    assert bool(ready([pending("s/a", 10)], {"a": 10}, storage, is_stable=is_stable)) is runs
 
 
 def test_no_waiting_for_untouched_tables() -> None:
@@ -95,6 +95,6 @@ def test_a_table_that_begins_later() -> None:
         key("s"): Position(checkpoint=10, blocked=False),
         key("s/a"): Position(checkpoint=0, blocked=True, first=11),
     }
-    assert ready_ddls([pending("s", 10, "s/a")], positions, 50, settled=False)
+    assert ready_ddls([pending("s", 10, "s/a")], positions, 50, is_stable=False)
     positions[key("s/a")] = Position(checkpoint=0, blocked=True, first=10)
-    assert not ready_ddls([pending("s", 10, "s/a")], positions, 50, settled=False)
+    assert not ready_ddls([pending("s", 10, "s/a")], positions, 50, is_stable=False)

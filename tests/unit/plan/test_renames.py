@@ -7,8 +7,9 @@ from itertools import permutations
 import pytest
 
 from storage_consumer.model import TableName
-from storage_consumer.plan.renames import in_running_order, is_astray, rename_of, subject, unfinished
+from storage_consumer.plan.renames import in_running_order, unfinished
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.sql.parse import parsed
 from tests.unit.building import CREATE, RENAME, definition, named, step
 
 
@@ -84,7 +85,7 @@ def test_identity_of_what_is_put_in() -> None:
 def test_step_under_another_name() -> None:
     """A step of a cycle that lies under its table's last name leads to the name in its statement."""
     astray = definition("common/b", 5, "RENAME TABLE `s`.`a` TO `common`.`c`;", RENAME)
-    assert (subject(astray), is_astray(astray)) == (TableName(schema="common", table="c"), True)
+    assert (parsed(astray).subject, parsed(astray).is_astray) == (TableName(schema="common", table="c"), True)
     cycle = [
         DdlStep(table_dir="common/b", table_key="`common`.`c`", definition=astray),
         *renames(("s/b", "s/a"), ("common/c", "s/b")),
@@ -116,7 +117,7 @@ def test_unfinished() -> None:
 )
 def test_astray(query: str, astray: bool) -> None:  # noqa: FBT001 - a column of the table
     """Only a rename to another name is another table's, and names are compared without case."""
-    assert is_astray(definition("common/b", 5, query, RENAME)) is astray
+    assert parsed(definition("common/b", 5, query, RENAME)).is_astray is astray
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_astray(query: str, astray: bool) -> None:  # noqa: FBT001 - a column of
 )
 def test_where_the_old_name_is(query: str, anywhere: bool) -> None:  # noqa: FBT001 - a column of the table
     """The old name may be one of another database where the statement says only that of the new one."""
-    found = rename_of(definition("s/b", 5, query, RENAME))
+    found = parsed(definition("s/b", 5, query, RENAME)).rename
     assert found is not None
     assert found.from_anywhere is anywhere
 

@@ -135,6 +135,7 @@ def test_a_statement_in_which_the_table_is_not_found() -> None:
         ("DROP DATABASE IF EXISTS a", DROP_SCHEMA, "DROP DATABASE IF EXISTS `x`"),
         ("ALTER DATABASE `a` CHARACTER SET = utf8mb4", ALTER_SCHEMA, "ALTER DATABASE `x` CHARACTER SET = utf8mb4"),
         ("ALTER DATABASE CHARACTER SET = utf8mb4", ALTER_SCHEMA, "ALTER DATABASE `x` CHARACTER SET = utf8mb4"),
+        ("ALTER", ALTER_SCHEMA, "ALTER"),
     ],
 )
 def test_databases(query: str, kind: int, expected: str) -> None:
@@ -148,6 +149,7 @@ def test_a_database_that_is_shared() -> None:
     both = routes("a.* x.{schema}_{table}", "b.* x.{schema}_{table}")
     made = routed(definition("a", 1, "CREATE DATABASE `a`", CREATE_SCHEMA), both, ("a", "b"))
     assert made.query == "CREATE DATABASE IF NOT EXISTS `x`"
+    assert routed(definition("a", 1, "CREATE", CREATE_SCHEMA), both, ("a", "b")).query == "CREATE"
     with pytest.raises(
         NotReplicable, match=r"its tables share x with others \(b\).*Manually drop the tables that came from it"
     ):

@@ -6,8 +6,7 @@ import pytest
 
 from storage_consumer.config.settings import EventFilter, Route, Selecting
 from storage_consumer.errors import NotReplicable
-from storage_consumer.plan.filters import Filter
-from storage_consumer.plan.selection import Selection
+from storage_consumer.plan.selection import Filter, Selection
 from tests.unit.building import CREATE, CREATE_DATABASE, DROP, DROP_DATABASE, RENAME, definition, named
 
 STATE = "storage_consumer"
@@ -113,7 +112,7 @@ def test_ignored_events(events: tuple[str, ...], query: str, kind: int, ignored:
 
 def test_ignored_texts() -> None:
     """An expression is looked for in the text, without case; of a rename the old name counts."""
-    ignoring = (EventFilter(matcher=("shop.t",), ignore_sql=("comment", "^rename")),)
+    ignoring = (EventFilter(matcher=("shop.t",), ignore_sql=("comment", "(?i)^rename", "(?s)drop.*x")),)
     found = selection_of(Selecting(event_filters=ignoring))
     skip = found.judged(definition("shop/t", 1, "ALTER TABLE `t` COMMENT 'x'", 17)).skip
     assert skip == "ignore-sql of an event filter, which matches 'COMMENT'"

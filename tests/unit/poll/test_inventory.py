@@ -8,7 +8,9 @@ import pytest
 
 from storage_consumer.config.settings import DateSeparator
 from storage_consumer.errors import StorageUnavailable
-from storage_consumer.model import StoredObject
+from storage_consumer.model import StoredObject, sequence_name
+from storage_consumer.plan.finished_files import Finished, Verdict
+from storage_consumer.poll.earlier_run import Earlier
 from storage_consumer.poll.inventory import EMPTY
 from tests.unit.poll.bucket import NOW, V1, V2, V3, Bucket, names
 
@@ -50,7 +52,7 @@ def test_changed_content() -> None:
     assert bucket.look().changed == 0
 
 
-def test_vanished_files_are_told_after_a_full_listing_only() -> None:
+def test_vanished_files_are_reported_after_a_full_listing_only() -> None:
     """A file that is gone is told once, by the next full listing, and new again if it returns."""
     bucket = Bucket("day")
     bucket.schema(V1)
@@ -341,3 +343,12 @@ def test_schema_file_that_vanished() -> None:
     assert "is gone" in bucket.look(full=True).warnings[0]
     bucket.schema(V1)
     assert len(bucket.look().schema_files) == 1
+
+
+def test_a_bar_in_a_folder() -> None:
+    """Files without a digest are counted under their own folder, whatever signs its name holds."""
+    folder = "shop/a|b/5"
+    sequence = sequence_name(folder, "", 20)
+    earlier = Earlier({sequence: Finished(upto=1)}, 0, rereads=True)
+    assert earlier.judge(sequence, 1, StoredObject(path=f"{folder}/x", size=1, tag="1")) is Verdict.UNCHANGED
+    assert earlier.reopened(()) == {folder: 1}

@@ -1,4 +1,4 @@
-"""What the inventory makes of each layout: the older one, both side by side, untold separators, look-alike names."""
+"""What the inventory makes of each layout: the older one, both side by side, unset separators, look-alike names."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_dispatchers_and_widths_of_one_directory() -> None:
     for name in ("CDC_12_000001", "CDC_34_000001", "CDC_34_00000000000000000002", "CDC000000001"):
         bucket.put(f"104/{V1}/{name}.csv", b"rows")
     found = bucket.look(full=True)
-    assert len({file.stream for file in found.data_files}) == 4
+    assert len({file.sequence for file in found.data_files}) == 4
     assert {(file.dispatcher, file.number, file.width) for file in found.data_files} == {
         ("12", 1, 6),
         ("34", 1, 6),

@@ -83,15 +83,15 @@ def later_run(storage: MemoryStorage, upto: Mapping[str, int], *, checkpoint: in
 
 
 def test_finished_files_are_counted_not_shown() -> None:
-    """After a restart only files that may have news are handed out, and of each stream at least one; later polls hand out all."""
+    """After a restart only files that may have news are handed out, and of each sequence at least one; later polls hand out all."""
     storage = MemoryStorage(objects(range(1, NEW + 1), tables=1))
     folder, other = (f"shop/t0/{version}/2024-01-01" for version in (V1, V2))
     polls = later_run(storage, {folder: 15, other: NEW})
 
     first = polls.poll()
 
-    assert {f.number for f in first.data_files if f.version == V1 and not f.settled} == set(range(16, NEW + 1))
-    assert [(f.version, f.number) for f in first.data_files if f.settled] == [(V1, 1), (V2, 1)]
+    assert {f.number for f in first.data_files if f.version == V1 and not f.finished} == set(range(16, NEW + 1))
+    assert [(f.version, f.number) for f in first.data_files if f.finished] == [(V1, 1), (V2, 1)]
     assert len(first.data_files) + first.finished == 2 * NEW
     assert first.changed == 0
     storage.put(f"{folder}/CDC{3:020d}.csv", b"other rows")
@@ -110,7 +110,7 @@ def test_files_written_anew_between_two_runs(most: int, monkeypatch: pytest.Monk
         storage.put(f"{other}/CDC{number:020d}.csv", b"rows")
     storage.delete(f"{other}/CDC{2:020d}.csv")
     first = polls.poll()
-    assert [(f.version, f.number) for f in first.data_files if not f.settled] == [(V2, n) for n in (1, 4, 5, NEW)]
+    assert [(f.version, f.number) for f in first.data_files if not f.finished] == [(V2, n) for n in (1, 4, 5, NEW)]
     assert (first.changed, first.overwritten, first.vanished) == (4, (), ())
 
 
@@ -119,9 +119,9 @@ def test_files_that_an_earlier_run_may_not_have_seen() -> None:
     storage = MemoryStorage(objects(range(1, NEW + 1), tables=1))
     folder = f"shop/t0/{V2}/2024-01-01"
     polls = later_run(storage, {folder: NEW})
-    stream = f"{folder}||20"
+    sequence = f"{folder}||20"
     finished = polls._inventory.earlier.finished  # type: ignore[union-attr] # it is there before the first poll
-    polls.resume(5, {stream: replace(finished[stream], left_out=12)})
+    polls.resume(5, {sequence: replace(finished[sequence], left_out=12)})
     for number in (12, 13):
         storage.put(f"{folder}/CDC{number:020d}.csv", b"rows")
     assert [file.number for file in polls.poll().overwritten] == [12]
@@ -139,18 +139,18 @@ def test_files_of_which_nothing_is_known(
     done = {f"shop/t{t}/{version}/2024-01-01||20": Finished(upto=NEW) for t in (0, 1) for version in (V1, V2)}
     polls.resume(checkpoint, done)
     first = polls.poll()
-    again = [file for file in first.data_files if not file.settled]
+    again = [file for file in first.data_files if not file.finished]
     assert sorted((f.table_dir, f.version, f.number) for f in again) == sorted(
         (f"shop/t{t}", version, n) for t in (0, 1) for version in read for n in range(1, NEW + 1)
     )
     assert {f.version for f in first.data_files} == {V1, V2}
     assert (first.changed, first.overwritten) == (0, ())
-    assert first.finished + sum(f.settled for f in first.data_files) == 4 * NEW - len(again)
-    assert not [f for f in polls.poll().data_files if f.settled]
+    assert first.finished + sum(f.finished for f in first.data_files) == 4 * NEW - len(again)
+    assert not [f for f in polls.poll().data_files if f.finished]
 
 
-def test_what_is_left_out_is_told() -> None:
-    """Stream by stream it is told up to which number files are left out; `EVERYTHING` where TiCDC writes no more; and no word twice."""
+def test_what_is_left_out_is_reported() -> None:
+    """Sequence by sequence it is told up to which number files are left out; `EVERYTHING` where TiCDC writes no more; and no word twice."""
     storage = MemoryStorage(objects(range(1, NEW + 1), tables=1))
     old, new = (f"shop/t0/{version}/2024-01-01||20" for version in (V1, V2))
     polls = reader(storage)

@@ -78,7 +78,7 @@ def test_metadata_beyond_the_clock(ahead: int) -> None:
     storage.put(SCHEMA, b"{}")
     poll = polls.poll()
     assert (poll.checkpoint, poll.checkpoint_is_new, poll.unreadable_metadata) == (V, False, 1)
-    assert [file.stored.path for file in poll.schema_files] == [SCHEMA]
+    assert [read.file.stored.path for read in poll.schema_files] == [SCHEMA]
     (warning,) = poll.warnings
     assert "ahead of the clock of this machine, which shows 2027-01-15 08:00:00 UTC" in warning
     assert poll.ignored == {ODD_METADATA: 1}
@@ -132,7 +132,7 @@ def test_metadata_disappears() -> None:
     with pytest.raises(StorageUnavailable, match="metadata is gone"):
         polls.poll()
     storage.put("metadata", metadata(V))
-    assert [file.stored.path for file in polls.poll().schema_files] == [SCHEMA]
+    assert [read.file.stored.path for read in polls.poll().schema_files] == [SCHEMA]
 
 
 def test_metadata_goes_far_back() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from storage_consumer.config.settings import CsvOptions, Upstream
-from storage_consumer.errors import FilesMissing, MalformedSchemaFile, StorageUnavailable
-from storage_consumer.model import StoredObject
-from storage_consumer.poll.reader import StorageReader
+from storage_consumer.errors import ConfigError, FilesMissing, MalformedSchemaFile, StorageUnavailable, TableError
+from storage_consumer.model import StoredObject, TableDefinition
+from storage_consumer.poll.reader import ReadSchemaFile, StorageReader
 from storage_consumer.poll.schema_file import schema_checksum
 from storage_consumer.testing.storage import FakeClock, MemoryStorage
 
@@ -31,13 +31,26 @@ def reader(storage: MemoryStorage, clock: FakeClock | None = None, **settings: A
     return StorageReader(storage, upstream, clock or FakeClock())
 
 
+def definition(read: ReadSchemaFile) -> TableDefinition:
+    """What a schema file says."""
+    assert isinstance(read.content, TableDefinition)
+    return read.content
+
+
+def fault_of(polls: StorageReader) -> TableError:
+    """Why the one new schema file could not be read."""
+    (read,) = polls.poll().schema_files
+    assert isinstance(read.content, TableError)
+    return read.content
+
+
 def test_poll() -> None:
     """A poll returns the checkpoint exactly, and each file once."""
     storage = MemoryStorage({"metadata": metadata(V + 1), SCHEMA: b"{}", DATA: b"rows"})
     polls = reader(storage)
     first, second = polls.poll(), polls.poll()
     assert (first.checkpoint, first.checkpoint_is_new, first.full) == (V + 1, True, True)
-    assert [file.stored.path for file in first.schema_files] == [SCHEMA]
+    assert [read.file.stored.path for read in first.schema_files] == [SCHEMA]
     assert [file.stored.path for file in first.data_files] == [DATA]
     assert (second.checkpoint, second.checkpoint_is_new, second.full) == (V + 1, False, False)
     assert (second.schema_files, second.data_files) == ((), ())
@@ -124,7 +137,7 @@ def test_storage_that_shows_nothing_is_not_an_emptied_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("given", "said"),
     [
         ({"date_separator": "month"}, "settings protocol=csv, date-separator=month: shop"),
         (
@@ -134,20 +147,22 @@ def test_storage_that_shows_nothing_is_not_an_emptied_one() -> None:
         ({"protocol": "canal-json"}, "settings protocol=canal-json: shop"),
     ],
 )
-def test_contradictions_name_the_settings(told: dict[str, Any], said: str) -> None:
-    """Paths of other settings are reported with those that were told and what to do, and none of their files is handed out."""
-    poll = reader(MemoryStorage({SCHEMA: b"{}", DATA: b"rows"}), **told).poll()
-    assert poll.data_files == ()
-    assert DATA in poll.contradictions[0]
-    assert any(said in text and DATA in text for text in poll.warnings)
+def test_contradictions_name_the_settings(given: dict[str, Any], said: str) -> None:
+    """Paths of other settings are reported with those that were given and what to do, and no file is handed out."""
+    polls = reader(MemoryStorage({SCHEMA: b"{}", DATA: b"rows"}), **given)
+    for _ in range(2):
+        with pytest.raises(ConfigError) as caught:
+            polls.poll()
+        assert said in str(caught.value)
+        assert DATA in str(caught.value)
 
 
-def test_nothing_told() -> None:
-    """Where no separator was told, every layout of one bucket is read."""
+def test_no_separator_given() -> None:
+    """Where no separator was given, every layout of one bucket is read."""
     folders = ("449000000000000001/2024-01-01", "449000000000000001/7/2024", "449000000000000002")
     objects = {f"shop/t/{folder}/CDC000001.csv": b"rows" for folder in folders}
     poll = reader(MemoryStorage({SCHEMA: b"{}", "shop/t/449000000000000002/schema.json": b"{}"} | objects)).poll()
-    assert (len(poll.data_files), len(poll.schema_files), poll.contradictions) == (3, 2, ())
+    assert (len(poll.data_files), len(poll.schema_files)) == (3, 2)
 
 
 def test_file_that_grows() -> None:
@@ -190,12 +205,12 @@ def test_files_move_to_their_table_within_one_poll() -> None:
     assert len(poll.schema_files) == 1
 
 
-def test_table_ids_as_path_are_told_once() -> None:
+def test_table_ids_as_path_are_reported_once() -> None:
     """The first schema file of a bucket with table ids as path says what such a bucket does not tell."""
     fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
     content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
     reading = reader(MemoryStorage({f"{number}/meta/schema_{V}_0000000001.json": content for number in (7, 8)}))
-    told = [reading.definition(file).warnings for file in reading.poll().schema_files]
+    told = [definition(read).warnings for read in reading.poll().schema_files]
     assert [any("use-table-id-as-path" in warning for warning in warnings) for warnings in told] == [True, False]
 
 
@@ -204,9 +219,9 @@ def test_definition_in_the_older_layout() -> None:
     fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
     content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
     polls = reader(MemoryStorage({f"shop/t/{V}/schema.json": content}))
-    (file,) = polls.poll().schema_files
-    definition = polls.definition(file)
-    assert (file.checksum, definition.checksum, definition.warnings) == (None, schema_checksum(content.decode()), ())
+    (read,) = polls.poll().schema_files
+    found = definition(read)
+    assert (read.file.checksum, found.checksum, found.warnings) == (None, schema_checksum(content.decode()), ())
 
 
 def test_definition() -> None:
@@ -215,14 +230,50 @@ def test_definition() -> None:
     content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
     storage = MemoryStorage({SCHEMA: content})
     polls = reader(storage)
-    (file,) = polls.poll().schema_files
-    assert str(polls.definition(file).name) == "shop.t"
+    (read,) = polls.poll().schema_files
+    assert str(definition(read).name) == "shop.t"
     storage.put(SCHEMA, b"x" * len(content))
-    with pytest.raises(MalformedSchemaFile, match=SCHEMA):
-        polls.definition(file)
-    storage.delete(SCHEMA)
-    with pytest.raises(FilesMissing, match=SCHEMA):
-        polls.definition(file)
+    assert isinstance(fault := fault_of(polls), MalformedSchemaFile)
+    assert SCHEMA in str(fault)
+
+
+class AfterListing(MemoryStorage):
+    """Something happens to the schema file between a listing and the reading of what it showed."""
+
+    def __init__(self, content: bytes) -> None:
+        """Hold the schema file."""
+        super().__init__({SCHEMA: content})
+        self.happens: Callable[[], object] = str
+
+    def read(self, path: str, most: int = 0) -> bytes:
+        """Return the content, after what happens."""
+        if path == SCHEMA:
+            self.happens()
+        return super().read(path, most)
+
+
+def test_schema_file_that_is_gone_before_it_is_read() -> None:
+    """The poll names it and goes on."""
+    storage = AfterListing(b"{}")
+    storage.happens = lambda: storage.delete(SCHEMA)
+    assert isinstance(fault := fault_of(reader(storage)), FilesMissing)
+    assert SCHEMA in str(fault)
+
+
+def test_schema_file_that_is_replaced_before_it_is_read() -> None:
+    """A shorter one may be cut short: the poll says so, and loses nothing. The next one reads the file as it is by then."""
+    fields = {"Table": "t", "Schema": "shop", "Version": 1, "TableVersion": V, "Query": "", "Type": 0}
+    content = json.dumps(fields | {"TableColumns": None, "TableColumnsTotal": 0}, indent=4).encode()
+    storage = AfterListing(content + b" " * 10)
+    storage.put(DATA, b"rows")
+    storage.happens = lambda: storage.put(SCHEMA, content)
+    polls = reader(storage)
+    assert isinstance(fault := polls.poll().schema_files[0].content, StorageUnavailable)
+    assert "ended after" in str(fault)
+    storage.happens = str
+    poll = polls.poll()
+    assert [str(definition(read).name) for read in poll.schema_files] == ["shop.t"]
+    assert [file.stored.path for file in poll.data_files] == [DATA]
 
 
 class Midnight(MemoryStorage):
@@ -293,4 +344,4 @@ def test_second_listing_that_fails_loses_nothing() -> None:
     storage.listing, storage.available = shown, True  # type: ignore[method-assign] # it is back
     poll = polls.poll()
     assert [file.stored.path for file in poll.data_files] == [DATA]
-    assert [file.stored.path for file in poll.schema_files] == [SCHEMA]
+    assert [read.file.stored.path for read in poll.schema_files] == [SCHEMA]

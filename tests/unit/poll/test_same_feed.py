@@ -23,7 +23,7 @@ START = 449_000_000_000_000_000
 READ = START + 30 * 24 * HOUR
 """The checkpoint that was read before."""
 Known = tuple[dict[str, Finished], frozenset[tuple[str, int]]]
-"""Finished streams, and versions of schema files, as a state has them."""
+"""Finished sequences, and versions of schema files, as a state has them."""
 
 
 def files(table: str, version: int, dates: Iterable[str] = ("2024-03-01", "2024-03-02"), count: int = 3) -> list[str]:
@@ -34,16 +34,16 @@ def files(table: str, version: int, dates: Iterable[str] = ("2024-03-01", "2024-
 
 def state_of(paths: Iterable[str]) -> Known:
     """What a state knows once these files are finished."""
-    streams: dict[str, Finished] = {}
+    sequences: dict[str, Finished] = {}
     versions = set()
     for path in paths:
         folder, _, name = path.rpartition("/")
         if data := parse_data_name(name):
-            stream = f"{folder}||{data.width}"
-            streams[stream] = Finished(upto=max(streams.get(stream, Finished()).upto, data.number))
+            sequence = f"{folder}||{data.width}"
+            sequences[sequence] = Finished(upto=max(sequences.get(sequence, Finished()).upto, data.number))
         elif isinstance(parsed := parse_other(path), SchemaPath):
             versions.add((parsed.table_dir, parsed.version))
-    return streams, frozenset(versions)
+    return sequences, frozenset(versions)
 
 
 def first_poll(paths: Iterable[str], known: Known, checkpoint: int, *, read: int = READ) -> Poll:
@@ -67,7 +67,7 @@ KNOWN = state_of(OLD)
 
 @pytest.mark.parametrize("known", [KNOWN, (KNOWN[0], frozenset()), ({}, KNOWN[1])])
 @pytest.mark.parametrize("checkpoint", [READ - 5 * HOUR, READ, READ + HOUR])
-def test_another_changefeed_is_told(known: Known, checkpoint: int) -> None:
+def test_another_changefeed_is_reported(known: Known, checkpoint: int) -> None:
     """Files of which none is known, and which begin well before what was read: halted before anything is handed out.
 
     Its checkpoint may have passed ours while nobody looked.
@@ -158,7 +158,7 @@ def test_only_the_first_poll_compares() -> None:
 
 
 def test_names_with_any_characters() -> None:
-    """A table's name may hold what separates the parts of a stream's name."""
+    """A table's name may hold what separates the parts of a sequence's name."""
     old = files("shop/a|b|c", START)
     assert not gone(first_poll(old[1:2], state_of(old), READ - HOUR))
 

@@ -115,8 +115,8 @@ def test_published_example() -> None:
     """The guide's example is read by the names of its path, with a warning, as the creation of a table."""
     root = str(FIXTURES / "published")
     reader = StorageReader(LocalStorage(root), Upstream(scheme="file", root=root, protocol="csv"), FakeClock())
-    (file,) = reader.poll().schema_files
-    definition = reader.definition(file)
+    (read,) = reader.poll().schema_files
+    assert isinstance(definition := read.content, TableDefinition)
     assert (str(definition.name), definition.version, definition.ddl_type) == ("test.tbl_1", 437752935075545091, 3)
     assert definition.columns == (
         TableColumn(name="Id", type="INT", nullable=False, is_pk=True),

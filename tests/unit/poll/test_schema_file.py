@@ -214,6 +214,7 @@ def test_file_without_type(query: str, ddl_type: int) -> None:
     del fields["Type"]
     definition = parse(fields, "shop")
     assert (str(definition.name), definition.columns, definition.ddl_type) == ("shop", (), ddl_type)
+    assert type(definition.ddl_type) is int, "the driver that stores it knows no enumeration"
     assert definition.warnings == ()
 
 
@@ -302,6 +303,9 @@ def test_no_schema_file(content: bytes, what: str) -> None:
         ({"TableColumns": [3]}, "TableColumns must be"),
         ({"Query": None}, "Query must be a string"),
         ({"Table": 3}, "Table must be a string"),
+        ({"Table": "t" * 256}, "Schema or Table has more than 255 characters"),
+        ({"Table": "`" * 255}, "Schema or Table has more than 255 characters"),
+        ({"Type": 1 << 31}, "Type must be an integer from 0 to 2147483647"),
         ({"TableColumns": [{"ColumnType": "INT"}]}, "column 1 of TableColumns needs"),
         ({"TableColumns": [column("a", "INT", ColumnNullable="maybe")]}, "ColumnNullable of column 'a'"),
         ({"TableColumns": [column("a", "INT", ColumnScale="few")]}, "ColumnScale of column 'a'"),
@@ -323,3 +327,10 @@ def test_missing_fields(field: str) -> None:
     del fields[field]
     with pytest.raises(MalformedSchemaFile, match=f"{field} is missing"):
         parse(fields)
+
+
+def test_directory_that_the_state_cannot_keep() -> None:
+    """It is refused here, for its own table alone."""
+    folder = "s/" + "t" * 511
+    with pytest.raises(MalformedSchemaFile, match="its directory has more than 512 characters"):
+        parse_schema_file(AS_WRITTEN.encode(), f"{folder}/meta/x.json", V, 0, folder)

@@ -8,6 +8,7 @@ from tests.harness.small_bucket import row, ts
 from tests.unit.driving import World, of, running
 
 RENAME = 14
+CALLS_OF_STATE = tuple(f"before Memory{part}." for part in ("Lease", "Progress", "Journal", "History", "Decisions"))
 
 
 class Killed(BaseException):
@@ -57,7 +58,7 @@ def test_half_done_at_the_checkpoint(world: World) -> None:
     world.bucket.metadata(ts(4))
 
     def tick(where: str) -> None:
-        if where.startswith("before MemoryState.") and world.rows("shop.tmp"):
+        if where.startswith(CALLS_OF_STATE) and world.rows("shop.tmp"):
             raise Killed
 
     world.tick = tick

@@ -19,16 +19,6 @@ MODULE_LINES = 500
 FUNCTION_LINES = 50
 NESTING = 3
 METHODS = 20
-LARGER = {
-    "ConsumerManager": 39,
-    "TableConsumer": 43,
-    "TargetDatabase": 30,
-    "Bucket": 24,
-    "OwnedState": 23,
-    "Inventory": 22,
-    "MemoryState": 21,
-}
-"""Classes that have more methods, which may only become fewer."""
 FIXTURE_BYTES = 10 * 1024 * 1024
 PAGES = {"docs", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 """What may stand beside them for readers."""
@@ -115,7 +105,7 @@ def test_classes_are_small() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     }
-    assert {name: count for name, count in methods.items() if count > METHODS} == LARGER
+    assert {name: count for name, count in methods.items() if count > METHODS} == {}
 
 
 def test_functions_are_flat() -> None:

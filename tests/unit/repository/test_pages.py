@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path
 
 from storage_consumer import errors
-from storage_consumer.checkpoint.tables import StateTables
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.load import load
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
+from storage_consumer.downstream.state_tables import StateTables
 from tests.harness.pages import PAGES, REFERENCE, ROOT, blocks, inline_code
 
 PACKAGE = ROOT / "storage_consumer"

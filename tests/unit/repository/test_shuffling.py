@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.corpora import FIXTURES, Corpus, CorpusSource
-from tests.harness.shuffling import Placed, Shuffled, Stream, lines_of, streams_of
+from tests.harness.shuffling import Placed, RecordedSequence, Shuffled, lines_of, sequences_of
 
 RECORDED = ("shop/new/shop__nodes-csv", "keyless/new/keyless__json", "ddl_storm/classic/ddl_storm__csv")
 
@@ -26,20 +26,20 @@ def dice_of(seed: int) -> random.Random:
     return random.Random(seed)  # noqa: S311 - not for secrets
 
 
-def delivered(objects: list[Placed], stream: Stream) -> list[tuple[int, bytes]]:
-    """The rows of a stream in the order of its files."""
-    files = sorted(one.path for one in objects if one.path.startswith(f"{stream.folder}/{stream.prefix}"))
+def delivered(objects: list[Placed], sequence: RecordedSequence) -> list[tuple[int, bytes]]:
+    """The rows of a sequence in the order of its files."""
+    files = sorted(one.path for one in objects if one.path.startswith(f"{sequence.folder}/{sequence.prefix}"))
     content = {one.path: one.content for one in objects}
     return [line for path in files for line in lines_of(content[path], path.rpartition(".")[2])]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_same_rows_in_the_same_order(corpus: Corpus, seed: int) -> None:
-    """Each stream has all its rows, in the order of their first delivery; what is repeated was there before."""
+    """Each sequence has all its rows, in the order of their first delivery; what is repeated was there before."""
     objects = Shuffled(corpus=corpus, dice=dice_of(seed)).objects()
-    for stream in streams_of(corpus, dict.fromkeys(corpus.cuts[-1].files, 0)):
-        rows = [line for content in stream.files for line in lines_of(content, stream.kind)]
-        found = delivered(objects, stream)
+    for sequence in sequences_of(corpus, dict.fromkeys(corpus.cuts[-1].files, 0)):
+        rows = [line for content in sequence.files for line in lines_of(content, sequence.kind)]
+        found = delivered(objects, sequence)
         assert list(dict.fromkeys(found)) == list(dict.fromkeys(rows))
         assert len(found) >= len(rows)
 
@@ -49,28 +49,28 @@ def test_no_file_holds_two_deliveries(seed: int, tmp_path: Path) -> None:
     """What a restarted TiCDC wrote again stays in another file: equal rows of one commit ts count by the file that has most."""
     corpus = CorpusSource(path=FIXTURES / "keyless/classic/keyless__csv-restart.tar.xz").open(tmp_path)
     objects = Shuffled(corpus=corpus, dice=dice_of(seed)).objects()
-    for stream in streams_of(corpus, dict.fromkeys(corpus.cuts[-1].files, 0)):
+    for sequence in sequences_of(corpus, dict.fromkeys(corpus.cuts[-1].files, 0)):
         most = Counter[tuple[int, bytes]]()
-        for content in stream.files:
-            most |= Counter(lines_of(content, stream.kind))
-        ours = [one for one in objects if one.path.startswith(f"{stream.folder}/{stream.prefix}")]
-        for one in (one for one in ours if one.path.endswith(stream.kind)):
-            assert Counter(lines_of(one.content, stream.kind)) <= most
+        for content in sequence.files:
+            most |= Counter(lines_of(content, sequence.kind))
+        ours = [one for one in objects if one.path.startswith(f"{sequence.folder}/{sequence.prefix}")]
+        for one in (one for one in ours if one.path.endswith(sequence.kind)):
+            assert Counter(lines_of(one.content, sequence.kind)) <= most
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_comes_too_late(corpus: Corpus, seed: int) -> None:
-    """At each cut all rows that its checkpoint covers are there, and the files of a stream have come by number."""
+    """At each cut all rows that its checkpoint covers are there, and the files of a sequence have come by number."""
     objects = Shuffled(corpus=corpus, dice=dice_of(seed)).objects()
     cuts = defaultdict(list)
     for one in sorted(objects, key=lambda one: one.path):
         if "/CDC" in one.path and not one.path.endswith(".index"):
             cuts[re.sub(r"\d+\.\w+$", "", one.path)].append(one.cut)
     assert all(found == sorted(found) for found in cuts.values())
-    for stream in streams_of(corpus, dict.fromkeys(corpus.cuts[-1].files, 0)):
-        rows = {line for content in stream.files for line in lines_of(content, stream.kind)}
+    for sequence in sequences_of(corpus, dict.fromkeys(corpus.cuts[-1].files, 0)):
+        rows = {line for content in sequence.files for line in lines_of(content, sequence.kind)}
         for cut in corpus.cuts:
-            there = set(delivered([one for one in objects if one.cut <= cut.number], stream))
+            there = set(delivered([one for one in objects if one.cut <= cut.number], sequence))
             assert {row for row in rows if row[0] <= cut.checkpoint_ts} <= there
 
 

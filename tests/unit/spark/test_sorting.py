@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from storage_consumer.order.buffer import CHANGES, NOTICE, REPORT, Place
-from storage_consumer.spark import sorting
-from storage_consumer.spark.sorting import in_order
+from storage_consumer.spark import blocks
+from storage_consumer.spark.blocks import received
 
 ITEMS: list[tuple[Place, Any]] = [
     ((0, NOTICE, 3, 0), None),
@@ -23,11 +23,11 @@ ITEMS: list[tuple[Place, Any]] = [
 @pytest.mark.parametrize("held", [0, 1_000, 1 << 20])
 def test_in_order(held: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Items come by place as they were, whatever of them waits in a file; the file is gone with them."""
-    monkeypatch.setattr(sorting, "HELD_BYTES", held)
+    monkeypatch.setattr(blocks, "HELD_BYTES", held)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},elsewhere")
     shuffled = random.Random(5).sample(ITEMS, len(ITEMS))  # noqa: S311 - data, not a secret
-    assert list(in_order(shuffled)) == ITEMS
-    assert list(in_order([])) == []
+    assert list(received(shuffled, "")) == ITEMS
+    assert list(received([], "")) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -48,12 +48,12 @@ def test_memory_is_let_go() -> None:
     def made() -> Iterator[tuple[Place, Any]]:
         yield from (((0, CHANGES, 0, number), Piece()) for number in range(9))
 
-    left = [Piece.alive for _ in in_order(made())]
+    left = [Piece.alive for _ in received(made(), "")]
     assert left[-1] == 1
 
 
 def test_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder of Spark's the system's own does."""
-    monkeypatch.setattr(sorting, "HELD_BYTES", 0)
+    monkeypatch.setattr(blocks, "HELD_BYTES", 0)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/nowhere/at/all")
-    assert list(in_order(ITEMS)) == ITEMS
+    assert list(received(ITEMS, "")) == ITEMS

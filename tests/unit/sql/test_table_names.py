@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage_consumer.sql.table_names import looked_up, table_names, with_homes, with_real_names
+from storage_consumer.sql.real_names import looked_up, with_homes, with_real_names
+from storage_consumer.sql.table_names import table_names
+from storage_consumer.sql.tokens import tokens
 from tests.unit.building import ALTER, CREATE, definition, named
 
 
@@ -48,7 +50,7 @@ from tests.unit.building import ALTER, CREATE, definition, named
 )
 def test_tables(query: str, found: str) -> None:
     """Tables and views are found, with those that the statement makes (+); columns, indexes and texts are not."""
-    names = table_names(query)
+    names = table_names(tokens(query))
     assert " ".join(("+" if n.new else "") + (f"{n.schema}." if n.schema else "") + n.table for n in names) == found
 
 
@@ -64,7 +66,7 @@ def test_tables(query: str, found: str) -> None:
 )
 def test_databases(query: str, found: str) -> None:
     """A database's statement names it, or leaves it to the session."""
-    assert " ".join(("+" if n.new else "") + n.schema for n in table_names(query)) == found
+    assert " ".join(("+" if n.new else "") + n.schema for n in table_names(tokens(query))) == found
 
 
 def real(table_dir: str, query: str, *existing: str, kind: int = ALTER) -> tuple[str, str]:

@@ -211,6 +211,7 @@ def test_data_names(name: str, parts: tuple[str, int, int, str]) -> None:
         (f"shop/t/{V1}/2024-12-31/CDC000000.csv", Ignored(reason=paths.UNKNOWN)),
         (f"shop/t/{V1}/2024-12-31/cdc000001.csv", Ignored(reason=paths.UNKNOWN)),
         (f"shop/t/0{V1}/2024-12-31/CDC000001.csv", Ignored(reason=paths.UNKNOWN)),
+        (f"shop/t/{V1}/2024-12-31/CDC_{'1' * 41}_000001.csv", Ignored(reason=paths.UNKNOWN)),
         ("shop/readme/CDC000001.csv", Ignored(reason=paths.UNKNOWN)),
         ("some/notes.txt", Ignored(reason=paths.UNKNOWN)),
     ],

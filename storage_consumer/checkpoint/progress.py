@@ -1,0 +1,220 @@
+"""StoredProgress: how far tables and files are. It never runs ahead of rows.
+
+Files: how far each sequence is finished, and digests of finished files, many to a row. Tables: how far each is and, of a routed one,
+where its rows are (the state table ``table_targets``), which keeps a changed route from passing for another table.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, false, func, literal_column, select, true, update
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection, Row
+from sqlalchemy.sql.elements import ColumnElement
+
+from storage_consumer.checkpoint.copies import copies_of, put_copies
+from storage_consumer.checkpoint.decisions import held_tables
+from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
+from storage_consumer.downstream.batches import batched
+from storage_consumer.downstream.state_tables import StateTables
+from storage_consumer.model import DdlId, TableName
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.ports import TableProgress
+
+
+class StoredProgress:
+    """The progress of one feed."""
+
+    def __init__(self, transactions: OwnedTransactions) -> None:
+        """Read and store it in `transactions`."""
+        self._transactions = transactions
+        self._tables = transactions.tables
+
+    def load(self) -> tuple[Restart, int]:
+        """Return what an earlier run left, and the highest storage checkpoint that it saw."""
+        tables = self._tables
+        with self._transactions.owned("reading the state") as connection:
+            # Several reads see one state: only the owner writes it, and the window that was opened before keeps out late tasks,
+            # which move the checkpoints of keyless tables.
+            feed = connection.execute(select(tables.feed)).one()
+            progress = connection.execute(select(tables.tables)).all()
+            placed = _places(connection, tables, progress)
+            done = _known_files(connection, tables)
+            copies, held = copies_of(connection, tables), held_tables(connection, tables)
+            noted = tables.journal.c
+            journal = connection.execute(
+                select(noted.table_dir, noted.version, noted.checksum, noted.state).where(
+                    noted.state.in_((DONE, SKIPPED, STARTED))
+                )
+            ).all()
+        restart = Restart(
+            checkpoint=feed.checkpoint_running,
+            lowest=feed.checkpoint,
+            tables={row.table_key: row.checkpoint for row in progress},
+            behind=frozenset(row.table_key for row in progress if not row.follows),
+            dropped=frozenset(row.table_key for row in progress if row.state == TableState.DROPPED),
+            excluded=frozenset(row.table_key for row in progress if row.state == TableState.EXCLUDED),
+            targets=placed,
+            copies=copies,
+            held=held,
+            lost=frozenset(row.table_key for row in progress if row.state == TableState.LOST),
+            done=done,
+            journalled=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),
+            started=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state == STARTED),
+        )
+        return restart, feed.storage_checkpoint
+
+    def save(
+        self,
+        *,
+        tables: Iterable[TableProgress],
+        sequences: Mapping[str, Finished],
+        checkpoint: int,
+        storage_checkpoint: int,
+        lowest: int | None = None,
+    ) -> None:
+        """Store what moved: tables, how far each sequence is finished, and the checkpoints of the whole feed.
+
+        `checkpoint` (``feed.checkpoint_running``) only grows. `lowest` (``feed.checkpoint``) is stored as it is: a table that the filter
+        includes again lacks what was written meanwhile.
+        """
+        feed = self._tables.feed
+        with self._transactions.owned("storing the progress") as connection:
+            put_tables(connection, self._tables, tables)
+            _put_known_files(connection, self._tables, sequences)
+            connection.execute(
+                update(feed).values(
+                    checkpoint=feed.c.checkpoint if lowest is None else lowest,
+                    checkpoint_running=larger(feed.c.checkpoint_running, checkpoint),
+                    storage_checkpoint=larger(feed.c.storage_checkpoint, storage_checkpoint),
+                )
+            )
+
+
+def put_tables(
+    connection: Connection, tables: StateTables, progress: Iterable[TableProgress], *, as_they_were: bool = False
+) -> None:
+    """Store the progress of tables.
+
+    With `as_they_were`, they are as they were some time ago: a table that has stopped since then stays stopped, and follows nothing.
+    Of those that `may_be_outdated`, only the checkpoint moves and what a copy has to hold, unless nothing is stored of them yet.
+    """
+    stored = list(progress)
+    current, outdated = ([t for t in stored if t.may_be_outdated is old] for old in (False, True))
+    _put_places(connection, tables, current, stays=False)
+    _put_places(connection, tables, outdated, stays=True)
+    # What a copy has to hold may have changed while the statement ran.
+    if not as_they_were:
+        put_copies(connection, tables, stored)
+    old = tables.tables.c
+    stopped = old.state.in_([literal_column(f"'{state}'") for state in (TableState.HALTED, TableState.LOST)])
+    _put_rows(connection, tables, current, stopped if as_they_were else false())
+    _put_rows(connection, tables, outdated, true())
+
+
+def _put_rows(
+    connection: Connection, tables: StateTables, progress: Iterable[TableProgress], stays: ColumnElement[bool]
+) -> None:
+    """Store the rows of ``table_progress``. `stays`: whether a stored state stays as it is."""
+    rows = [
+        {
+            "table_key": table.table_key,
+            "schema_name": table.schema,
+            "table_name": table.table,
+            "checkpoint": table.checkpoint,
+            "state": table.state,
+            "follows": table.follows,
+            # a TEXT holds 65,535 bytes, and a character takes up to four
+            "error": table.error[:16_000],
+        }
+        for table in progress
+    ]
+    statement = insert(tables.tables)
+    new, old = statement.inserted, tables.tables.c
+
+    def kept(name: str) -> ColumnElement[Any]:
+        return func.if_(stays, old[name], new[name])
+
+    # A server assigns in this order, and what comes later sees it: `state` decides about the others, so it is last.
+    statement = statement.on_duplicate_key_update(
+        [
+            ("schema_name", new.schema_name),
+            ("table_name", new.table_name),
+            # A task may have moved a keyless table's further than the round knows, and a statement a table's since it started.
+            ("checkpoint", larger(old.checkpoint, new.checkpoint)),
+            ("error", kept("error")),
+            ("follows", kept("follows")),
+            ("state", kept("state")),
+        ]
+    )
+    for some in batched(rows, CHUNK):
+        connection.execute(statement, some)
+
+
+def _known_files(connection: Connection, tables: StateTables) -> Mapping[str, Finished]:
+    """Return sequence → how far it is finished."""
+    # All of them: whatever a listing shows of a finished file is compared with its digest.
+    digests = defaultdict[str, dict[int, bytes]](dict)
+    for row in connection.execute(select(tables.digests)):
+        digests[row.stream][row.chunk] = bytes(row.digests)
+    return {
+        row.stream: Finished(upto=row.done_upto, left_out=row.left_out, digests=digests.get(row.stream, {}))
+        for row in connection.execute(select(tables.files))
+    }
+
+
+def _put_known_files(connection: Connection, tables: StateTables, sequences: Mapping[str, Finished]) -> None:
+    """Store the sequences that moved, and those chunks of their digests that changed."""
+    rows = [{"stream": name, "done_upto": done.upto, "left_out": done.left_out} for name, done in sequences.items()]
+    progress = insert(tables.files)
+    new = progress.inserted
+    for some in batched(rows, CHUNK):
+        connection.execute(progress.on_duplicate_key_update(done_upto=new.done_upto, left_out=new.left_out), some)
+    # Where the chunks to store are all that there is, the stored ones go first.
+    for names in batched((name for name, done in sequences.items() if done.replaces), CHUNK):
+        connection.execute(delete(tables.digests).where(tables.digests.c.stream.in_(names)))
+    chunks = [
+        {"stream": name, "chunk": chunk, "digests": digests}
+        for name, done in sequences.items()
+        for chunk, digests in done.digests.items()
+    ]
+    stored = insert(tables.digests)
+    for some in batched(chunks, CHUNK):
+        connection.execute(stored.on_duplicate_key_update(digests=stored.inserted.digests), some)
+
+
+def _places(
+    connection: Connection, tables: StateTables, progress: Sequence[Row[Any]]
+) -> Mapping[str, tuple[TableName, TableName]]:
+    """Return table key → its names in the bucket and in the target, for those rows of ``table_progress`` whose table exists."""
+    rows = connection.execute(select(tables.targets)).all()
+    stored = {row.table_key: TableName(schema=row.target_schema, table=row.target_table) for row in rows}
+    found = {}
+    for row in progress:
+        # Databases have no rows, and the name of a table that is gone or left out may be another's.
+        if row.table_name and row.state not in (TableState.DROPPED, TableState.EXCLUDED):
+            name = TableName(schema=row.schema_name, table=row.table_name)
+            found[row.table_key] = (name, stored.get(row.table_key, name))
+    return found
+
+
+def _put_places(connection: Connection, tables: StateTables, progress: Sequence[TableProgress], *, stays: bool) -> None:
+    """Store where these tables are; a table without routes needs no row. `stays`: whether a stored place stays as it is."""
+    # A changed route would otherwise lead to a place that lacks the rows that are applied already.
+    placed = [
+        {"table_key": table.table_key, "target_schema": table.target.schema, "target_table": table.target.table}
+        for table in progress
+        if table.target is not None
+    ]
+    for some in batched(placed, CHUNK):
+        statement = insert(tables.targets)
+        place = tables.targets.c if stays else statement.inserted
+        connection.execute(
+            statement.on_duplicate_key_update(target_schema=place.target_schema, target_table=place.target_table), some
+        )

@@ -1,0 +1,147 @@
+"""The state schema itself: created at the first start, and migrated from an older version by the first owner after an upgrade."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Column, func, select, text, update
+from sqlalchemy.dialects.mysql import insert
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateColumn, CreateTable
+
+from storage_consumer.checkpoint.transactions import OwnedTransactions
+from storage_consumer.downstream.mysql_errors import number_of
+from storage_consumer.downstream.stale_connections import mark
+from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION, StateTables
+from storage_consumer.errors import ConfigError
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.sql.tokens import quote
+
+_SAME_COLUMN, _NO_COLUMN = 1060, 1091
+
+
+class StateSchema:
+    """The schema that holds the state tables of one feed."""
+
+    def __init__(self, transactions: OwnedTransactions) -> None:
+        """Work on the schema of `transactions`."""
+        self._transactions = transactions
+        self._schema = transactions.schema
+        self._tables = transactions.tables
+
+    def create(self, upstream: str) -> None:
+        """Create the schema, its tables and their only rows, as far as they are missing. Tables of an older version stay as they are.
+
+        Raise `ConfigError` for another bucket's state, or one of a version that cannot be migrated.
+        """
+        tables = self._tables
+        # Without the lease, whose table may not exist yet. All steps can be done by two processes at the same time.
+        with self._transactions.shared("creating the state schema") as connection:
+            self._version(connection)
+            options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+            if not self._exists(connection):
+                _as_it_is(connection, f"CREATE DATABASE IF NOT EXISTS {quote(self._schema)} {options}")
+            for table in tables.metadata.sorted_tables:
+                if not self._exists(connection, table.name):  # another process may be doing the same
+                    connection.execute(CreateTable(table, if_not_exists=True))
+            for table, row in (
+                (tables.version, {"id": 1, "version": STATE_VERSION}),
+                (tables.lease, {"id": 1, "holder": "", "epoch": 0, "expires_at": func.utc_timestamp(6)}),
+                (
+                    tables.feed,
+                    {"id": 1, "upstream": upstream, "checkpoint": 0, "storage_checkpoint": 0, "window_id": 0},
+                ),
+            ):
+                # The look never waits for a row that another process holds; one may have inserted it since.
+                if connection.execute(select(table.c.id)).scalar() is None:
+                    connection.execute(insert(table).prefix_with("IGNORE").values(row))
+            # Again: a program of another version may have created the state since the first look.
+            self._version(connection)
+            mark(partial(_as_it_is, connection), self._schema)
+            known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
+        if known != upstream:
+            message = (
+                f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: give this bucket "
+                "its own state schema (--state-schema), or, if its files were copied or moved there, bind the state "
+                f"to it: storage-consumer rebind --upstream-uri {upstream}"
+            )
+            raise ConfigError(message)
+
+    def _exists(self, connection: Connection, table: str = "") -> bool:
+        """Return whether the state schema, or one table in it, exists."""
+        found = text(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :schema AND table_name = :name"
+            if table
+            else "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = :schema"
+        )
+        return bool(connection.execute(found, {"schema": self._schema, "name": table}).scalar_one())
+
+    def _version(self, connection: Connection) -> int:
+        """Return the version of the tables, ours if there are none; raise `ConfigError` if they cannot be migrated."""
+        table = self._tables.version
+        if not self._exists(connection, table.name):
+            return STATE_VERSION
+        version = connection.execute(select(table.c.version)).scalar_one_or_none()
+        if version not in (None, STATE_VERSION, *MIGRATED):
+            message = (
+                f"the state schema {self._schema} has version {version}, this program writes version {STATE_VERSION}: "
+                "use the program that wrote it, or give this one its own state schema (--state-schema)"
+            )
+            raise ConfigError(message)
+        return STATE_VERSION if version is None else int(version)
+
+    def migrate(self) -> None:
+        """Migrate the tables to our version, as the lease's owner; keep what an interrupted migration has done.
+
+        New columns have defaults: so it is the lease that stops a former owner, and not an error of its statements.
+        """
+        doing = "migrating the state schema"
+        with self._transactions.shared(doing) as connection:
+            # An interrupted migration has not stored the version, so it is found here and goes on.
+            if self._version(connection) == STATE_VERSION:
+                return
+            for table, column in self._tables.added():
+                self._add_column(connection, table.name, column)
+            for table, name in self._tables.removed():
+                self._alter(connection, table.name, f"DROP COLUMN {quote(name)}", unless=_NO_COLUMN)
+        # ALTER TABLE commits, which would release the lock on the lease, so none of it is in this transaction. The version is stored last:
+        # after a crash before it all steps run again, and find what is done.
+        with self._transactions.owned(doing) as connection:
+            _part_checkpoints(connection, self._tables)
+            connection.execute(update(self._tables.version).values(version=STATE_VERSION))
+
+    def _add_column(self, connection: Connection, table: str, column: Column[Any]) -> None:
+        """Add a column to a state table unless it exists."""
+        definition = CreateColumn(column).compile(connection.engine)
+        self._alter(connection, table, f"ADD COLUMN {definition}", unless=_SAME_COLUMN)
+
+    def _alter(self, connection: Connection, table: str, change: str, *, unless: int) -> None:
+        """Change a state table. The server's error number `unless` means that it was done before."""
+        try:
+            _as_it_is(connection, f"ALTER TABLE {quote(self._schema)}.{quote(table)} {change}")
+        except DBAPIError as fault:
+            if number_of(fault.orig or fault) != unless:
+                raise
+
+
+def _part_checkpoints(connection: Connection, tables: StateTables) -> None:
+    """Split the feed's checkpoint in two.
+
+    Until version 4 the feed's one checkpoint left halted tables out. From now on that is the checkpoint of the running tables, and the
+    other one includes all.
+    """
+    feed, progress = tables.feed, tables.tables
+    running = connection.execute(select(feed.c.checkpoint)).scalar_one()
+    own = select(func.min(progress.c.checkpoint)).where(
+        progress.c.follows.is_(False), progress.c.state.not_in((TableState.DROPPED, TableState.EXCLUDED))
+    )
+    behind = connection.execute(own).scalar_one()
+    lowest = running if behind is None else min(running, behind)
+    connection.execute(update(feed).values(checkpoint=lowest, checkpoint_running=running))
+
+
+def _as_it_is(connection: Connection, statement: str) -> None:
+    """Run a statement in which ``%`` has no meaning."""
+    connection.exec_driver_sql(statement.replace("%", "%%"))

@@ -1,0 +1,288 @@
+"""The tables of the state schema in the target: small, InnoDB, created on first start, with a version number.
+
+Only this module names them and their columns. Everybody else builds statements from `state_tables`. `checkpoint` runs them on
+connections of SQLAlchemy; `as_text` and `for_tasks` make text for those who have a connection of the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BOOLEAN,
+    Column,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    and_,
+    bindparam,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, MEDIUMTEXT, VARBINARY, Insert, insert
+from sqlalchemy.sql.elements import ColumnElement, DQLDMLClauseElement
+
+from storage_consumer.job.spec import TaskStatements
+from storage_consumer.plan.finished_files import CHUNK, WIDTH
+from storage_consumer.plan.table_state import TableState
+
+STATE_VERSION = 4
+"""Increased whenever a table changes its shape."""
+MIGRATED = (2, 3)
+"""Older versions that can be migrated: they lack tables, which are created, and columns of `StateTables.added`."""
+
+IDENTITY = ("table_dir", "version", "checksum")
+"""The columns that tell one schema file, and so one statement, from all others; see `DdlStep.identity`."""
+# Keys may have 3,072 bytes, and a character takes up to four of them.
+_PATH = 512
+_STREAM = 700
+_NAME = 255
+
+
+class StateTables:
+    """All state tables of one schema."""
+
+    def __init__(self, schema: str) -> None:
+        """Define the tables in the state schema called `schema`."""
+        self.metadata = MetaData(schema=schema)
+        self.version = self._table("version", _number("id"), Column("version", INTEGER, nullable=False))
+        self.lease = self._table(
+            "lease",
+            _number("id"),
+            _text("holder"),
+            _tso("epoch"),
+            Column("expires_at", DATETIME(fsp=6), nullable=False),
+        )
+        self.feed = self._table(
+            "feed",
+            _number("id"),
+            Column("upstream", String(2048), nullable=False),
+            _tso("checkpoint"),
+            Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
+            _tso("storage_checkpoint"),
+            _tso("window_id"),
+        )
+        self.tables = self._table("table_progress", *_progress_columns())
+        self.files = self._table(
+            "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _tso("left_out")
+        )
+        self.digests = self._table("file_digests", *_digest_columns())
+        self.targets = self._table(
+            "table_targets",
+            Column("table_key", String(_PATH), primary_key=True),
+            _text("target_schema"),
+            _text("target_table"),
+        )
+        self.journal = self._table("ddl_journal", *_journal_columns())
+        self.decisions = self._table("ddl_decision", *_decision_columns())
+        self.copies = self._table("table_copies", *_copy_columns())
+        self.table_decisions = self._table("table_decision", *_table_decision_columns())
+        self.structures = self._table("schema_history", *_structure_columns())
+        self.keys = self._table(
+            "table_keys",
+            Column("table_key", String(_PATH), primary_key=True),
+            Column("unique_keys", MEDIUMTEXT, nullable=False),
+        )
+        self.slots = self._table(
+            "slots",
+            _number("slot"),
+            _tso("epoch"),
+            _tso("window_id"),
+            Column("attempt", String(32), nullable=False),
+            Column("finished", BOOLEAN, nullable=False),
+        )
+
+    def added(self) -> Iterator[tuple[Table, Column[Any]]]:
+        """Yield the columns that tables of an older version may lack; each has a default."""
+        yield self.feed, self.feed.c.checkpoint_running
+        for name in ("structure_after", "seconds", "answer"):
+            yield self.journal, self.journal.c[name]
+        yield self.files, self.files.c.left_out
+
+    def removed(self) -> Iterator[tuple[Table, str]]:
+        """Yield the columns that tables of an older version may have, and that nothing writes any more."""
+        yield self.files, "tag"
+
+    def for_tasks(self) -> TaskStatements:
+        """Return what a task runs, as text: an executor then builds no statement, and need not load SQLAlchemy."""
+        slots, progress = self.slots, self.tables
+        of_slot, of_table = slots.c.slot == bindparam("of"), progress.c.table_key == bindparam("of")
+        # `attempt` and `finished` too, so that one locked read answers all that a transaction has to know.
+        fence = select(slots.c.epoch, slots.c.window_id, slots.c.attempt, slots.c.finished).where(of_slot)
+        moved = insert(progress).values(
+            table_key=bindparam("of"),
+            schema_name=bindparam("in_schema"),
+            table_name=bindparam("named"),
+            checkpoint=bindparam("upto"),
+            state=text(f"'{TableState.RUNNING}'"),
+            follows=text("1"),
+            error=text("''"),
+        )
+        # Updates compare nothing: the same transaction has read the row before, under a lock, and judged it.
+        return TaskStatements(
+            lock_slot=_template(fence.with_for_update()),
+            claim_slot=_template(update(slots).where(of_slot).values(attempt=bindparam("by"))),
+            close_slot=_template(update(slots).where(of_slot).values(finished=text("1"))),
+            lock_checkpoint=_template(select(progress.c.checkpoint).where(of_table).with_for_update()),
+            store_checkpoint=_template(moved.on_duplicate_key_update(checkpoint=bindparam("upto"))),
+        )
+
+    def _table(self, name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
+        # By bytes: keys are folded already, and paths that differ in case are different files.
+        return Table(
+            name, self.metadata, *columns, mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin"
+        )
+
+
+@cache
+def state_tables(schema: str) -> StateTables:
+    """Return the tables of the state schema called `schema`."""
+    return StateTables(schema)
+
+
+def as_text(statement: DQLDMLClauseElement) -> tuple[str, list[Any]]:
+    """Return a statement as the driver takes it, with ``%s`` for each argument, and the arguments."""
+    made = statement.compile(dialect=mysql.dialect(), compile_kwargs={"render_postcompile": True})
+    # In the order in which the text names them.
+    return str(made), [made.params[name] for name in made.positiontup or ()]
+
+
+def put(table: Table, values: Mapping[str, object]) -> Insert:
+    """Return the statement that stores a row under its primary key; in a row that exists, columns not in `values` stay as they are."""
+    # The primary key is what the row is found by, so it never changes.
+    changed = {name: value for name, value in values.items() if not table.c[name].primary_key}
+    return insert(table).values(dict(values)).on_duplicate_key_update(changed)
+
+
+def same_statement(one: Table, other: Table) -> ColumnElement[bool]:
+    """Return the condition that rows of two tables belong to the same schema file, and so to the same statement."""
+    return and_(*(one.c[name] == other.c[name] for name in IDENTITY))
+
+
+def _template(statement: DQLDMLClauseElement) -> str:
+    """Return a statement as text, with ``%(name)s`` for each parameter; a ``%`` of the schema's name is doubled, as formatting wants."""
+    return str(statement.compile(dialect=mysql.dialect(paramstyle="pyformat")))
+
+
+def _number(name: str) -> Column[Any]:
+    return Column(name, INTEGER, primary_key=True, autoincrement=False)
+
+
+def _text(name: str) -> Column[Any]:
+    return Column(name, String(_NAME), nullable=False)
+
+
+def _tso(name: str) -> Column[Any]:
+    return Column(name, BIGINT(unsigned=True), nullable=False, default=0)
+
+
+def _identity() -> tuple[Column[Any], ...]:
+    """Return the columns `IDENTITY`, as the primary key."""
+    directory, *numbers = IDENTITY
+    return (
+        Column(directory, String(_PATH), primary_key=True),
+        *(Column(name, BIGINT(unsigned=True), primary_key=True, autoincrement=False) for name in numbers),
+    )
+
+
+def _progress_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per table: how far it is, and what stops it."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _text("schema_name"),
+        _text("table_name"),
+        _tso("checkpoint"),
+        Column("state", String(16), nullable=False),
+        Column("follows", BOOLEAN, nullable=False),
+        Column("error", Text, nullable=False),
+    )
+
+
+def _digest_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per `CHUNK` consecutive numbers of a file sequence: a digest of each finished file."""
+    return (
+        Column("stream", String(_STREAM), primary_key=True),
+        Column("chunk", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+        # As many digests as a chunk has numbers, of one width: a number's place is its remainder.
+        Column("digests", VARBINARY(CHUNK * WIDTH), nullable=False),
+    )
+
+
+def _journal_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per statement: what the file says, what ran, and its state."""
+    return (
+        *_identity(),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("state", String(16), nullable=False),
+        Column("query", MEDIUMTEXT, nullable=False),
+        Column("statement", MEDIUMTEXT, nullable=False),
+        Column("structure_before", String(64), nullable=False),
+        Column("structure_after", String(64), nullable=False, server_default=text("''")),
+        Column("note", MEDIUMTEXT, nullable=False),
+        Column("answer", MEDIUMTEXT),
+        Column("seconds", DOUBLE),
+        Column("started_at", DATETIME(fsp=6)),
+        Column("finished_at", DATETIME(fsp=6)),
+    )
+
+
+def _decision_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per statement that an operator decided on; it counts until the journal says done or skipped."""
+    return (
+        *_identity(),
+        Column("verb", String(16), nullable=False),
+        Column("statement", MEDIUMTEXT, nullable=False),
+        Column("decided_at", DATETIME(fsp=6), nullable=False),
+        _text("decided_by"),
+    )
+
+
+def _copy_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per table that lacked files, or that an operator copied; see `Copies`."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        _tso("copy_from"),
+        Column("absent", MEDIUMTEXT, nullable=False),
+        Column("copied_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+        Column("passed", MEDIUMTEXT),
+        Column("listed", MEDIUMTEXT),
+        Column("listed_at", BIGINT(unsigned=True), nullable=False, server_default=text("0")),
+    )
+
+
+def _table_decision_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per table with the operator's last decision; without `obeyed_at` no consumer has seen it."""
+    return (
+        Column("table_key", String(_PATH), primary_key=True),
+        Column("verb", String(16), nullable=False),
+        _tso("copy_as_of"),
+        _text("to_schema"),
+        _text("to_table"),
+        Column("decided_at", DATETIME(fsp=6), nullable=False),
+        _text("decided_by"),
+        Column("obeyed_at", DATETIME(fsp=6)),
+        Column("refusal", Text),
+    )
+
+
+def _structure_columns() -> tuple[Column[Any] | UniqueConstraint, ...]:
+    """Return the columns of one row per schema file that was read: what it says of its table at its version."""
+    return (
+        *_identity(),
+        Column("table_key", String(_PATH), nullable=False),
+        _text("schema_name"),
+        _text("table_name"),
+        Column("ddl_type", INTEGER, nullable=False),
+        Column("path", String(_STREAM), nullable=False),
+        Column("query", MEDIUMTEXT, nullable=False),
+        Column("columns", MEDIUMTEXT, nullable=False),
+        Column("digest", String(32), nullable=False),
+        UniqueConstraint("table_key", "version", "digest", name="by_table"),
+    )

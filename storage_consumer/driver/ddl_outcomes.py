@@ -1,0 +1,103 @@
+"""What follows from the outcome of a statement: its tables advance, wait or halt, and what that makes of the rest of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_queue import DdlQueue
+from storage_consumer.driver.ddl_workers import Outcome
+from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.remedies import ways_on
+from storage_consumer.driver.rows import RowJobs
+from storage_consumer.errors import TableError, TargetBusy
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.telemetry import Log
+
+_log = Log("ddl")
+_MOST_UNSTORED = 100
+"""Number of tables."""
+
+
+@dataclass(slots=True)
+class DdlOutcomes:
+    """Applies outcomes to tables."""
+
+    context: RoundContext
+    ledger: RoundLedger
+    rows: RowJobs
+    queue: DdlQueue
+    _unstored: set[str] = field(default_factory=set)
+    """Tables touched by statements that have ended; what those stored of them is from when they started."""
+
+    def apply(self, outcomes: Sequence[Outcome]) -> None:
+        """Apply the outcomes of statements to their tables. Raises what stops the whole run: `LeaseLost`, `TransientError`."""
+        for outcome in outcomes:
+            step, fault = outcome.step.origin, outcome.fault
+            # First: a TargetBusy is a TransientError too, but the statement did nothing, so only its own tables wait.
+            if isinstance(fault, TargetBusy):
+                self._wait(step, str(fault))
+            elif isinstance(fault, TableError):
+                self._stop(step, str(fault))
+            elif fault is not None:
+                # The outcomes after it are lost with this round, but each worker has journaled its own: the next load finds them.
+                raise fault
+            else:
+                self._took_effect(step, outcome)
+        # What a statement stored of its tables was computed before it started; they may have changed since, such as by a halt.
+        self._unstored.update(
+            key for outcome in outcomes for key in self.context.manager.touches.of(outcome.step.origin)
+        )
+        if len(self._unstored) >= _MOST_UNSTORED:
+            self.store()
+
+    def store(self) -> None:
+        """Store the current state of the tables of statements that have ended; batched, since each call is a transaction."""
+        if self._unstored:
+            self.ledger.save([self.context.manager.tables[key] for key in sorted(self._unstored)])
+        self._unstored.clear()
+
+    def refuse(self, step: DdlStep, error: str, *, late: bool = False) -> None:
+        """Halt the table of a statement that cannot even start. `late`: it turned up after later rows of its table were applied."""
+        # The journal first: after a crash in between, the statement is refused again, and halts the table then.
+        self.context.state.journal.refused(step, error)
+        self._stop(step, error, late=late)
+
+    def resume(self, step: DdlStep) -> None:
+        """Let the table of a statement go on that an operator has decided about, unless something else keeps it halted."""
+        table = self.context.manager.tables[step.table_key]
+        table.resume()
+        _log.info("table_resumed", table=str(table.name), checkpoint=table.checkpoint)
+
+    def _took_effect(self, step: DdlStep, outcome: Outcome) -> None:
+        """Advance the tables of a statement, unless a fault of the round had the state reloaded in the meantime, with this in it."""
+        manager = self.context.manager
+        late = manager.stopped.is_late(step)
+        if not late and not manager.backlog.is_pending(step):
+            return
+        manager.ddl_done(step)
+        self.ledger.ddl_done(outcome.step)
+        # With the bucket's names, by which `RowJobs` knows structures; `outcome.step` has those of the target.
+        self.rows.forget(step)
+        fields = {"table": str(step.name), "version": step.version, "query": step.definition.query}
+        # A late statement advances no table, so its halted table goes on where it stopped.
+        if late:
+            manager.stopped.decided_late.pop(step.identity, None)
+            self.resume(step)
+            _log.info("ddl_settled", **fields)
+        else:
+            _log.info("ddl_finished", **fields, note=outcome.note, seconds=round(outcome.seconds, 3))
+
+    def _wait(self, step: DdlStep, reason: str) -> None:
+        """Retry a statement in the next round; the table of one that came late is halted anyway."""
+        if not self.context.manager.stopped.is_late(step):
+            self.context.manager.wait(step.table_key, (reason,), self.context.clock.monotonic())
+        self.queue.let_go(step)
+        _log.warning("ddl_waits", table=str(step.name), version=step.version, error=reason)
+
+    def _stop(self, step: DdlStep, error: str, *, late: bool = False) -> None:
+        """Halt the table of a statement until an operator decides about it, and log the next steps."""
+        self.context.manager.stopped.note(step, late=late)
+        self.ledger.halt(step.table_key, f"{error}. {ways_on(step, self.context.config.downstream)}")
+        self.queue.let_go(step)

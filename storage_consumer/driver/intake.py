@@ -1,0 +1,203 @@
+"""Taking in a poll: its schema files and data files to their tables, and what it shows to be lost, late or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.errors import FilesMissing, TableError
+from storage_consumer.model import TableDefinition, tso_of
+from storage_consumer.plan.covered import gone_by
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.poll.reader import Poll, ReadSchemaFile
+from storage_consumer.sql.parse import parsed
+from storage_consumer.telemetry import Log, tso_time
+from storage_consumer.tso import may_have_expired
+
+_log = Log("intake")
+_Placed = tuple[str, TableDefinition]
+"""The table directory of a schema file, and its content."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """What follows from a poll, up to the first wave."""
+
+    context: RoundContext
+    ledger: RoundLedger
+
+    def take(self, poll: Poll) -> list[DdlStep]:
+        """Hand what was listed to the manager; return the statements that came too late to run in their place."""
+        manager = self.context.manager
+        self._warn(poll)
+        if poll.changed:
+            self.ledger.skipped["object: content changed under a known name, read again"] += poll.changed
+        self.ledger.skipped.update({f"object: {reason}": count for reason, count in poll.ignored.items()})
+        # Before anything is dispatched: tables that waited in the last round get another try with what is new.
+        manager.new_round(tso_of(self.context.clock.now()))
+        placed = self._definitions(poll)
+        manager.finished_files += poll.finished
+        late = manager.dispatch(
+            [definition for _, definition in placed],
+            {definition.path: table_dir for table_dir, definition in placed},
+            poll.data_files,
+        )
+        # Not before all files are dispatched: whether a copy holds a statement depends on others of its version.
+        covered = manager.covered()
+        self._pass_over()
+        self._save_moved(poll)
+        self._record_covered(covered)
+        # Last, since what was read just now may have closed a gap.
+        missing = manager.look_for_gaps(self.ledger.storage_checkpoint, self.context.clock.monotonic())
+        for key, error in missing.items():
+            self.ledger.halt(key, error)
+        return late
+
+    def _warn(self, poll: Poll) -> None:
+        """Log what is odd about the bucket as a whole.
+
+        At a start this includes that TiCDC may have deleted files before they were read: whole days that are gone leave no gap in
+        the numbers of the files.
+        """
+        for warning in poll.warnings:
+            _log.warning("storage_warning", text=warning)
+        if not self.ledger.storage_checkpoint:
+            _log.warning("checkpoint_missing", path="metadata")
+        manager, days = self.context.manager, self.context.config.upstream.file_expiration_days
+        stored = min(manager.catalog.stored_lowest, manager.catalog.stored_checkpoint)
+        if manager.is_new and may_have_expired(stored, self.ledger.storage_checkpoint, days):
+            text = (
+                f"TiCDC deletes files after {days} day(s), and the target is further behind the bucket than that, at "
+                f"{tso_time(stored)}: rows in between may have been deleted unread. Compare the tables with the "
+                "source, and reload those that differ (`storage-consumer table hold`, then `table reload-done`)"
+            )
+            _log.warning("storage_warning", text=text)
+
+    # schema files
+
+    def _definitions(self, poll: Poll) -> list[_Placed]:
+        """Keep the content of the new schema files, and return it with that of vanished ones; halt the tables of unreadable ones."""
+        placed: list[_Placed] = []
+        unreadable: list[tuple[ReadSchemaFile, str]] = []
+        catalog = self.context.manager.catalog
+        for read in poll.schema_files:
+            try:
+                placed.append((read.file.table_dir, self._definition(read)))
+                # It was written again, and whole.
+                catalog.unreadable.pop(read.file.stored.path, None)
+            except TableError as fault:
+                unreadable.append((read, str(fault)))
+        # Before anything comes of them: from here on a file may vanish from the bucket, and its statement still runs.
+        self.context.state.history.keep(placed)
+        placed += self._vanished(poll)
+        for read, error in unreadable:
+            key = (read.file.version, read.file.table_dir)
+            catalog.unreadable[read.file.stored.path] = key, error
+            self.ledger.halt(catalog.owner(key).key, error)
+        for warning in (warning for _, definition in placed for warning in definition.warnings):
+            _log.warning("schema_warning", text=warning)
+        return placed
+
+    def _definition(self, read: ReadSchemaFile) -> TableDefinition:
+        """Return the content of a schema file, or what was kept of one that vanished before it was read; raise why there is neither."""
+        if isinstance(read.content, TableDefinition):
+            return read.content
+        if not isinstance(read.content, FilesMissing):
+            raise read.content
+        file, kept = read.file, self.context.state.history.kept(read.file.table_dir, read.file.version)
+        # A version directory may have several schema files; the name of this one says which content is meant.
+        same = [definition for definition in kept if file.checksum in (None, definition.checksum)]
+        if not same:
+            raise read.content
+        _log_vanished(same)
+        if parsed(same[0]).is_astray:
+            self.context.reader.set_apart(file)
+        return same[0]
+
+    def _vanished(self, poll: Poll) -> list[_Placed]:
+        """Return what was kept of schema files that no listing shows, where it is needed.
+
+        Needed are those of data directories that have none and, at a start, those of statements that did not run.
+        """
+        manager, history = self.context.manager, self.context.state.history
+        found: list[_Placed] = []
+        shown = {(read.file.version, read.file.table_dir) for read in poll.schema_files}
+        for version, table_dir in sorted({file.version_key for file in poll.data_files} - shown):
+            # Without its structure no data file of a directory can be decoded.
+            if not manager.catalog.has_structure((version, table_dir)):
+                found += self._kept(table_dir, version)
+        # Later rounds have them in their backlog; only the first one after a start knows nothing but what is listed.
+        if manager.is_new:
+            shown |= {(definition.version, table_dir) for table_dir, definition in found}
+            for table_dir, version in history.unresolved():
+                if (version, table_dir) not in shown:
+                    found += self._kept(table_dir, version)
+        return found
+
+    def _kept(self, table_dir: str, version: int) -> list[_Placed]:
+        """Return what was kept of the schema files of one version directory."""
+        try:
+            kept = self.context.state.history.kept(table_dir, version)
+        except TableError as fault:
+            _log.warning("schema_warning", text=str(fault))
+            return []
+        _log_vanished(kept)
+        return [(table_dir, definition) for definition in kept]
+
+    # tables
+
+    def _pass_over(self) -> None:
+        """Skip what the filter leaves out; halt tables whose name in the target is another's or reserved."""
+        manager = self.context.manager
+        if left_out := manager.left_out_files:
+            self.ledger.skipped["object: data file of a table that the filter leaves out"] += left_out
+            self.context.reader.leave_out(manager.catalog.left_out_directories())
+        for key, error in manager.refuse_places().items():
+            self.ledger.halt(key, error)  # stored without a place, so that another route may be given
+
+    def _save_moved(self, poll: Poll) -> None:
+        """Store what the poll changed in the progress of tables and files."""
+        manager = self.context.manager
+        moved = manager.catalog.taken_over() + manager.catalog.vanished(poll.vanished)
+        # Stored with the record that the files were rewritten: else a process that ends in between forgets the loss.
+        moved += self._halt_overwritten(poll)
+        manager.sequences.leave_out(self.context.reader.left_out())
+        rewound = manager.sequences.rewound()
+        if moved or rewound:
+            self.ledger.save(moved, rewound)
+
+    def _halt_overwritten(self, poll: Poll) -> list[TableConsumer]:
+        """Halt the tables that lost rows in files rewritten unseen; return them, to be stored by the caller."""
+        manager = self.context.manager
+        overwritten = manager.catalog.overwritten(poll.overwritten)
+        for key, error in overwritten.items():
+            self.ledger.halt(key, error, save=False)
+        return [manager.tables[key] for key in overwritten]
+
+    def _record_covered(self, steps: Sequence[DdlStep]) -> None:
+        """Record statements whose effects copies hold; a table that they removed at the source has to be dropped manually."""
+        manager, target = self.context.manager, self.context.target
+        # The statement does not run, so the target keeps what it would have removed: only a person can tell whether it may go.
+        names = [gone_by(step, manager.tables) for step in steps]
+        gone = [name for name in names if name is not None]
+        there = described(gone, manager, target) if gone else {}
+        for step, name in zip(steps, names, strict=True):
+            # In the journal a covered statement is done, so that no later start queues it again.
+            self.context.state.journal.copied(step, manager.tables[step.table_key].copies.copied_at)
+            if name is not None and name.folded() in there:
+                text = (
+                    f"the source has had no table {name} since version {step.version}. The statement of that version was "
+                    f"not run, because the copy of {step.name} already has its effect. The target still has "
+                    f"{there[name.folded()].name} with its old rows: drop it manually"
+                )
+                _log.warning("storage_warning", text=text)
+
+
+def _log_vanished(kept: Sequence[TableDefinition]) -> None:
+    for definition in kept:
+        text = "the file has vanished from the bucket; its copy in the state schema is used instead"
+        _log.warning("schema_warning", text=text, path=definition.path, version=definition.version)

@@ -1,0 +1,196 @@
+"""The ledger of a round: whether it may go on, which tables halted, what is stored of them, and what was done."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.renewal import Renewal
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.shared_names import place_of
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
+from storage_consumer.plan.table_state import TableState
+from storage_consumer.ports import TableProgress
+from storage_consumer.signals import StopSignal
+from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.telemetry import Log
+
+_log = Log("round")
+_STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
+"""States that a statement may have replaced at its end."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one table did in a round."""
+
+    rows: int = 0
+    files: int = 0
+    ddls: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundLedger:
+    """What one round did so far. Everything in the round writes to it; nobody else stores progress, except DDL with its own."""
+
+    context: RoundContext
+    stop: StopSignal
+    renewal: Renewal
+    storage_checkpoint: int
+    """Highest storage checkpoint that any run has seen, so that a step back changes nothing; the poll of the round raises it."""
+    steps: int = 0
+    """Number of steps that took effect and are stored as done; a job that only halted tables does not count, since they retry."""
+    ended_early: bool = False
+    """Whether the round was asked to end before everything was done."""
+    written: int = 0
+    """Rows written and deleted."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Reason → number of objects, rows or statements."""
+    counts: defaultdict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
+    """By table key."""
+    _began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin the round's time."""
+        self._began = self.context.clock.monotonic()
+
+    def should_continue(self) -> bool:
+        """Return whether the next step may start; if not, the round ends early. Raises `LeaseLost` if another process has the lease."""
+        # Before the wish to end: a process that lost its lease gives that as its reason.
+        self.renewal.check()
+        self.ended_early = self.stop.requested.is_set()
+        return not self.ended_early
+
+    # tables
+
+    def halt(self, key: str, error: str, *, save: bool = True) -> None:
+        """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
+        table = self.context.manager.tables[key]
+        table.halt(error)
+        _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=table.status.error)
+        if save:
+            self.save([table])
+
+    def save(self, tables: Iterable[TableConsumer], sequences: Mapping[str, Finished] | None = None) -> None:
+        """Store the progress of tables, and of the files of sequences."""
+        # Zeros leave the feed as it is: both of its values only grow.
+        self.context.state.progress.save(
+            tables=self._progress(tables), sequences=sequences or {}, checkpoint=0, storage_checkpoint=0
+        )
+
+    def save_rows(self, tables: Iterable[TableConsumer]) -> None:
+        """Store the progress of tables after a job for their rows, with the files that it finished."""
+        self.context.state.progress.save(
+            tables=self._progress(tables),
+            sequences=self.context.manager.sequences.to_store(),
+            checkpoint=0,
+            storage_checkpoint=self.storage_checkpoint,
+        )
+
+    def _progress(self, tables: Iterable[TableConsumer]) -> list[TableProgress]:
+        """Return what to store of tables; a statement may have moved some of them without the round knowing yet."""
+        # A worker stores the tables of its statement before the round hears of its end. Here a table may still be as a DROP, or the
+        # former step of a cycle of renames, left it, and that must not replace what the worker stored. A halt is stored all the same.
+        moved = self.context.ddl_workers.moved
+        return [
+            progress_of(
+                table,
+                self.context.manager,
+                may_be_outdated=table.key in moved and table.status.stored in _STORED_BY_STATEMENTS,
+            )
+            for table in tables
+        ]
+
+    def ddl_done(self, step: DdlStep) -> None:
+        """Count a statement that took effect or was skipped, as it ran on the target."""
+        self.steps += 1
+        if step.skip:
+            self.skipped[f"ddl: {step.skip}"] += 1
+        # Neither a structure that was created from columns nor a statement left out by the filter is a statement that ran.
+        self.counts[step.table_key].ddls += not (step.ensure or step.skip)
+
+    # the end of the round
+
+    def save_checkpoints(self) -> Checkpoints:
+        """Store how far the tables are, if that has changed; return it."""
+        manager, catalog = self.context.manager, self.context.manager.catalog
+        reached = checkpoints(manager.tables.values(), self.storage_checkpoint)
+        # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
+        if listed := manager.note_listed(self.storage_checkpoint):
+            self.save(listed)
+        sequences = manager.sequences.to_store()
+        # `lowest` can also go back, when the filter takes a table again.
+        if reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest or sequences:
+            self.context.state.progress.save(
+                tables=(),
+                sequences=sequences,
+                checkpoint=reached.running,
+                storage_checkpoint=self.storage_checkpoint,
+                lowest=reached.lowest,
+            )
+            # In the state it only grows too: idle tables may have followed it.
+            catalog.stored_checkpoint = max(reached.running, catalog.stored_checkpoint)
+            catalog.stored_lowest = reached.lowest
+        return reached
+
+    def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
+        """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""
+        manager, tables = self.context.manager, self._table_summaries(stuck)
+        return RoundSummary(
+            rows=sum(table.rows for table in tables),
+            files=sum(table.files for table in tables),
+            ddls=sum(table.ddls for table in tables),
+            written=self.written,
+            checkpoint=reached.lowest,
+            checkpoint_running=reached.running,
+            storage_checkpoint=self.storage_checkpoint,
+            seconds=self.context.clock.monotonic() - self._began,
+            finished_files=manager.finished_files,
+            pending_files=manager.pending_files,
+            skipped={reason: count for reason, count in self.skipped.items() if count},
+            tables=tables,
+        )
+
+    def _table_summaries(self, stuck: Mapping[str, str]) -> tuple[TableSummary, ...]:
+        """Return the tables that did something, are halted or wait, by name."""
+        tables = []
+        for table in self.context.manager.tables.values():
+            counts = self.counts.get(table.key, Counts())
+            state, error = table.status.shown, table.status.error
+            # It is not blocked itself, but a statement that cannot run yet, or still runs, stands before its rows.
+            if not table.status.blocked and table.key in stuck:
+                state, error = TableState.WAITING, stuck[table.key]
+            if counts.rows or counts.files or counts.ddls or state in (TableState.HALTED, TableState.WAITING):
+                tables.append(
+                    TableSummary(
+                        table=str(table.name),
+                        rows=counts.rows,
+                        files=counts.files,
+                        ddls=counts.ddls,
+                        checkpoint=table.checkpoint,
+                        state=state,
+                        error=error,
+                    )
+                )
+        return tuple(sorted(tables, key=lambda t: t.table))
+
+
+def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdated: bool = False) -> TableProgress:
+    """Return what to store of a table; `may_be_outdated`: see `TableProgress`."""
+    return TableProgress(
+        table_key=table.key,
+        schema=table.name.schema,
+        table=table.name.table,
+        checkpoint=table.checkpoint,
+        state=table.status.stored,
+        # A table behind the feed must not jump to the feed's checkpoint when the state is loaded.
+        follows=not table.status.is_halted and table.checkpoint >= manager.catalog.stored_checkpoint,
+        error=table.status.error,
+        copies=table.copies.to_store,
+        target=place_of(table, manager.selection.routes),
+        may_be_outdated=may_be_outdated,
+    )

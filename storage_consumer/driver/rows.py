@@ -1,0 +1,203 @@
+"""The jobs of a round: the row steps of a wave as one job, and its reports as progress of their tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from storage_consumer.decode import decoder_for
+from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.ddl_prepare import described
+from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.remedies import missing_table
+from storage_consumer.errors import TableError
+from storage_consumer.job.match import table_work, unread_work
+from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, in_sequence, table_outcome
+from storage_consumer.job.shape import shape
+from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableName, latest_tso
+from storage_consumer.plan.steps import DdlStep, RowStep
+from storage_consumer.plan.table_state import TableState
+
+_Planned = tuple[RowStep, TablePlan]
+
+
+@dataclass(slots=True)
+class RowJobs:
+    """Writes rows, one job for each wave; knows the target's tables as they were when the round first needed them."""
+
+    context: RoundContext
+    ledger: RoundLedger
+    _known: dict[TableName, TargetTable] = field(default_factory=dict)
+    """By folded name in the bucket."""
+    _undivided: set[str] = field(default_factory=set)
+    """Paths of files that turned out to have changed while they were read in splits."""
+    _may_be_late: bool = True
+    """Whether a job ran since the last fence, or may have before this round: one of its tasks may still be about to write."""
+
+    def write(self, steps: Sequence[RowStep]) -> None:
+        """Run one job for the row steps of all tables that can run, and store what it did."""
+        planned = self._planned(steps)
+        if not planned:
+            return
+        files = self._files(planned)
+        spec = self._spec(planned, files)
+        # From here on tasks exist that may still write after the job ended or failed.
+        self._may_be_late = True
+        by_table: dict[int, list[FileReport | WriteReport]] = defaultdict(list)
+        for report in self.context.pipeline.run(spec, files, self.context.progress):
+            by_table[report.table].append(report)
+        tables = self.context.manager.tables
+        moved = [
+            tables[step.table_key]
+            for step, plan in planned
+            if self._acknowledge(step, table_outcome(step, by_table[plan.index]))
+        ]
+        # The rows are committed. After a crash before this the same job runs again: last states are idempotent, and keyless
+        # tables have moved their stored checkpoints with their rows.
+        self.ledger.save_rows(moved)
+        if any(table.status.stored != TableState.HALTED for table in moved):
+            self.ledger.steps += 1
+
+    def fence(self) -> None:
+        """Keep late tasks of earlier jobs from writing. Called before a statement starts: they would write rows of the former structure."""
+        if self._may_be_late:
+            # Without partitions: all that matters is that the slots of earlier tasks change.
+            self.context.state.lease.open_window(0, self.ledger.storage_checkpoint)
+            self._may_be_late = False
+
+    def forget(self, step: DdlStep) -> None:
+        """Forget the structures that a statement may have changed, so that the next job looks them up; `step` has the bucket's names."""
+        for name in step.ddl.touched:
+            self._known.pop(name, None)
+        # A statement about a database may change all of its tables.
+        if not step.name.table:
+            self._known.clear()
+
+    # the job
+
+    def _planned(self, steps: Sequence[RowStep]) -> list[_Planned]:
+        """Return each step with the plan for its tasks; tables whose rows do not fit the target halt here."""
+        wanted = {step.name.folded(): step.name for step in steps}
+        missing = [name for folded, name in wanted.items() if folded not in self._known]
+        self._known |= described(missing, self.context.manager, self.context.target)
+        # A commit-ts beyond this is damage: no source can have issued it yet.
+        latest = latest_tso(self.ledger.storage_checkpoint, self.context.clock.now())
+        planned: list[_Planned] = []
+        for step in steps:
+            try:
+                plan = self._plan(len(planned), step)
+            except TableError as fault:
+                self.ledger.halt(step.table_key, str(fault))
+            else:
+                planned.append((step, replace(plan, latest=latest)))
+        return planned
+
+    def _plan(self, index: int, step: RowStep) -> TablePlan:
+        """Return the plan of one table; raise `TableError` if its rows do not fit the target."""
+        there, upstream = self._known.get(step.name.folded()), self.context.config.upstream
+        # Even if the target has a table of the name of a dropped one: at this time the source has none, so nothing may be written.
+        if there is not None and not step.dropped:
+            return table_work(index, step, there, upstream)
+        place = self.context.manager.selection.routes.target(step.name)
+        return unread_work(index, step, upstream, missing_table(step.name, place, self.context.config.downstream))
+
+    def _files(self, planned: Iterable[_Planned]) -> list[FileSplit]:
+        # Only a decoder that knows by the bytes alone where a row begins can start in the middle of a file.
+        splittable = decoder_for(self.context.config.upstream).mark is not None
+        return [
+            file
+            for step, plan in planned
+            for file in whole_files(step, plan.index, splittable=splittable, undivided=self._undivided)
+        ]
+
+    def _spec(self, planned: Iterable[_Planned], files: Sequence[FileSplit]) -> JobSpec:
+        """Return the specification of the job, whose window is open from now on."""
+        context, config = self.context, self.context.config
+        cut = shape(files, config.upstream.protocol, context.pipeline.cores, config.tuning.partitions)
+        return JobSpec(
+            upstream=config.upstream,
+            downstream=config.downstream,
+            secrets_file=context.secrets_file,
+            tables=tuple(plan for _, plan in planned),
+            partitions=cut.partitions,
+            whole=cut.whole,
+            epoch=context.state.lease.epoch,
+            # Last, right before the job: tasks of earlier jobs can commit nothing from here on.
+            window_id=context.state.lease.open_window(cut.partitions, self.ledger.storage_checkpoint),
+            statements=context.state.lease.task_statements,
+            load_data=context.server_info.load_data and config.tuning.local_infile,
+            max_packet=context.server_info.max_packet,
+        )
+
+    # its outcome
+
+    def _acknowledge(self, step: RowStep, outcome: TableOutcome) -> bool:
+        """Advance a table, halt it, or let it try again; return whether there is anything to store of it."""
+        if outcome.changed:
+            # Nothing of the table was written; the next wave of this round reads these files whole, as they are by then.
+            self._undivided |= outcome.changed
+            return False
+        self._count(step, outcome)
+        if outcome.error:
+            return self._failed(step, outcome)
+        self._finish(step, outcome)
+        return True
+
+    def _count(self, step: RowStep, outcome: TableOutcome) -> None:
+        """Count what was read and written, whether or not the table can go on."""
+        ledger = self.ledger
+        ledger.written += outcome.written
+        ledger.counts[step.table_key].files += len(outcome.files)
+        for file in outcome.files.values():
+            ledger.skipped["row: repeated delivery"] += file.duplicates
+            ledger.skipped["row: beyond the storage checkpoint"] += file.later
+
+    def _failed(self, step: RowStep, outcome: TableOutcome) -> bool:
+        """Halt a table, or let it wait for what may pass by itself; return whether it was halted."""
+        error = outcome.error
+        if outcome.may_pass:
+            # A torn file may still be being written: the table waits, and halts only if the tags stay the same.
+            seen = (error, *sorted(file.stored.tag for file in step.files))
+            if not self.context.manager.wait(step.table_key, seen, self.context.clock.monotonic()):
+                # What is remembered of the bucket is out of date somewhere, so nothing of it may shorten the next listing.
+                if outcome.gone:
+                    self.context.reader.list_everything()
+                return False
+            error = f"{error}. The file has not changed for a while"
+        self.ledger.halt(step.table_key, error, save=False)
+        return True
+
+    def _finish(self, step: RowStep, outcome: TableOutcome) -> None:
+        """Advance a table to the end of its commit range; a file without a report of all of it is a bug, and ends the program."""
+        if unread := outcome.unread(step):
+            message = f"the job gave no report for {unread[0]} ({len(unread)} files)"
+            raise RuntimeError(message)
+        # First, since `finish` judges each file by the table's checkpoint.
+        self.context.manager.rows_applied(step)
+        table, counts = self.context.manager.tables[step.table_key], self.ledger.counts[step.table_key]
+        for file in step.files:
+            report = outcome.files[file.stored.path]
+            counts.rows += report.applied
+            table.finish(file, max_ts=report.max_ts, next_ts=report.next_ts)
+
+
+def whole_files(
+    step: RowStep, index: int, *, splittable: bool, undivided: AbstractSet[str] = frozenset()
+) -> Iterator[FileSplit]:
+    """Yield the files of one table with their ranks. `splittable`: whether the job may split them, but for those `undivided`, by path."""
+    last: dict[str, int] = {}
+    for file in step.files:
+        last[file.sequence] = max(last.get(file.sequence, 0), file.number)
+    for rank, file in enumerate(in_sequence(step)):
+        yield FileSplit(
+            table=index,
+            file=file,
+            rank=rank,
+            # Only the last file of a sequence may still be being written, so only its end may be torn.
+            newest=file.number == last[file.sequence],
+            splittable=splittable and file.stored.path not in undivided,
+        )

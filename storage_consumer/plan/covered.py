@@ -1,0 +1,85 @@
+"""Statements that came when a copy of their table had their effects already: they are not run. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from storage_consumer.model import DdlKind, TableName
+from storage_consumer.plan.steps import DdlStep, key_of
+from storage_consumer.plan.table import TableConsumer
+
+
+def is_covered(
+    step: DdlStep, tables: Mapping[str, TableConsumer], touched: Callable[[DdlStep], frozenset[str]]
+) -> bool:
+    """Return whether copies hold all effects of a statement on rows: EXCHANGE PARTITION changes those of two tables."""
+    if not step.ddl.exchanges_partition:
+        return True
+    return all(tables[key].copies.copied_at >= step.version for key in touched(step) if tables[key].name.table)
+
+
+def gives_away(step: DdlStep) -> bool:
+    """Return whether a statement takes a name from a table and gives it another."""
+    pair = step.ddl.renamed
+    return pair is not None and pair[0] != pair[1]
+
+
+def covered_renames(
+    renames: Iterable[DdlStep],
+    tables: Mapping[str, TableConsumer],
+    ends_of: Callable[[TableConsumer], Collection[int]],
+) -> list[DdlStep]:
+    """Return the renames, of those that have not run, whose effects are all in copies. `ends_of`: versions of what ended a table.
+
+    Renames of one version with names in common are one statement, or run one after another: they are covered together or not at
+    all. Each table that gets content by them needs a copy; a name that exists only in between does not. Only a cycle is sure to
+    have such a name: a name that is handed on, from a table that gives it up to another, looks the same.
+    """
+    covered: list[DdlStep] = []
+    for group, keys in _connected(renames):
+        version = group[0].version
+        lacks = {key for key in keys[1] if key not in tables or tables[key].copies.copied_at < version}
+        # In a cycle the names taken and the names given are the same set.
+        passing = {
+            key
+            for key in (lacks if keys[0] == keys[1] else ())
+            if key not in tables or tables[key].timeline.is_passing_at(version, ends_of(tables[key]))
+        }
+        # A cycle needs only one name in between.
+        covered += group if lacks == passing and len(passing) <= 1 else []
+    return covered
+
+
+def _connected(renames: Iterable[DdlStep]) -> list[tuple[list[DdlStep], tuple[set[str], set[str]]]]:
+    """Return renames of one version that have names in common, with the keys that they take and those that they give."""
+    groups: list[tuple[list[DdlStep], tuple[set[str], set[str]]]] = []
+    for step in renames:
+        old, new = map(key_of, step.ddl.renamed or (step.name, step.name))
+        # One rename may join several groups that had nothing in common before.
+        merged: tuple[list[DdlStep], tuple[set[str], set[str]]] = ([step], ({old}, {new}))
+        for found in [g for g in groups if g[0][0].version == step.version and {old, new} & (g[1][0] | g[1][1])]:
+            groups.remove(found)
+            merged = [*found[0], *merged[0]], (merged[1][0] | found[1][0], merged[1][1] | found[1][1])
+        groups.append(merged)
+    return groups
+
+
+def gone_by(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableName | None:
+    """Return the table that a covered statement removed at the source, unless a copy of it shows that it was created again."""
+    pair = step.ddl.renamed
+    if pair is None:
+        table = tables[step.table_key]
+        created_again = table.timeline.has_statement(step.version + 1, table.copies.copied_at)
+        return step.name if step.definition.ddl_type == DdlKind.DROP_TABLE and not created_again else None
+    old = tables.get(key_of(pair[0]))
+    return pair[0] if pair[0] != pair[1] and (old is None or old.status.dropped) else None
+
+
+def leave_behind(step: DdlStep, tables: Mapping[str, TableConsumer]) -> TableConsumer | None:
+    """Advance and return the table whose name a covered statement took away, if any: its rows are in the copy."""
+    pair = step.ddl.renamed
+    old = tables.get(key_of(pair[0])) if pair is not None and pair[0] != pair[1] else None
+    if old is None or old.checkpoint > step.version or old.copies.copied_at >= step.version:
+        return None
+    old.hand_on(step.version)
+    return old

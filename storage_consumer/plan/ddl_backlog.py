@@ -1,0 +1,131 @@
+"""The statements that have not run, and those that stopped their tables until an operator decides about them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from storage_consumer.model import DdlId
+from storage_consumer.plan.lifetimes import Lifetimes
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
+from storage_consumer.tso import ddl_is_pending
+
+LATE = (
+    "the DDL of {} arrived after later rows had been applied; if it is still needed, run it manually (the rows are "
+    "as the source wrote them)"
+)
+
+
+class DdlBacklog:
+    """The statements that have not run, and first structures without one, which the target must have."""
+
+    def __init__(self, journalled: Collection[DdlId], started: frozenset[DdlId]) -> None:
+        """Begin with what the journal says: the statements that are done, and those that were started and may have taken effect."""
+        self.started: Final = started
+        self._pending: dict[DdlId, DdlStep] = {}
+        self._copied: list[DdlStep] = []
+        self._ran = set(journalled)
+
+    def __iter__(self) -> Iterator[DdlStep]:
+        """Yield what has not run."""
+        return iter(self._pending.values())
+
+    def take(self, step: DdlStep, table: TableConsumer) -> bool:
+        """Queue a statement, or a structure, of a table unless it ran; return whether it came too late to run in its place."""
+        ran = step.identity in self._ran
+        # The copy may hold its effects: the manager decides once all definitions are in.
+        if step.version <= table.copies.copied_at and not ran:
+            # A copy brings its own table, so a structure is no longer needed.
+            self._copied += [] if step.ensure else [step]
+        elif ddl_is_pending(step.version, table.checkpoint, journalled=ran):
+            self._pending[step.identity] = step
+        else:
+            return not (step.ensure or table.status.excluded or ran) and step.version < table.checkpoint
+        return False
+
+    def drop_structures(self, tables: Mapping[str, TableConsumer], lifetimes: Lifetimes) -> None:
+        """Dequeue structures whose table is created by a statement that came later, or by another of its structures."""
+        ensured: dict[str, int] = {}
+        # In order of version: the first structure of a table is the one that creates it.
+        for step in sorted((s for s in self if s.ensure), key=lambda s: s.version):
+            table = tables.get(step.table_key)
+            ends = lifetimes.ends_of(table) if table is not None else ()
+            before = ensured.get(step.table_key)
+            # One structure is enough, unless the table ended in between.
+            again = before is not None and not any(before < end < step.version for end in ends)
+            if table is None or again or not table.timeline.needs_table_before(step.definition, ends):
+                del self._pending[step.identity]
+            ensured[step.table_key] = step.version
+
+    def take_copied(self) -> list[DdlStep]:
+        """Return the statements taken since the last call that a copy of their table may hold; they are not queued."""
+        copied, self._copied = self._copied, []
+        return copied
+
+    def put_back(self, step: DdlStep) -> None:
+        """Queue a statement that no copy holds."""
+        self._pending[step.identity] = step
+
+    def done(self, step: DdlStep) -> None:
+        """Note that a statement took effect, or that its effect is there."""
+        self._ran.add(step.identity)
+        self._pending.pop(step.identity, None)  # an inferred one never was queued
+
+    def has_run(self, step: DdlStep) -> bool:
+        """Return whether the journal says that a statement is done, though its tables may not have been advanced."""
+        return step.identity in self._ran
+
+    def is_pending(self, step: DdlStep) -> bool:
+        """Return whether a statement, which may have been started before the last fault, is still queued."""
+        return step.inferred or step.identity in self._pending
+
+    def is_half_done(self, version: int) -> bool:
+        """Return whether a statement of this version ran, or may have, and another waits: then all of them were known to be stored."""
+        waits = any(version == step.version for step in self)
+        # A statement runs only once all of its version are known to be stored: the others need no second proof.
+        return waits and any(version == ran for _, ran, _ in chain(self._ran, self.started))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """One statement that stopped its table."""
+
+    step: DdlStep
+    late: bool
+    """Whether it turned up after later rows of its table had been applied, and so is no longer queued."""
+
+
+class StoppedDdl:
+    """The statements that stopped a table since the program started."""
+
+    def __init__(self) -> None:
+        """Start without any statement."""
+        self._stopped: dict[DdlId, Stopped] = {}
+        self._late: set[DdlId] = set()
+        self._obeyed: set[tuple[DdlId, str]] = set()
+        self.decided_late: dict[DdlId, DdlStep] = {}
+        """Statements that came late and were decided about, until their outcome is known; their tables stay halted."""
+
+    def note(self, step: DdlStep, *, late: bool = False) -> None:
+        """Record that a statement stopped its table."""
+        self._late |= {step.identity} if late else set()
+        self.decided_late.pop(step.identity, None)
+        self._stopped[step.identity] = Stopped(step=step, late=self.is_late(step))
+
+    def is_late(self, step: DdlStep) -> bool:
+        """Return whether a statement turned up after later rows of its table had been applied, so that it advances no table."""
+        return step.identity in self._late
+
+    def released(self, decided: Mapping[DdlId, str]) -> list[Stopped]:
+        """Return those in time with a decision that was not returned yet. `decided`: statement → when it was decided on.
+
+        Each decision is returned once: if the text that it gives is refused too, the table waits for another decision.
+        """
+        new = [identity for identity in self._stopped if (identity, decided.get(identity, "")) not in self._obeyed]
+        found = [self._stopped.pop(identity) for identity in new if identity in decided]
+        self._obeyed |= {(stopped.step.identity, decided[stopped.step.identity]) for stopped in found}
+        self.decided_late |= {stopped.step.identity: stopped.step for stopped in found if stopped.late}
+        return sorted((each for each in found if not each.late), key=lambda stopped: stopped.step.version)

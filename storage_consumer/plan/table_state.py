@@ -1,0 +1,81 @@
+"""The state of a table, and the status that goes with it: what may be done with the table now, and why not more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class TableState(StrEnum):
+    """The state of a table, in the texts that are stored and shown."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    """Nothing of it is done in this round; the next one tries again."""
+    HALTED = "halted"
+    """Nothing of it is done until an operator decides."""
+    DROPPED = "dropped"
+    """The source no longer has it; only stored and shown."""
+    LOST = "lost"
+    """Halted, and it lacks rows that no file holds any more, so that only a copy helps; stored so, shown as halted."""
+    EXCLUDED = "excluded"
+    """The filter leaves the table out, or did until now and it lacks what was written meanwhile; only stored, never shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """The state of one table at one moment, and the facts beside it; only its `TableConsumer` replaces it by another."""
+
+    state: TableState = TableState.RUNNING
+    """``RUNNING``, ``WAITING``, ``HALTED`` or ``LOST``; the others follow from what is below."""
+    error: str = ""
+    """Why it is halted or waits."""
+    dropped: bool = False
+    """Whether the source no longer has it at its checkpoint."""
+    named: bool = False
+    """Whether a schema file gave it its name; else the path did."""
+    misplaced: bool = False
+    """Whether by the routes it has the name of another table that is there at the same time."""
+    left_out: bool = False
+    """Whether the filter leaves out a table of this name."""
+    lacks_past: bool = False
+    """Whether the filter left it out until this start."""
+    held: bool = False
+    """Whether an operator keeps it halted, whatever happens to its statements."""
+    nowhere: str = ""
+    """Why it has no place in the target; then nothing of it is done, whatever its state."""
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether only an operator's decision lets it continue."""
+        return self.state in (TableState.HALTED, TableState.LOST)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether nothing of it may be done now."""
+        return bool(self.nowhere) or self.state != TableState.RUNNING
+
+    @property
+    def excluded(self) -> bool:
+        """Whether none of its files is read since the filter leaves it out; a path alone does not show which table a file belongs to."""
+        return self.left_out and self.named
+
+    @property
+    def stored(self) -> TableState:
+        """The state as the target remembers it."""
+        # First of all: neither a filter nor a DROP gives back the rows that it lacks.
+        if self.state == TableState.LOST:
+            return TableState.LOST
+        return TableState.EXCLUDED if self.excluded or self.lacks_past else self.shown
+
+    @property
+    def shown(self) -> TableState:
+        """The state as users see it."""
+        if self.is_halted:
+            return TableState.HALTED
+        return TableState.DROPPED if self.dropped and self.state == TableState.RUNNING else self.state
+
+    @property
+    def released(self) -> TableStatus:
+        """The same without a halt or a wait."""
+        return replace(self, state=TableState.RUNNING, error="")

@@ -1,0 +1,112 @@
+"""Which tables each statement is a barrier for, by the names of all tables that are known. No I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from storage_consumer.model import DdlId, TableName, folded_name
+from storage_consumer.plan.barriers import KnownTables, renamed_keys, touched_keys
+from storage_consumer.plan.directories import Catalog
+from storage_consumer.plan.planner import PendingDdl
+from storage_consumer.plan.routes import Routes
+from storage_consumer.plan.shared_names import sharing_a_name
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table import TableConsumer
+
+
+class TableNames:
+    """What follows from the names of all tables at one time; each part is computed when it is first used."""
+
+    def __init__(self, tables: Mapping[str, TableConsumer], routes: Routes) -> None:
+        """Use `tables` by key; tables added later may be missed."""
+        self._tables = tables
+        self._routes = routes
+
+    @cached_property
+    def known(self) -> KnownTables:
+        """The known tables by database and by name, for statements that name them."""
+        stand_ins = frozenset(key for key, table in self._tables.items() if table.is_stand_in)
+        return KnownTables.of((table.name for table in self._tables.values()), stand_ins)
+
+    @cached_property
+    def databases(self) -> frozenset[str]:
+        """The databases of all tables that are taken."""
+        return frozenset(table.name.schema for table in self._tables.values() if not table.status.left_out)
+
+    @cached_property
+    def alike(self) -> tuple[frozenset[str], ...]:
+        """The keys of tables that share a name in the target by the routes, one set per shared name."""
+        # Without routes tables have their own names in the target, and these differ as their keys do.
+        if not self._routes:
+            return ()
+        keys: dict[TableName, set[str]] = defaultdict(set)
+        for table in self._tables.values():
+            if table.name.table and not table.status.left_out:
+                keys[self._routes.target(table.name).folded()].add(table.key)
+        return tuple(frozenset(found) for found in keys.values() if len(found) > 1)
+
+
+class Touches:
+    """The tables that statements touch; found again only where there are new tables or statements."""
+
+    def __init__(self, backlog: Iterable[DdlStep], catalog: Catalog, routes: Routes) -> None:
+        """Begin with the statements and tables that are known now. `backlog`: the statements that have not run, now and later."""
+        self._backlog = backlog
+        self._catalog = catalog
+        self._routes = routes
+        self.renew()
+
+    def renew(self) -> None:
+        """Note that tables or statements were added."""
+        self.names = TableNames(self._catalog.tables, self._routes)
+        self._known: dict[DdlId, frozenset[str]] | None = None
+
+    def of(self, step: DdlStep) -> frozenset[str]:
+        """Return the tables, by key, that a queued statement, or one inferred from those, is a barrier for."""
+        known = self._all()
+        if step.identity not in known:
+            self._catalog.table(step.name)  # nothing else may know the table that an inferred one names
+            known[step.identity] = self._touched_by(step)
+        return known[step.identity]
+
+    def forget(self, step: DdlStep) -> None:
+        """Note that a statement is done."""
+        self._all().pop(step.identity, None)
+
+    def pending(self) -> list[PendingDdl]:
+        """Return the statements that have not run, each with the tables that it touches and with names that exist only during a rename."""
+        known = self._all()
+        return [
+            PendingDdl(step=step, touches=known[step.identity] | renamed_keys(step.definition))
+            for step in self._backlog
+        ]
+
+    def _all(self) -> dict[DdlId, frozenset[str]]:
+        if self._known is None:
+            self._sharing = sharing_a_name(self.names.alike, self._catalog.tables)
+            self._known = {step.identity: self._touched_by(step) for step in self._backlog}
+        return self._known
+
+    def _touched_by(self, step: DdlStep) -> frozenset[str]:
+        touched = touched_keys(step.definition, self.names.known) | {step.table_key}
+        # Tables that have one name in the target, one after the other, wait for each other's statements.
+        return frozenset(touched.union(*(self._sharing.get(key, ()) for key in touched)))
+
+    def namesakes(self, table: str, step: DdlStep) -> list[TableConsumer]:
+        """Return the tables of this name that exist right before a statement, among those that it is a barrier for."""
+        found = (self._catalog.tables[key] for key in sorted(self.of(step)))
+        named = [t for t in found if t.name.table and folded_name(t.name.table) == folded_name(table)]
+        there = [t for t in named if not t.status.dropped]
+        return [t for t in there if t.files.first < step.version or t.timeline.stays_after(step.version)]
+
+    def beyond(self, step: DdlStep) -> list[str]:
+        """Return touched tables that were applied beyond a statement, or are copies that already hold its effects.
+
+        There are none unless the statement came late, or only some of the tables that it touches were copied.
+        """
+        tables = (self._catalog.tables[key] for key in sorted(self.of(step)))
+        # A table that begins after the statement cannot be beyond it.
+        known = [t for t in tables if 0 < t.files.first <= step.version]
+        return [str(t.name) for t in known if t.checkpoint > step.version or t.copies.copied_at >= step.version]

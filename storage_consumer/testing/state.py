@@ -1,0 +1,238 @@
+"""MemoryState: the twin of the state, a handle on `TargetRecords`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from storage_consumer.clock import Clock
+from storage_consumer.errors import ConfigError, LeaseLost
+from storage_consumer.job.spec import TaskStatements
+from storage_consumer.model import DdlId, TableDefinition
+from storage_consumer.plan.directories import Restart
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
+from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.ports import Decision, TableProgress
+from storage_consumer.testing.operator import apply_decisions, put_tables, restart_of, unobeyed
+from storage_consumer.testing.records import TargetRecords
+
+NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
+"""Those of a task on a twin, which has no tables to run them on."""
+
+
+class MemoryState:
+    """The twin of `checkpoint.store.StateStore`."""
+
+    def __init__(self, records: TargetRecords, clock: Clock) -> None:
+        """Open a handle on `records`; `clock` is the database's."""
+        self._records = records
+        owned = OwnedRecords(records)
+        self.lease = MemoryLease(owned, clock)
+        self.progress = MemoryProgress(owned)
+        self.journal = MemoryJournal(owned)
+        self.history = MemoryHistory(owned)
+        self.decisions = MemoryDecisions(owned)
+
+    def open(self, upstream: str) -> None:
+        """Remember the bucket; raise `ConfigError` if the state belongs to another bucket."""
+        self._records.upstream = self._records.upstream or upstream
+        if self._records.upstream != upstream:
+            raise ConfigError(f"the state belongs to the bucket {self._records.upstream}, not to {upstream}")
+
+    def close(self) -> None:
+        """Do nothing: no connection is open."""
+
+
+class OwnedRecords:
+    """The twin of `checkpoint.transactions.OwnedTransactions`."""
+
+    def __init__(self, records: TargetRecords) -> None:
+        """Guard `records`."""
+        self.all = records
+        """The records, whoever has the lease."""
+        self.epoch = 0
+        """The epoch of our lease; 0 before the first one."""
+
+    def of_owner(self, doing: str) -> TargetRecords:
+        """Return the records; raise `LeaseLost` unless the lease is ours."""
+        if self.all.epoch != self.epoch:
+            raise LeaseLost(f"another process took the lease while {doing}")
+        return self.all
+
+
+class MemoryLease:
+    """The twin of `checkpoint.lease.StoredLease`."""
+
+    def __init__(self, owned: OwnedRecords, clock: Clock) -> None:
+        """Take the lease of these records; `clock` is the database's."""
+        self._owned = owned
+        self._records = owned.all
+        self._clock = clock
+        self._holder = ""
+        self.task_statements = NO_STATEMENTS
+
+    @property
+    def epoch(self) -> int:
+        """The number of our lease; 0 before the first."""
+        return self._owned.epoch
+
+    def acquire(self, holder: str, ttl: float, *, dead: str = "") -> str:
+        """Take the lease if it is free, expired, ours or a dead holder's; return ``""``, or the holder who prevents it."""
+        records = self._records
+        # By the records' clock, as the real lease goes by the database's.
+        if records.holder not in ("", holder, dead) and records.expires_at >= self._clock.now():
+            return records.holder
+        records.holder, records.epoch, records.expires_at = holder, records.epoch + 1, self._clock.now() + ttl
+        self._owned.epoch, self._holder = records.epoch, holder
+        return ""
+
+    def renew(self, ttl: float) -> bool:
+        """Extend the lease if it is ours; return whether it is."""
+        if not self._is_ours():
+            return False
+        self._records.expires_at = self._clock.now() + ttl
+        return True
+
+    def release(self) -> None:
+        """Release the lease if it is ours."""
+        if self._is_ours():
+            self._records.holder = ""
+
+    def open_window(self, partitions: int, storage_checkpoint: int) -> int:  # noqa: ARG002 - no slots are needed for one writer
+        """Fence off all older windows; return the id of the new one."""
+        records = self._owned.of_owner("opening a window")
+        records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
+        # One pair stands for all slots: a writer compares it as a task compares its own slot.
+        records.window = (self.epoch, records.window[1] + 1)
+        return records.window[1]
+
+    def _is_ours(self) -> bool:
+        return (self._records.holder, self._records.epoch) == (self._holder, self.epoch)
+
+
+class MemoryProgress:
+    """The twin of `checkpoint.progress.StoredProgress`."""
+
+    def __init__(self, owned: OwnedRecords) -> None:
+        """Read and write these records."""
+        self._owned = owned
+
+    def load(self) -> tuple[Restart, int]:
+        """Return what was saved, and the highest storage checkpoint."""
+        records = self._owned.of_owner("reading the state")
+        return restart_of(records), records.storage_checkpoint
+
+    def save(
+        self,
+        *,
+        tables: Iterable[TableProgress],
+        sequences: Mapping[str, Finished],
+        checkpoint: int,
+        storage_checkpoint: int,
+        lowest: int | None = None,
+    ) -> None:
+        """Store what moved; all checkpoints but `lowest` only grow."""
+        records = self._owned.of_owner("storing the progress")
+        put_tables(records, tables)
+        for name, sequence in sequences.items():
+            # Chunks add to those that are stored, unless they are all that there is.
+            before = {} if sequence.replaces else records.sequences.get(name, Finished()).digests
+            kept = Finished(upto=sequence.upto, left_out=sequence.left_out, digests={**before, **sequence.digests})
+            records.sequences[name] = kept
+        records.checkpoint = max(records.checkpoint, checkpoint)
+        records.lowest = records.lowest if lowest is None else lowest
+        records.storage_checkpoint = max(records.storage_checkpoint, storage_checkpoint)
+
+
+class MemoryJournal:
+    """The twin of `checkpoint.journal.StoredJournal`."""
+
+    def __init__(self, owned: OwnedRecords) -> None:
+        """Read and write these records."""
+        self._owned = owned
+
+    def entry(self, step: DdlStep) -> JournalEntry | None:
+        """Return the entry of a statement, or None."""
+        return self._owned.of_owner("reading the DDL journal").journal.get(step.identity)
+
+    def record(
+        self,
+        step: DdlStep,
+        state: str,
+        *,
+        run: Sent | Outcome | None = None,
+        note: str = "",
+        tables: Iterable[TableProgress] = (),
+    ) -> None:
+        """Store the state of a statement, and the tables that it moved."""
+        records = self._owned.of_owner("writing the DDL journal")
+        before = records.journal.get(step.identity, JournalEntry(state="", structure_before="", note=""))
+        # What was sent stays in the entry when the outcome is recorded: a restart judges by it.
+        sent = run if isinstance(run, Sent) else before
+        records.journal[step.identity] = JournalEntry(
+            state=state, structure_before=sent.structure_before, note=note, statement=sent.statement
+        )
+        put_tables(records, tables, as_they_were=True)
+
+    def refused(self, step: DdlStep, error: str) -> None:
+        """Record why a statement stops its table; a started statement without a known outcome stays started."""
+        entry = self.entry(step)
+        unresolved = entry is not None and entry.state == STARTED
+        self.record(step, STARTED if unresolved else FAILED, note=error)
+
+    def copied(self, step: DdlStep, at: int) -> None:
+        """Record that a statement is done, because a copy contains its effect."""
+        self.record(step, DONE, note=f"a copy as of {at} holds it")
+
+
+class MemoryHistory:
+    """The twin of `checkpoint.schema_history.StoredHistory`."""
+
+    def __init__(self, owned: OwnedRecords) -> None:
+        """Read and write these records."""
+        self._owned = owned
+
+    def keep(self, read: Iterable[tuple[str, TableDefinition]]) -> None:
+        """Store the content of schema files."""
+        for table_dir, definition in read:
+            kept = self._owned.of_owner("storing structures").kept
+            # The real history keeps no warnings: they are about reading the file, not about the table.
+            kept[DdlId(table_dir, definition.version, definition.checksum)] = replace(definition, warnings=())
+
+    def kept(self, table_dir: str, version: int) -> list[TableDefinition]:
+        """Return the content of the schema files of one version directory."""
+        kept = self._owned.of_owner("reading a structure").kept
+        return [d for identity, d in sorted(kept.items()) if identity[:2] == (table_dir, version)]
+
+    def known_versions(self) -> frozenset[tuple[str, int]]:
+        """Return table directory and version of everything that was kept."""
+        return frozenset(identity[:2] for identity in self._owned.of_owner("reading which versions are known").kept)
+
+    def unresolved(self) -> list[tuple[str, int]]:
+        """Return directory and version of kept statements that are neither done nor skipped."""
+        records = self._owned.of_owner("reading which statements are not resolved")
+        resolved = {identity for identity, entry in records.journal.items() if entry.state in (DONE, SKIPPED)}
+        return sorted({i[:2] for i, definition in records.kept.items() if definition.is_ddl and i not in resolved})
+
+
+class MemoryDecisions:
+    """The twin of `checkpoint.decisions.StoredDecisions`."""
+
+    def __init__(self, owned: OwnedRecords) -> None:
+        """Read and write these records."""
+        self._owned = owned
+
+    def on_statements(self) -> Mapping[DdlId, Decision]:
+        """Return the decisions on statements that are neither done nor skipped."""
+        records = self._owned.all
+        journal = records.journal
+        return {i: d for i, d in records.decisions.items() if i in journal and journal[i].state not in (DONE, SKIPPED)}
+
+    def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
+        """Apply decisions on tables, each once, except those on `busy` tables; return their results."""
+        # A look without the lease first, as the real one does.
+        if not unobeyed(self._owned.all):
+            return []
+        return apply_decisions(self._owned.of_owner("obeying a decision about a table"), busy, tells_time=tells_time)

@@ -1,0 +1,29 @@
+"""Which statements may touch a table that an operator decides about."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.model import TableName
+from storage_consumer.plan.table_decisions import may_touch
+from storage_consumer.sql.tokens import quote
+
+ODD = ("plain", "a|b", "a.b", "tick`", "`tick", "ti`ck", "`.`", "a`.`b", "%", "Grün", "İ", " ", "a\nb")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_statement_of_its_database(name: str) -> None:
+    """A statement of a database may touch all of its tables, and no others."""
+    database = TableName(schema=name.upper(), table="")
+    assert may_touch("DROP DATABASE x", database, TableName(schema=name, table=name))
+    assert not may_touch("DROP DATABASE x", database, TableName(schema=f"{name}x", table=name))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_statement_of_another_table_that_names_it(name: str) -> None:
+    """Any mention of the name counts, in any case and with the backquotes in it doubled; the statement's own name counts without one."""
+    table, other = TableName(schema="s", table=name), TableName(schema="s", table="other")
+    query = f"ALTER TABLE `other` EXCHANGE PARTITION `p` WITH TABLE {quote(name.upper())}"
+    assert may_touch(query, other, table)
+    assert may_touch("TRUNCATE TABLE t", table, table)
+    assert not may_touch("TRUNCATE TABLE `other`", other, TableName(schema="s", table=f"{name}2"))
