@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.harness import servers
 from tests.harness.azure_server import AzureServer, azure_server
 from tests.harness.gcs_server import GcsServer, gcs_server
+from tests.harness.local_spark import local_spark
 from tests.harness.s3_server import S3Server, s3_server
 from tests.harness.tiers import ALL, IS_ROOT, QUICK, can_run, is_quick
 
@@ -105,3 +107,10 @@ def azure() -> Iterator[AzureServer]:
     """An emulator of Azure Blob Storage that checks keys and tokens; each test uses a container of its own name."""
     with azure_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests, since a process can have only one; each `Consumer` finds it active."""
+    with local_spark() as session:
+        yield session

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.harness.intruder import as_nobody, asking_for, calling, obeyed, ports_of, readable, sockets_of, speaks, taken
-from tests.harness.local_spark import local_spark
 from tests.harness.program import Program, program
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
@@ -51,15 +51,14 @@ def everybody(running: Program) -> set[int]:
     return found
 
 
-def test_nobody_gets_in(mariadb: DatabaseServer, tmp_path: Path) -> None:
+def test_nobody_gets_in(mariadb: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
     """What another user asks of Spark, blocks and Java objects, is refused at each port; a session that keeps nobody out does it (S4)."""
-    with local_spark() as session:
-        context = session.sparkContext
-        block = asking_for(f"broadcast_{context.broadcast([1])._jbroadcast.id()}_piece0")
-        call = calling(session)
-        open_ports = ports_of([context._gateway.proc.pid])  # type: ignore[union-attr] # there is one
-        for body in (block, call):
-            assert sum(as_nobody(partial(all_taken, open_ports, body))) == 1
+    context = spark.sparkContext
+    block = asking_for(f"broadcast_{context.broadcast([1])._jbroadcast.id()}_piece0")
+    call = calling(spark)
+    open_ports = ports_of([context._gateway.proc.pid])  # type: ignore[union-attr] # there is one
+    for body in (block, call):
+        assert sum(as_nobody(partial(all_taken, open_ports, body))) == 1
     with following(mariadb, tmp_path / "home") as running:
         ports = ports_of(everybody(running))
         assert len(ports) >= len(open_ports)
