@@ -52,6 +52,8 @@ class ConsumerService:
         self._last_seen = -1
         self._steps = 0
         """Number of steps that took effect in all rounds."""
+        self._rounds = 0
+        """Number of rounds that were begun."""
 
     # the lease
 
@@ -178,7 +180,14 @@ class ConsumerService:
         if renewal is None:
             return None
         context = self._context or self._load()
-        ledger = RoundLedger(context=context, stop=stop, renewal=renewal, storage_checkpoint=self._storage_floor)
+        self._rounds += 1
+        ledger = RoundLedger(
+            context=context,
+            stop=stop,
+            renewal=renewal,
+            number=self._rounds,
+            storage_checkpoint=self._storage_floor,
+        )
         try:
             summary = run_round(context, ledger, take_last_ddl=once, stable_checkpoint=self._stable_checkpoint())
         finally:
