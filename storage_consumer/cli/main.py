@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from storage_consumer import telemetry
 from storage_consumer.cli import arguments, progress
 from storage_consumer.cli.exit_codes import ExitCode, code_of
+from storage_consumer.cli.ticker import Ticker
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
@@ -27,7 +28,7 @@ from storage_consumer.errors import (
     TransientError,
 )
 from storage_consumer.signals import Stop
-from storage_consumer.summary import RoundSummary
+from storage_consumer.summary import RoundSummary, RunningStatement
 
 _log = telemetry.Log("cli")
 
@@ -49,6 +50,10 @@ class Runnable(Protocol):
 
     def run(self, stop: Stop) -> RoundSummary:
         """Run rounds until `stop` is requested; return the summary of the last one."""
+        ...
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """Return the statements that run on the target now; called from another thread."""
         ...
 
     def abandon(self) -> None:
@@ -166,11 +171,9 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     # Before anything can fail, so that each log begins with the version and the settings.
     _announce(loaded)
     reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
-    with Stop() as stop:
+    with Stop() as stop, _watched(reporter):
         try:
-            summary = _in_a_thread(
-                lambda: _work(consumer, {**options, "progress": reporter}, stop, once=loaded.program.once)
-            )
+            summary = _in_a_thread(lambda: _work(consumer, options, reporter, stop, once=loaded.program.once))
         except ConfigError as error:
             program = loaded.program
             return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
@@ -184,9 +187,23 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     return code
 
 
-def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
+@contextmanager
+def _watched(reporter: progress.Reporter) -> Iterator[None]:
+    """Let the reporter hear of events, and tick, inside the block."""
+    remove = telemetry.listen(reporter.heard)
+    try:
+        with Ticker(reporter.tick):
+            yield
+    finally:
+        remove()
+
+
+def _work(
+    consumer: ConsumerFactory, options: Mapping[str, object], reporter: progress.Reporter, stop: Stop, *, once: bool
+) -> RoundSummary:
     # Patience ends before the consumer closes: closing is not a job that could be called off.
-    with consumer(**options) as running, _patience(stop, running):
+    with consumer(**{**options, "progress": reporter}) as running, _patience(stop, running):
+        reporter.statements = running.running_statements
         # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
         stop.on_abandon(running.abandon)
         return running.run_once(stop) if once else running.run(stop)
