@@ -33,7 +33,7 @@ from storage_consumer.errors import (
     TransientError,
 )
 from storage_consumer.signals import Stop
-from storage_consumer.summary import RoundSummary, RunningStatement
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement
 
 _log = telemetry.Log("cli")
 
@@ -192,7 +192,7 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     about = about_this(loaded.config, __version__)
     with Stop() as stop, watched(loaded.program.on_halt, about, bar, clock) as alerts:
         reporter = progress.Reporter(alerts)
-        with _watched(reporter, alerts):
+        with _watched(reporter, alerts, bar):
             return _ended(loaded, options, consumer, reporter, stop)
 
 
@@ -216,12 +216,14 @@ def _ended(
 
 
 @contextmanager
-def _watched(reporter: progress.Reporter, alerts: HaltWatch) -> Iterator[None]:
-    """Let the reporter hear of events, and both look at the clock, inside the block."""
+def _watched(reporter: progress.Reporter, alerts: HaltWatch, bar: Progress) -> Iterator[None]:
+    """Let the reporter hear of events, and all of them look at the clock, inside the block."""
 
     def tick() -> None:
         reporter.tick()
         alerts.tick()
+        if isinstance(bar, progress.Bar):
+            bar.tick()
 
     remove = telemetry.listen(reporter.heard)
     try:
