@@ -195,6 +195,11 @@ EVENTS: dict[str, Event] = {
         fields=("table", "checkpoint", "error"),
         levels=("error",),
     ),
+    "report_failed": Event(
+        meaning="What `status` shows could not be stored. Rounds go on; the next report is tried in a few seconds.",
+        fields=("error",),
+        levels=("warning",),
+    ),
     "decision_obeyed": Event(
         meaning="An operator's decision about a table took effect; after a reload, `checkpoint` is the TSO of the "
         "copy.",

@@ -98,6 +98,38 @@ from which file), not decidable, or contradicting what was given. It ends with a
         module="inspect_command",
     ),
     Verb(
+        name="status",
+        usage="[--table S.T] [--max-lag DURATION] [--watch] [--json] --downstream-uri URI [option …]",
+        summary="show whether the feed is healthy, how far behind it is, what stopped, and the command that comes next",
+        description="""\
+Shows who writes and what it is doing, how old the checkpoint is (of all tables, and of those that are not stopped), the
+tables that are halted or waiting with their reasons and the next commands to type, and the statements that run or wait. It reads
+the state in the target alone, so it works while the program is down. Its exit code makes it a check for cron, Nagios or Kubernetes.""",
+        examples=(
+            "status --downstream-uri mysql://root@127.0.0.1:3306/",
+            "status --max-lag 5m --json --downstream-uri mysql://root@127.0.0.1:3306/",
+            "status --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        flags=(
+            _TABLE,
+            Flag(
+                name="--max-lag",
+                metavar="DURATION",
+                help="The oldest that the checkpoint may be, such as 90s or 5m; without it any age is healthy.",
+            ),
+            Flag(
+                name="--batch",
+                help="It is no fault that nobody writes now: the feed runs with --once, from time to time.",
+            ),
+            Flag(name="--watch", help="Show it again every 2 seconds, until Ctrl-C."),
+            Flag(name="--files", help="Name the first file of each directory that is still needed."),
+            Flag(name="--all", help="Show all tables and statements, not only the first 20."),
+            JSON,
+        ),
+        options=_of_the_target(),
+        module="status_command",
+    ),
+    Verb(
         name="ddl",
         usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
         summary="list the statements that stopped a table, and decide about one: done, skip or replace",
