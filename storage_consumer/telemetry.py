@@ -88,6 +88,11 @@ EVENTS: dict[str, Event] = {
     "failed": Event(
         meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
     ),
+    "notify_failed": Event(
+        meaning="systemd could not be told how the service is; the work goes on. Logged once.",
+        fields=("error",),
+        levels=("warning",),
+    ),
     "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
         meaning="The executors of a cluster have what they need: `cores` of all that have joined so far, `hosts` "
