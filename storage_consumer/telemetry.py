@@ -1,27 +1,58 @@
-"""What the program logs: every event with its meaning and fields, and how it becomes a line of text or JSON.
+"""What the program logs: every event with its meaning and fields, where the lines go, and who else hears of them.
 
 Registered secrets are blanked in all values, messages and tracebacks, those of foreign loggers included.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 import logging
 import logging.handlers
-import re
 import sys
-import traceback
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import quote, quote_plus
 
 from storage_consumer.errors import ConfigError
+from storage_consumer.log_lines import ROOT, TSO_FIELDS, JsonFormatter, Said, TextFormatter, tso_time, utc_time
+from storage_consumer.redaction import (
+    HIDDEN,
+    UNSEEN,
+    escaped,
+    forget_secrets,
+    json_text,
+    lines_escaped,
+    redact,
+    register_secret,
+)
 
-ROOT = "storage_consumer"
-HIDDEN = "***"
+__all__ = [
+    "EVENTS",
+    "HIDDEN",
+    "LEVELS",
+    "ROOT",
+    "TSO_FIELDS",
+    "UNSEEN",
+    "Event",
+    "JsonFormatter",
+    "Level",
+    "Listener",
+    "Log",
+    "TextFormatter",
+    "around_writes",
+    "configure",
+    "escaped",
+    "forget_secrets",
+    "json_text",
+    "lines_escaped",
+    "listen",
+    "redact",
+    "register_secret",
+    "tso_time",
+    "utc_time",
+]
+
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -30,14 +61,10 @@ LEVELS = {
     "error": logging.ERROR,
     "fatal": logging.CRITICAL,
 }
-_LEVEL_NAMES = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 _NOISY = (
     *("py4j", "pyspark", "fsspec", "s3fs", "aiobotocore", "botocore", "urllib3", "asyncio"),
     *("gcsfs", "google", "adlfs", "azure", "aiohttp"),
 )
-_SHORT_SECRET = 4
-_TSO_SHIFT = 18
-_USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/?#@\"']*):[^\s/@\"']+@")
 
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -91,6 +118,11 @@ EVENTS: dict[str, Event] = {
     "notify_failed": Event(
         meaning="systemd could not be told how the service is; the work goes on. Logged once.",
         fields=("error",),
+        levels=("warning",),
+    ),
+    "listener_failed": Event(
+        meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
+        fields=("listener", "error"),
         levels=("warning",),
     ),
     "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
@@ -168,6 +200,11 @@ EVENTS: dict[str, Event] = {
         fields=("table", "checkpoint", "error"),
         levels=("error",),
     ),
+    "report_failed": Event(
+        meaning="What `status` shows could not be stored. Rounds go on; the next report is tried in a few seconds.",
+        fields=("error",),
+        levels=("warning",),
+    ),
     "decision_obeyed": Event(
         meaning="An operator's decision about a table took effect; after a reload, `checkpoint` is the TSO of the "
         "copy.",
@@ -205,71 +242,63 @@ EVENTS: dict[str, Event] = {
 }
 """All events. A test compares this table with the calls in the package."""
 
-TSO_FIELDS = frozenset({"checkpoint", "checkpoint_running", "storage_checkpoint", "commit_ts", "version"})
-"""Fields whose numbers are TSOs: shown as number and time."""
+Listener = Callable[[str, int, Mapping[str, object]], None]
+"""Gets an event's name, its level as a number of `logging`, and its fields, which may hold secrets and must not be changed."""
 
-UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal interprets instead of showing: control characters, line ends, and characters that change the writing direction."""
-
-_secrets: dict[str, re.Pattern[str]] = {}
+_listeners: tuple[Listener, ...] = ()
+"""Replaced as a whole, never changed, so that any thread may read it."""
+_listening = threading.Lock()
+_telling = threading.local()
 _around_write: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-def register_secret(secret: str) -> None:
-    """Blank `secret` wherever it would appear, also percent-encoded; a secret under 4 characters only as a whole word."""
-    # A secret may appear as given, percent-encoded in a URI, or escaped in the repr of a foreign error.
-    for spelling in {secret, quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]} - {""} - _secrets.keys():
-        found = re.escape(spelling)
-        # Blanking a secret like "a" inside of words would make every line unreadable.
-        if len(spelling) < _SHORT_SECRET:
-            found = rf"(?<!\w){found}(?!\w)"
-        _secrets[spelling] = re.compile(found)
+def listen(listener: Listener) -> Callable[[], None]:
+    """Call `listener` for each event from now on, also for those below the log level; return a function that ends this.
+
+    It is called in the thread that says the event, so it must return at once. What it raises is logged once and then ignored. Events
+    that it says itself are logged, but no listener is called for them.
+    """
+    global _listeners  # noqa: PLW0603 - there is one log
+    # An object of its own for each call: a listener that was added twice is removed once at a time.
+    guarded = _Guarded(listener)
+    with _listening:
+        _listeners = (*_listeners, guarded)
+
+    def remove() -> None:
+        global _listeners  # noqa: PLW0603 - there is one log
+        with _listening:
+            _listeners = tuple(each for each in _listeners if each is not guarded)
+
+    return remove
 
 
-def forget_secrets() -> None:
-    """Stop blanking all registered secrets."""
-    _secrets.clear()
+class _Guarded:
+    """A listener that cannot disturb whoever says an event."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._has_failed = False
+
+    def __call__(self, name: str, level: int, fields: Mapping[str, object]) -> None:
+        try:
+            self._listener(name, level, fields)
+        except Exception as error:  # noqa: BLE001 - a fault of an observer is none of the observed
+            # Once: it would fail the same way again, and perhaps for each event.
+            if not self._has_failed:
+                self._has_failed = True
+                _log.warning("listener_failed", listener=repr(self._listener), error=f"{type(error).__name__}: {error}")
 
 
-def redact(text: str) -> str:
-    """Return the text without registered secrets and without passwords in URIs."""
-    for spelling in sorted(_secrets, key=len, reverse=True):  # longest first: a short one may be part of a long one
-        text = _secrets[spelling].sub(HIDDEN, text)
-    # Passwords that nobody registered may be in a URI that a foreign library quotes.
-    return _USERINFO.sub(rf"\1:{HIDDEN}@", text)
-
-
-def escaped(text: str) -> str:
-    r"""Return the text with each character of `UNSEEN` written as ``\u`` and its number; valid in JSON as well."""
-    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def lines_escaped(text: str) -> str:
-    """Return the text as `escaped` does, but keep its line ends."""
-    return "\n".join(map(escaped, text.split("\n")))
-
-
-def json_text(document: object) -> str:
-    """Return a document for another program, with secrets blanked in its texts; numbers and member names are unchanged."""
-    return lines_escaped(json.dumps(_redacted(document), ensure_ascii=False, indent=2)) + "\n"
-
-
-def _redacted(value: object) -> object:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, Mapping):
-        return {key: _redacted(item) for key, item in value.items()}
-    return [_redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def tso_time(ts: int) -> str:
-    """Return the time of a TSO, in UTC to the millisecond: ``2026-01-31T10:00:00.123Z``."""
-    return _utc((ts >> _TSO_SHIFT) / 1000)
-
-
-def _utc(seconds: float) -> str:
-    moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _tell(name: str, level: int, fields: Mapping[str, object]) -> None:
+    """Call all listeners, unless it is one of them that says the event: it would be called without end."""
+    if getattr(_telling, "busy", False):
+        return
+    _telling.busy = True
+    try:
+        for listener in _listeners:
+            listener(name, level, fields)
+    finally:
+        _telling.busy = False
 
 
 class Log:
@@ -301,91 +330,18 @@ class Log:
         self._say(logging.ERROR, event, fields)
 
     def _say(self, level: int, event: str, fields: dict[str, object]) -> None:
+        # Before the filter: what is worth a line is another question than what happened.
+        if _listeners:
+            _tell(event, level, {**self._bound, **fields})
         if not self._logger.isEnabledFor(level):
             return
         # Not for each error: most name file, row and remedy, and a traceback adds nothing for an operator.
         trace = level >= logging.ERROR and self._logger.isEnabledFor(logging.DEBUG) and sys.exc_info()[0] is not None
         # The record carries event and fields as they are: our formatters take them from it, those of other programs get the text.
-        self._logger.log(level, "%s", _Said(event, {**self._bound, **fields}), exc_info=trace)
+        self._logger.log(level, "%s", Said(event, {**self._bound, **fields}), exc_info=trace)
 
 
-class _Said:
-    """An event with its fields; its text is the line without time and level, for other formatters."""
-
-    def __init__(self, event: str, fields: dict[str, object]) -> None:
-        self.event = event
-        self.fields = fields
-
-    def __str__(self) -> str:
-        return " ".join([self.event, *(f"{name}={_as_text(name, value)}" for name, value in self.fields.items())])
-
-
-class TextFormatter(logging.Formatter):
-    """``2026-01-31T10:00:00.123Z INFO round_finished rows=3 …``, one line per event (a traceback follows on its own lines)."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        level = _LEVEL_NAMES.get(record.levelno, record.levelname)
-        trace = _trace(record)
-        return f"{_utc(record.created)} {level} {_said(record)}" + (f"\n{trace}" if trace else "")
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per event; each TSO field has a second field with its time."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        said = _said(record)
-        level = _LEVEL_NAMES.get(record.levelno, record.levelname)
-        line: dict[str, object] = {"time": _utc(record.created), "level": level, "event": said.event}
-        line["component"] = record.name.removeprefix(f"{ROOT}.")
-        for name, value in said.fields.items():
-            line[name] = _plain(value)
-            if _is_tso(name, value):
-                line[f"{name}_time"] = tso_time(value)  # type: ignore[arg-type]  # _is_tso has looked
-        trace = _trace(record)
-        if trace:
-            line["traceback"] = trace
-        return escaped(json.dumps(line, ensure_ascii=False))
-
-
-def _said(record: logging.LogRecord) -> _Said:
-    """Return event and fields; the message of a foreign logger becomes the text of a `log` event."""
-    said = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    return said if isinstance(said, _Said) else _Said("log", {"logger": record.name, "text": record.getMessage()})
-
-
-def _is_tso(name: str, value: object) -> bool:
-    return name in TSO_FIELDS and isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 64
-
-
-def _plain(value: object) -> object:
-    """Return a value as JSON takes it, without secrets; floats have three decimals."""
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, float):
-        return round(value, 3)
-    if isinstance(value, dict):
-        return {redact(str(key)): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
-    return redact(str(value))
-
-
-def _as_text(name: str, value: object) -> str:
-    if _is_tso(name, value):
-        return f"{value} ({tso_time(value)})"  # type: ignore[arg-type]  # _is_tso has looked
-    plain = _plain(value)
-    if isinstance(plain, str):
-        is_word = re.fullmatch(r"[^\s\"=]+", plain) and not UNSEEN.search(plain)
-        return plain if is_word else escaped(json.dumps(plain, ensure_ascii=False))
-    return escaped(json.dumps(plain, ensure_ascii=False))
-
-
-def _trace(record: logging.LogRecord) -> str:
-    if not record.exc_info or record.exc_info[0] is None:
-        return ""
-    return lines_escaped(redact("".join(traceback.format_exception(*record.exc_info)).rstrip()))
+_log = Log("telemetry")
 
 
 class _Stream(logging.StreamHandler):  # type: ignore[type-arg]  # generic in the stubs only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shlex
 import sys
@@ -14,8 +15,10 @@ from typing import Any, Protocol
 
 from storage_consumer import telemetry
 from storage_consumer.cli import arguments, progress
+from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode, code_of
 from storage_consumer.cli.sd_notify import Notifier, Observable
+from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
@@ -70,10 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         verb, parsed = arguments.parse(given)
         # Commands that show something print it; only `run` writes a log.
-        if verb == "inspect":
-            return _inspect(parsed)
-        if verb in ("ddl", "table", "history", "rebind"):
-            return _ask(verb, parsed)
+        if verb != RUN:
+            return _answered(verb, parsed)
         options = with_files_read(parsed, os.environ)
         loaded = load(options, os.environ)
         for secret in loaded.hidden:
@@ -107,41 +108,19 @@ def command_line(given: Sequence[str]) -> str:
             hidden[index] = f"{name}=***"
         elif name == "--downstream-password" and index + 1 < len(given):
             hidden[index + 1] = "***"
-    return shlex.join([arguments.PROGRAM, *hidden])
+    return shlex.join([PROGRAM, *hidden])
 
 
-def _inspect(options: Mapping[str, object]) -> int:
-    """Show how a bucket was written; raise `ConfigError` for wrong arguments."""
-    from storage_consumer.cli.inspect_command import inspected  # noqa: PLC0415 - run and help need not wait for it
-    from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
-
+def _answered(verb: str, options: Mapping[str, object]) -> int:
+    """Print what a command answers and return its exit code; raise `ConfigError` for wrong arguments."""
+    # Only the one that is asked for: help and `run` need not wait for what the others import.
+    command = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
     try:
-        text, fine = inspected(options, os.environ, open_storage)
-    except TransientError as error:
-        return _print_error(error, ExitCode.FAILED)
-    return _shown(text, ExitCode.DONE if fine else ExitCode.MISCONFIGURED)
-
-
-def _ask(verb: str, options: Mapping[str, object]) -> int:
-    """Show or change the target's state; raise `ConfigError` for wrong arguments."""
-    from storage_consumer.cli.ddl_command import Obeyed, ddl  # noqa: PLC0415 - run and help need not wait for it
-    from storage_consumer.cli.history_command import history  # noqa: PLC0415 - likewise
-    from storage_consumer.cli.rebind_command import rebind  # noqa: PLC0415 - likewise
-    from storage_consumer.cli.table_command import table  # noqa: PLC0415 - likewise
-    from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
-
-    try:
-        if verb == "rebind":
-            text = rebind(options, os.environ, open_storage)
-        else:
-            text = {"ddl": ddl, "table": table, "history": history}[verb](options, os.environ)
-    # Repeating a decision that was carried out is no mistake.
-    except Obeyed as outcome:
-        text = f"{outcome}\n"
+        answer: Answer = command.answer(options, os.environ)
     except (TransientError, TableError, NotTheWriter) as error:
         return _print_error(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
     # A document was redacted text by text when it was made, so that it stays one.
-    return _shown(text if "json" in options else telemetry.redact(text), ExitCode.DONE)
+    return _shown(answer.text if "json" in options else telemetry.redact(answer.text), answer.code)
 
 
 def _shown(text: str, code: ExitCode) -> ExitCode:
@@ -158,7 +137,7 @@ def _shown(text: str, code: ExitCode) -> ExitCode:
 
 
 def _print_error(error: Exception, code: ExitCode) -> ExitCode:
-    sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
+    sys.stderr.write(f"{PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
     return code
 
 

@@ -89,6 +89,22 @@ class StateTables:
             Column("table_key", String(_PATH), primary_key=True),
             Column("unique_keys", MEDIUMTEXT, nullable=False),
         )
+        self.report = self._table(
+            "report",
+            _number("id"),
+            _tso("epoch"),
+            Column("written_at", DATETIME(fsp=6), nullable=False),
+            Column("document", MEDIUMTEXT, nullable=False),
+        )
+        self.minutes = self._table(
+            "report_minutes",
+            Column("minute", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
+            _tso("checkpoint"),
+            _tso("checkpoint_running"),
+            _tso("storage_checkpoint"),
+            _tso("row_changes"),
+            _tso("statements"),
+        )
         self.slots = self._table(
             "slots",
             _number("slot"),

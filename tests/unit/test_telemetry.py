@@ -6,8 +6,9 @@ import ast
 import json
 import logging
 import re
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,7 @@ def _clean() -> Iterator[None]:
     logging.captureWarnings(capture=False)
     telemetry.forget_secrets()
     telemetry.around_writes(None)
+    assert telemetry._listeners == ()
 
 
 class Written:
@@ -270,3 +272,56 @@ def test_a_progress_bar_steps_aside_for_each_line(stderr: Written) -> None:
     telemetry.around_writes(None)
     Log("test").info("stopped")
     assert opened == [""]
+
+
+def test_a_listener_hears_every_event_until_it_is_removed(stderr: Written) -> None:
+    """It gets name, level and all fields, also of events below the log level; one added twice is removed once at a time."""
+    telemetry.configure(level="error")
+    heard: list[tuple[str, int, dict[str, object]]] = []
+
+    def hear(name: str, level: int, fields: Mapping[str, object]) -> None:
+        heard.append((name, level, dict(fields)))
+
+    log = Log("test", table="a.b")
+    remove, remove_again = telemetry.listen(hear), telemetry.listen(hear)
+    log.debug("ddl_started", version=TSO)
+    assert heard == [("ddl_started", logging.DEBUG, {"table": "a.b", "version": TSO})] * 2
+    remove()
+    remove()
+    log.error("table_halted")
+    assert [name for name, _, _ in heard[2:]] == ["table_halted"]
+    remove_again()
+    log.error("table_halted")
+    assert len(heard) == 3
+    assert stderr.getvalue().count("table_halted") == 2
+
+
+def test_a_listener_that_fails_disturbs_nobody(stderr: Written) -> None:
+    """Its error is logged once, the event is logged each time, and the other listeners are called."""
+    telemetry.configure()
+    heard: list[str] = []
+
+    def fail(name: str, level: int, fields: Mapping[str, object]) -> None:
+        raise ValueError(name)
+
+    removes = (telemetry.listen(fail), telemetry.listen(lambda name, *_: heard.append(name)))
+    for _ in range(3):
+        Log("test").info("table_resumed")
+    for remove in removes:
+        remove()
+    lines = stderr.getvalue()
+    assert (lines.count(" INFO table_resumed"), lines.count("listener_failed"), lines.count("ValueError")) == (3, 1, 1)
+    assert heard == ["table_resumed"] * 3
+
+
+def test_a_listener_may_log(stderr: Written) -> None:
+    """What a listener says is logged and starts no endless chain, in any thread."""
+    telemetry.configure()
+    remove = telemetry.listen(lambda *_: Log("test").info("notice", text="heard"))
+    threads = [threading.Thread(target=Log("test").info, args=("table_resumed",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    remove()
+    assert (stderr.getvalue().count(" table_resumed"), stderr.getvalue().count(" notice text=heard")) == (8, 8)
