@@ -115,6 +115,11 @@ EVENTS: dict[str, Event] = {
     "failed": Event(
         meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
     ),
+    "notify_failed": Event(
+        meaning="systemd could not be told how the service is; the work goes on. Logged once.",
+        fields=("error",),
+        levels=("warning",),
+    ),
     "listener_failed": Event(
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),

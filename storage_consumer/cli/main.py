@@ -17,6 +17,7 @@ from storage_consumer import telemetry
 from storage_consumer.cli import arguments, progress
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode, code_of
+from storage_consumer.cli.sd_notify import Notifier, Observable
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.sources import LogWish, log_wish
@@ -43,7 +44,7 @@ _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
 
 
-class Runnable(Protocol):
+class Runnable(Observable, Protocol):
     """What the program needs of a consumer."""
 
     def run_once(self, stop: Stop) -> RoundSummary:
@@ -144,11 +145,12 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
     # Before anything can fail, so that each log begins with the version and the settings.
     _announce(loaded)
-    reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
+    notifier = Notifier(progress.progress_for(wanted=loaded.program.progress))
+    reporter = progress.Reporter(notifier)
     with Stop() as stop:
         try:
             summary = _in_a_thread(
-                lambda: _work(consumer, {**options, "progress": reporter}, stop, once=loaded.program.once)
+                lambda: _work(consumer, {**options, "progress": reporter}, stop, notifier, once=loaded.program.once)
             )
         except ConfigError as error:
             program = loaded.program
@@ -163,9 +165,11 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     return code
 
 
-def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
+def _work(
+    consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, notifier: Notifier, *, once: bool
+) -> RoundSummary:
     # Patience ends before the consumer closes: closing is not a job that could be called off.
-    with consumer(**options) as running, _patience(stop, running):
+    with consumer(**options) as running, notifier.telling(running, stop), _patience(stop, running):
         # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
         stop.on_abandon(running.abandon)
         return running.run_once(stop) if once else running.run(stop)

@@ -43,6 +43,9 @@ OPTIONS: dict[str, object] = {
 class Scripted:
     """A consumer whose only round has a given outcome, and which notes how it was used."""
 
+    is_writer = True
+    silent_seconds: float | None = None
+
     def __init__(self, outcome: RoundSummary | BaseException) -> None:
         """`outcome` is returned or raised."""
         self.outcome = outcome
