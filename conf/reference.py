@@ -18,8 +18,8 @@ sys.path.insert(
 )  # these are the pages of this tree, whichever version is installed
 
 from storage_consumer import errors
-from storage_consumer.cli import arguments
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
+from storage_consumer.cli.verbs import RUN, VERBS
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
@@ -110,17 +110,14 @@ def _names(option: Option) -> Iterator[tuple[str, str]]:
 
 
 def _commands(option: Option) -> str:
-    return ", ".join(f"`{verb}`" for verb in arguments.VERBS if option in arguments.options_of(verb))
+    return ", ".join(f"`{verb}`" for verb in VERBS if option in VERBS[verb].options)
 
 
 def _own_flags() -> Iterator[tuple[str, str, str]]:
     """Yield command, flag and meaning of each flag that is no option."""
-    for verb in arguments.VERBS[1:]:
-        for flag, (metavar, text) in arguments.OWN_FLAGS.get(verb, {}).items():
-            yield f"`{verb}`", f"`{flag} {metavar}`", text
-        for flag, text in arguments.REBIND_FLAGS.items() if verb == "rebind" else ():
-            yield f"`{verb}`", f"`{flag}`", text
-        yield f"`{verb}`", f"`{arguments.JSON_FLAG}`", arguments.JSON_HELP
+    for verb in VERBS.values():
+        for flag in verb.flags:
+            yield f"`{verb.name}`", f"`{f'{flag.name} {flag.metavar}'.rstrip()}`", flag.help
 
 
 def differences() -> Iterator[str]:
@@ -201,7 +198,7 @@ def errors_and_codes() -> Iterator[str]:
 
 def _codes_of_others() -> Iterator[tuple[str, str, str, str]]:
     """Yield command, code, meaning and remedy of each ending of a command other than `run`."""
-    for verb in arguments.VERBS[1:]:
+    for verb in (name for name in VERBS if name != RUN):
         for code, end in ENDINGS[verb].items():
             yield f"`{verb}`", f"{code:d}", _sentence(end.meaning), end.remedy
 

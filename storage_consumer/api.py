@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from storage_consumer import __version__
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
@@ -26,6 +27,8 @@ from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
@@ -33,7 +36,7 @@ from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
-from storage_consumer.telemetry import Log, register_secret
+from storage_consumer.telemetry import Log, listen, register_secret
 
 _log = Log("api")
 _PAUSE = 1.0
@@ -58,8 +61,10 @@ class Consumer:
     def __init__(self, *, progress: Progress | None = None, **options: object) -> None:
         """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
         self._loaded: Loaded = load(options, os.environ)
-        self._progress: Progress = progress or Silent()
         self._clock = SystemClock()
+        self._recorder = Recorder(progress or Silent(), self._clock, __version__)
+        self._stop_listening = listen(lambda event, _level, fields: self._recorder.heard(event, fields))
+        self._reporting: Reporting | None = None
         self._stop = Stop()
         # The event that connections obey now: `close` has to forget this very one.
         self._hurried = self._stop.requested
@@ -75,6 +80,23 @@ class Consumer:
     def notices(self) -> tuple[str, ...]:
         """Settings that were accepted without effect, or that were assumed."""
         return self._loaded.notices
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process has the lease, as far as it knows; False while it stands by, or waits for the bucket."""
+        return self._service is not None and self._service.is_writer
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Seconds since a thread of the consumer last went to wait; None before the first wait, while the settings are checked.
+
+        All waits count: between two rounds, on standby, before a retry, and those of the lease's renewals. The latter go on while a
+        job or a statement runs, however long it takes. So only a consumer that hangs is silent for minutes.
+        Threads that only watch have clocks of their own: their waits say nothing about the consumer.
+        """
+        silent = self._clock.silent_seconds()
+        # The first look at a large bucket takes long, and holds no lease that could be renewed.
+        return 0.0 if silent is not None and self._service is None else silent
 
     def __enter__(self) -> Self:
         """Return the consumer; nothing is opened before the first round."""
@@ -122,6 +144,10 @@ class Consumer:
         if self._ddl_workers is not None:
             self._ddl_workers.close()
             self._ddl_workers = None
+        # The last report, and then the lease: without it nothing may be reported any more.
+        if self._reporting is not None:
+            self._reporting.stop()
+            self._reporting = None
         if self._service is not None:
             self._service.close()
             self._service = None
@@ -131,6 +157,7 @@ class Consumer:
         if self._pipeline is not None:
             self._pipeline.close()
             self._pipeline = None
+        self._stop_listening()
         no_hurry(self._hurried)
 
     def _heeding(self, stop: StopSignal | None) -> StopSignal:
@@ -169,6 +196,8 @@ class Consumer:
             # Closures and Spark properties must carry no secret: workers read them from this file.
             self._secrets_file = write_secrets(secrets)
             state = StateStore(config.downstream, secrets.password)
+            # With a clock of its own: see `silent_seconds`.
+            self._reporting = Reporting(self._recorder, state.reports, SystemClock())
             self._service = ConsumerService(config, state, lambda manager: self._context(manager, state), self._clock)
         return self._service
 
@@ -245,7 +274,7 @@ class Consumer:
             ddl_workers=self._ddl_workers,
             pipeline=self._pipeline,
             server_info=server_info,
-            progress=self._progress,
+            progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
         )

@@ -52,6 +52,10 @@ class RoundSummary:
     """Files with rows beyond the storage checkpoint, or not yet read."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Rows and objects skipped, counted by reason."""
+    pending_bytes: int = 0
+    """Their size, as far as they were listed."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
     tables: tuple[TableSummary, ...] = ()
 
     @property

@@ -117,6 +117,11 @@ EVENTS: dict[str, Event] = {
         fields=("error", "kind", "exit_code"),
         levels=("debug", "error"),
     ),
+    "notify_failed": Event(
+        meaning="systemd could not be told how the service is; the work goes on. Logged once.",
+        fields=("error",),
+        levels=("warning",),
+    ),
     "listener_failed": Event(
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),
@@ -208,6 +213,11 @@ EVENTS: dict[str, Event] = {
         meaning="This table stops, the others go on; the error says what to do.",
         fields=("table", "checkpoint", "error"),
         levels=("error",),
+    ),
+    "report_failed": Event(
+        meaning="What `status` shows could not be stored. Rounds go on; the next report is tried in a few seconds.",
+        fields=("error",),
+        levels=("warning",),
     ),
     "decision_obeyed": Event(
         meaning="An operator's decision about a table took effect; after a reload, `checkpoint` is the TSO of the "

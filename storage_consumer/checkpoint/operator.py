@@ -8,6 +8,7 @@ from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.checkpoint.operator_feed import FeedInspector
 from storage_consumer.checkpoint.operator_history import HistoryInspector
 from storage_consumer.checkpoint.operator_journal import JournalInspector
+from storage_consumer.checkpoint.operator_status import StatusInspector
 from storage_consumer.checkpoint.operator_tables import TableInspector
 from storage_consumer.config.settings import Downstream
 from storage_consumer.downstream.state_tables import MIGRATED, STATE_VERSION
@@ -26,6 +27,7 @@ class StateInspector:
         self.history = HistoryInspector(self._connection)
         self.tables = TableInspector(self._connection)
         self.feed = FeedInspector(self._connection)
+        self.status = StatusInspector(self._connection)
 
     def close(self) -> None:
         """Close the connection."""

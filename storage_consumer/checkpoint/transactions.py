@@ -29,8 +29,8 @@ CHUNK = 1_000
 T = TypeVar("T")
 LOCK_WAIT = 10
 """Seconds that the state waits for a lock before it looks for the holder."""
-_CONNECTIONS = 6
-"""Connections kept open once needed: of the round, the lease's renewal, and four DDL workers. Opening one takes longer than a journal entry."""
+_CONNECTIONS = 7
+"""Connections kept open once needed: of the round, the lease's renewal, the reports, and four DDL workers. Opening one takes longer than a journal entry."""
 
 
 class OwnedTransactions:

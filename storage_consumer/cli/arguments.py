@@ -14,29 +14,13 @@ from typing import NoReturn
 
 from storage_consumer import __version__
 from storage_consumer.cli.exit_codes import ENDINGS, listed
-from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Group, Option
+from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, Verb, verb_named
+from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
-PROGRAM = "storage-consumer"
-VERBS = ("run", "inspect", "ddl", "table", "history", "rebind")
-DDL_VERBS = ("list", "done", "skip", "replace")
-TABLE_VERBS = ("list", "hold", "resume", "reload-done", "accept-keys", "moved")
 _CODES = {int(code): ending for code, ending in ENDINGS["run"].items()}
-
-_DESCRIPTION = """\
-Reads the change files that TiCDC's storage sink writes (CSV or canal-json, in a folder, S3, Google Cloud Storage or
-Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's
-`metadata`, through Spark. It only reads the bucket; its state lives in the target. It may be killed at any moment and started again."""
-
-_INSPECT = f"""\
-Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
-It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: given, inferred (and
-from which file), not decidable, or contradicting what was given. It ends with a `{PROGRAM} run` command to continue with.
-
-exit codes:
-{listed("inspect")}"""
 
 _EXAMPLES = f"""\
 first commands:
@@ -72,70 +56,8 @@ where a setting comes from, first wins:
   In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
-_DDL = f"""\
-Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
-of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
-without a restart; a stopped one obeys when it starts. Repeating a decision changes nothing.
-
-  list     show what waits (the default)
-  done     you ran it manually: record it as done, run nothing
-  skip     do not run it, go on
-  replace  run the text of --sql in its place; what TiCDC wrote stays recorded
-
-examples:
-    {PROGRAM} ddl --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} ddl skip --table shop.orders --version 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} ddl replace --table shop.orders --version 470607624365932544 --sql 'ALTER TABLE orders ADD COLUMN note TEXT' \\
-        --downstream-uri mysql://root@127.0.0.1:3306/
-
-exit codes:
-{listed("ddl")}"""
-
-_TABLES = f"""\
-Shows the tables that are halted or waiting, with their errors, and records what you decide about one. It writes one row into
-the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.
-
-  list         show what is halted or waiting (the default)
-  hold         stop the table, also across restarts, before you reload it in the target
-  resume       try the table again from where it stopped; ends a hold
-  reload-done  you reloaded the table in the target from a copy as of the TSO --at: all rows and statements up to there count as
-               done, and files that hold nothing later are not waited for
-  accept-keys  somebody changed its unique keys in the target, and the source has them too: accept them, and try it again
-  moved        you renamed it in the target to --to, because the routes have changed
-
-examples:
-    {PROGRAM} table --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/
-
-exit codes:
-{listed("table")}"""
-
-_HISTORY = f"""\
-Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and its
-entry in the journal. Without --table: one line per table. It needs no bucket and only reads.
-
-examples:
-    {PROGRAM} history --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} history --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} history --table shop.orders --at 470607624365932544 --json --downstream-uri mysql://root@127.0.0.1:3306/
-
-exit codes:
-{listed("history")}"""
-
-_REBIND = f"""\
-Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what the
-state knows with what is there (contents of schema files, sizes of finished data files, metadata), and changes nothing if they
-differ. No consumer may run meanwhile. Repeating it changes nothing; --restored accepts the files in the same place as they are now.
-
-examples:
-    {PROGRAM} rebind --upstream-uri s3://new-bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/
-    {PROGRAM} rebind --restored --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/
-
-exit codes:
-{listed("rebind")}"""
-
-INSPECT_GROUPS: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
+_ALONE = ("--help", "-h", "--version", "-V")
+"""First words that ask for no command."""
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
@@ -162,37 +84,27 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     """Return verb and options (by keyword, as texts) of a command line without its program name.
 
     Flags may have one dash or two, as Go programs take them; without a verb, `run` is meant. Raises `ConfigError` for anything
-    unknown, naming the nearest known word; ``--help`` and ``--version`` print and raise SystemExit(0).
+    unknown, naming the nearest known word; ``--help`` and ``--version`` print and raise SystemExit(0), and so does a line without words, which shows the commands.
     """
     words = _normalised(argv)
-    if words and not words[0].startswith("-") and words[0] not in VERBS:
-        raise ConfigError(f"there is no command `{words[0]}`{did_you_mean(words[0], VERBS)}; see {PROGRAM} --help")
-    if not words or (words[0] not in VERBS and words[0] not in {"--help", "-h", "--version"}):
+    if not words or words[0] == "help":
+        # `help VERB` is `VERB --help`.
+        words = [*words[1:2], "--help"]
+    elif words[0].startswith("-") and words[0] not in _ALONE:
         # TiCDC's own consumer has flags and no verbs, so its command line fits.
-        words.insert(0, "run")
+        words.insert(0, RUN)
+    verb = None if words[0].startswith("-") else verb_named(words[0])
     # Unknown words are judged below, where the nearest known one can be named.
-    parsed, rest = _parser().parse_known_args(words)
+    parsed, rest = _parser(verb).parse_known_args(words)
+    assert verb is not None  # the flags that stand alone print, and end the program
     for word in rest:
         # Without its value, which may be a secret.
         name = word.partition("=")[0]
-        flags = [*(flag for option in OPTIONS for flag in _flags(option)), *OWN_FLAGS.get(words[0], ())]
+        flags = [*(flag for option in OPTIONS for flag in flags_of(option)), *(flag.name for flag in verb.flags)]
         what = "flag" if word.startswith("-") else "argument"
-        raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {words[0]} --help")
+        raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {verb.name} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
     return str(options.pop("verb")), options
-
-
-def options_of(verb: str) -> tuple[Option, ...]:
-    """Return the options that a command takes, as flags or only from the environment, in the order of the table."""
-    if verb == "run":
-        return OPTIONS
-    if verb == "inspect":
-        return tuple(each for each in OPTIONS if each.group in INSPECT_GROUPS and each.name != "downstream-uri")
-    # Commands on the state need nothing but the way to the target, and `rebind` the place as well.
-    ends = {"downstream-uri", "config"} | ({"upstream-uri"} if verb == "rebind" else set())
-    return tuple(
-        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name != "local-infile")
-    )
 
 
 def asks_to_run(argv: Sequence[str]) -> bool:
@@ -205,7 +117,7 @@ def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
     found: dict[str, object] = {}
     # The empty word stands for the value that the last flag may lack.
     words = [*_normalised(argv), ""]
-    flags = {flag: keyword for keyword in keywords for flag in _flags(BY_KEYWORD[keyword])}
+    flags = {flag: keyword for keyword in keywords for flag in flags_of(BY_KEYWORD[keyword])}
     for word, following in pairwise(words):
         flag, equals, value = word.partition("=")
         if flag in flags:
@@ -224,11 +136,11 @@ def version_text() -> str:
 
 def _normalised(argv: Sequence[str]) -> list[str]:
     """Return the words with two dashes for each flag; a value that begins with a dash (a time zone) is bound to its flag by ``=``."""
-    takes_value = {flag for option in OPTIONS if not option.switch for flag in _flags(option)}
+    takes_value = {flag for option in OPTIONS if not option.switch for flag in flags_of(option)}
     words: list[str] = []
     for word in argv:
-        # `-h` is argparse's own short flag; all others of one dash are Go's way to write long ones.
-        long = f"-{word}" if _GO_FLAG.fullmatch(word) and word != "-h" else word
+        # Two flags are short ones; all others of one dash are Go's way to write long ones.
+        long = f"-{word}" if _GO_FLAG.fullmatch(word) and word not in {"-h", "-V"} else word
         # argparse would take a value such as -05:00 for a flag, and the text of --sql may begin with a comment.
         if words and (words[-1] == "--sql" or (words[-1] in takes_value and re.match(r"-\d", word))):
             words[-1] = f"{words[-1]}={word}"
@@ -237,129 +149,86 @@ def _normalised(argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _flags(option: Option) -> tuple[str, ...]:
+def flags_of(option: Option) -> tuple[str, ...]:
+    """Return the flags of an option, its own name first; none if it comes from the environment alone."""
     return tuple(f"--{name}" for name in (option.name, *option.aliases)) if option.flag else ()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: Verb | None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; only the command that is asked for has its flags, or all of none is."""
     parser = _Parser(
         prog=PROGRAM,
-        description=_DESCRIPTION,
+        description=VERBS[RUN].description,
         epilog=f"{_EXAMPLES}\n\nall options: {PROGRAM} run --help",
         formatter_class=_Help,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=version_text())
+    parser.add_argument("-V", "--version", action="version", version=version_text())
     verbs = parser.add_subparsers(dest="verb", metavar="command")
-    run = _verb(
-        verbs,
-        "run --upstream-uri URI --downstream-uri URI [option …]",
-        "apply what is in the bucket until a signal arrives (or, with --once, for one round)",
-        _DESCRIPTION,
-    )
-    run.epilog = _EXAMPLES
-    run.add_argument("--version", action="version", version=version_text())
-    for name in GROUPS:
-        group = run.add_argument_group(name)
-        for option in OPTIONS:
-            if option.group == name and option.flag:
-                _add(group, option)
-            elif option.group == name:
-                # An option without a flag is explained with its group: it comes from the environment alone.
-                group.description = f"{option.environment}: {option.help}"
-    _add_inspect(verbs)
-    _add_ddl(verbs)
-    _add_table(verbs)
-    _add_history(verbs)
-    _add_rebind(verbs)
+    for verb in VERBS.values():
+        made = verbs.add_parser(
+            verb.name,
+            help=verb.summary,
+            description=_described(verb),
+            epilog=_EXAMPLES if verb.name == RUN else None,
+            formatter_class=_Help,
+            usage=f"{PROGRAM} {verb.name} {verb.usage}",
+            allow_abbrev=False,
+        )
+        if verb is asked:
+            _fill(made, verb)
     return parser
 
 
-_TABLE = "The table, as database.table, or a database alone."
-JSON_FLAG = "--json"
-JSON_HELP = "One JSON document instead of text."
-REBIND_FLAGS = {
-    "--restored": "Bind even if the state is bound to this place already: its files were restored or copied over "
-    "with the same content, and have other times or tags.",
-    "--allow-missing": "Bind even if schema files that were read are missing because they were deleted on purpose.",
-    "--allow-rewritten": "Bind even if finished data files have another size because TiCDC rewrote them; `run` reads "
-    "them again, and "
-    "halts a table that may have lost rows.",
-}
-OWN_FLAGS = {
-    "ddl": {
-        "--table": ("S.T", _TABLE),
-        "--version": ("TSO", "The statement's version, as messages and the list show it."),
-        "--checksum": ("N", "Distinguishes statements of one table and version; the list shows it."),
-        "--sql": ("TEXT", "What `replace` runs; names without a database refer to the table's own."),
-    },
-    "table": {
-        "--table": ("S.T", _TABLE),
-        "--at": ("TSO", "TSO of the copy: it holds all rows up to this commit-ts, and none after it."),
-        "--to": ("S.T", "The table's name in the target, as database.table."),
-    },
-    "history": {
-        "--table": ("S.T", _TABLE),
-        "--at": ("TSO", "Show the whole structure in force at this version or commit-ts, instead of all versions."),
-    },
-}
+def _described(verb: Verb) -> str:
+    """Return the help of a command above its flags: what it does, its actions, examples and exit codes."""
+    if verb.name == RUN:
+        return verb.description
+    parts = [verb.description]
+    if verb.actions:
+        width = max(len(word) for word, _ in verb.actions) + 2
+        first = verb.actions[0][0]
+        lines = (
+            textwrap.fill(
+                f"{name:<{width}}{meaning}{' (the default)' if name == first else ''}",
+                width=120,
+                initial_indent="  ",
+                subsequent_indent=" " * (width + 2),
+            )
+            for name, meaning in verb.actions
+        )
+        parts.append("\n".join(lines))
+    if verb.examples:
+        parts.append("\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)]))
+    parts.append(f"exit codes:\n{listed(verb.name)}")
+    return "\n\n".join(parts)
 
 
-def _verb(verbs: argparse._SubParsersAction[_Parser], usage: str, summary: str, description: str) -> _Parser:
-    """Return the parser of one command; its name is the first word of `usage`."""
-    return verbs.add_parser(
-        usage.partition(" ")[0],
-        help=summary,
-        description=description,
-        formatter_class=_Help,
-        usage=f"{PROGRAM} {usage}",
-        allow_abbrev=False,
-    )
-
-
-def _add_ddl(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    ddl = _verb(
-        verbs,
-        "ddl [list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
-        "list the statements that stopped a table, and decide about one: done, skip or replace",
-        _DDL,
-    )
-    ddl.add_argument("action", nargs="?", choices=DDL_VERBS, default="list", help="What to do; list if left out.")
-    _add_own(ddl, "ddl")
-
-
-def _add_table(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    table = _verb(
-        verbs,
-        "table [list|hold|resume|reload-done|accept-keys|moved] [--table S.T] --downstream-uri URI [option …]",
-        "list the tables that are halted or waiting, and decide about one: hold, resume, reload-done after a reload, …",
-        _TABLES,
-    )
-    table.add_argument("action", nargs="?", choices=TABLE_VERBS, default="list", help="What to do; list if left out.")
-    _add_own(table, "table")
-
-
-def _add_history(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    history = _verb(
-        verbs,
-        "history [--table S.T] --downstream-uri URI [option …]",
-        "show the versions of a table: time, statement, what changed, and how it ended",
-        _HISTORY,
-    )
-    _add_own(history, "history")
-
-
-def _add_rebind(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    rebind = _verb(
-        verbs,
-        "rebind --upstream-uri URI --downstream-uri URI [--restored] [--allow-missing] [--allow-rewritten] [option …]",
-        "continue with a bucket that was copied or moved to another place",
-        _REBIND,
-    )
-    _add(rebind, next(option for option in OPTIONS if option.name == "upstream-uri"))
-    for flag, text in REBIND_FLAGS.items():
-        rebind.add_argument(flag, action="store_const", const="true", help=text)
-    _add_own(rebind, "rebind")
+def _fill(parser: _Parser, verb: Verb) -> None:
+    """Add what a command takes."""
+    if not any(flag.name == "--version" for flag in verb.flags):
+        parser.add_argument("--version", action="version", version=version_text())
+    if verb.actions:
+        words = tuple(word for word, _ in verb.actions)
+        first = words[0]
+        text = f"What to do; {first} if left out."
+        parser.add_argument("action", nargs="?", choices=words, default=first, help=text)
+    for flag in verb.flags:
+        if flag.metavar:
+            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once)
+        else:
+            parser.add_argument(flag.name, help=flag.help, action="store_const", const="true")
+    for name in GROUPS:
+        options = [option for option in verb.options if option.group == name]
+        if not options:
+            continue
+        group = parser.add_argument_group(name)
+        for option in options:
+            if option.flag:
+                _add(group, option)
+            else:
+                # An option without a flag is explained with its group: it comes from the environment alone.
+                group.description = f"{option.environment}: {option.help}"
 
 
 class _Once(argparse.Action):
@@ -379,35 +248,9 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def _add_own(parser: _Parser, verb: str) -> None:
-    """Add the flags of a command that works on the state alone: its own, and those that lead to the target."""
-    for flag, (metavar, text) in OWN_FLAGS.get(verb, {}).items():
-        parser.add_argument(flag, metavar=metavar, help=text, action=_Once)
-    parser.add_argument(JSON_FLAG, action="store_const", const="true", help=JSON_HELP)
-    for option in options_of(verb):
-        if option.flag and option.name != "upstream-uri":
-            _add(parser, option)
-
-
-def _add_inspect(verbs: argparse._SubParsersAction[_Parser]) -> None:
-    inspect = _verb(
-        verbs,
-        "inspect --upstream-uri URI [--config FILE] [--json] [option …]",
-        "show what the bucket is, which settings it shows and which are missing; run this first",
-        _INSPECT,
-    )
-    inspect.add_argument("--version", action="version", version=version_text())
-    inspect.add_argument(JSON_FLAG, action="store_const", const="true", help=JSON_HELP)
-    for name in INSPECT_GROUPS:
-        group = inspect.add_argument_group(name)
-        for option in options_of("inspect"):
-            if option.group == name and option.flag:
-                _add(group, option)
-
-
 def _add(group: argparse._ActionsContainer, option: Option) -> None:
     # argparse formats its help by %.
-    flags, text = _flags(option), help_text(option).replace("%", "%%")
+    flags, text = flags_of(option), help_text(option).replace("%", "%%")
     if option.repeatable:
         group.add_argument(*flags, dest=option.keyword, metavar=option.metavar, help=text, action="append")
     elif option.switch:

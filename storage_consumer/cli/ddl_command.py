@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint.operator_journal import JournalInspector, JournalRow
+from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
@@ -26,8 +27,8 @@ _PROMISES = {
 }
 
 
-def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return what was shown or decided; `options` are keywords of the target, and those of `_ONLY_HERE`.
 
     Raises `ConfigError` for a statement that does not exist, is already resolved, or is ambiguous; and `TargetUnavailable`.
     """
@@ -36,8 +37,11 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
     _check(action, own)
     with opened(options, environ, _ONLY_HERE) as desk:
         if action == LIST:
-            return _listed(_wanted(desk.journal, own), as_json=as_json)
+            return Answer(_listed(_wanted(desk.journal, own), as_json=as_json))
         row = _chosen(desk.journal, own)
+        # The same decision as before has been carried out: that is an answer, not an error.
+        if row.resolved:
+            return Answer(f"{_where(own)} is {row.state}, as was decided: {row.note}\n")
         decision = Decision(verb=action, statement=own.get("sql", ""), decided_by=who())  # type: ignore[arg-type]  # checked
         outcome = desk.journal.decide(row, decision)
     # A consumer brought the statement to its end between the look and the decision.
@@ -45,7 +49,7 @@ def ddl(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         raise ConfigError(
             f"the DDL of {row.name} with version {row.version} was resolved in the meantime; nothing was changed"
         )
-    return _report(row, decision, outcome, as_json=as_json)
+    return Answer(_report(row, decision, outcome, as_json=as_json))
 
 
 def _check(action: str, own: Mapping[str, str]) -> None:
@@ -85,20 +89,19 @@ def _wanted(journal: JournalInspector, own: Mapping[str, str]) -> list[JournalRo
 
 
 def _chosen(journal: JournalInspector, own: Mapping[str, str]) -> JournalRow:
-    """Return the one statement that is meant, if it is not resolved yet."""
+    """Return the one statement that is meant; it is not resolved yet, or was by the same decision."""
     version = int(own["version"])
     of_version = [row for row in journal.of_version(version) if is_meant(row.name, own["table"])]
     refuse_several((row.name for row in of_version), own["table"])
     # One version may have several statements of a table, such as those of a rename; the checksum in the file's name differs.
     rows = [row for row in of_version if "checksum" not in own or row.identity.checksum == int(own["checksum"])]
-    where = f"the DDL of {own['table']} with version {version}"
+    where = _where(own)
     if len(rows) > 1:
         raise ConfigError(f"there are several statements like {where}; choose one with --checksum:\n{_lines(rows)}")
     if rows and not rows[0].resolved:
         return rows[0]
-    # The same decision as before has been carried out: that is an answer, not an error.
     if rows and rows[0].decision is not None and rows[0].decision.verb == own.get("action"):
-        raise Obeyed(f"{where} is {rows[0].state}, as was decided: {rows[0].note}")
+        return rows[0]
     waiting = journal.unresolved()
     names = [str(row.name) for row in waiting]
     why = f"is {rows[0].state} already" if rows else "does not wait for a decision" + did_you_mean(own["table"], names)
@@ -106,8 +109,9 @@ def _chosen(journal: JournalInspector, own: Mapping[str, str]) -> JournalRow:
     raise ConfigError(f"{where} {why}; {listed}")
 
 
-class Obeyed(Exception):
-    """The statement was resolved by the same decision before."""
+def _where(own: Mapping[str, str]) -> str:
+    """Return the statement that is asked about, in words."""
+    return f"the DDL of {own['table']} with version {own['version']}"
 
 
 def _lines(rows: Iterable[JournalRow]) -> str:

@@ -23,6 +23,8 @@ class ExitCode(IntEnum):
     """One or more tables halted, or (with --once) could not reach the bucket's checkpoint; the others did."""
     NO_METADATA = 5
     """With --once: the bucket has no ``metadata``. Nothing was touched."""
+    BEHIND = 5
+    """Of `status` alone: the checkpoint is older than --max-lag."""
     INTERRUPTED = 130
     """SIGINT ended a command other than `run`; shells report the same number."""
 
@@ -76,6 +78,25 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.MISCONFIGURED: Ending(
                     "a setting is missing or contradicts the bucket, or the arguments are wrong",
                     "Give the settings that are listed as missing, and correct those that contradict the bucket.",
+                ),
+            }
+        ),
+        "status": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("healthy", ""),
+                ExitCode.FAILED: Ending("the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "no state in this target, no such table, or the arguments are wrong", _ARGUMENTS
+                ),
+                ExitCode.NOT_THE_WRITER: Ending(
+                    "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
+                ),
+                ExitCode.TABLES_STOPPED: Ending(
+                    "one or more tables are halted", "Run the command that stands below each of them."
+                ),
+                ExitCode.BEHIND: Ending(
+                    "the checkpoint is older than --max-lag",
+                    "If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md).",
                 ),
             }
         ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_history import HistoryInspector, KeptTable, KeptVersion
 from storage_consumer.checkpoint.operator_journal import JournalRow
+from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
@@ -26,8 +27,8 @@ _HIDDEN = "_V$_"
 """Prefix of the columns that TiDB adds for expression indexes."""
 
 
-def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return what is kept; `options` are keywords of the target, and those of `_ONLY_HERE`.
 
     Raises `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`.
     """
@@ -38,11 +39,11 @@ def history(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         raise ConfigError("--at needs --table")
     with opened(options, environ, _ONLY_HERE) as desk:
         if "table" not in own:
-            return _all_tables(desk, as_json="json" in own)
+            return Answer(_all_tables(desk, as_json="json" in own))
         keys = _keys(desk.history, own["table"])
         if "at" in own:
-            return _structure(desk.history, own["table"], keys, int(own["at"]), as_json="json" in own)
-        return _versions(desk, own["table"], keys, as_json="json" in own)
+            return Answer(_structure(desk.history, own["table"], keys, int(own["at"]), as_json="json" in own))
+        return Answer(_versions(desk, own["table"], keys, as_json="json" in own))
 
 
 def _keys(history: HistoryInspector, table: str) -> list[str]:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.parsers import Document
@@ -18,6 +20,7 @@ from storage_consumer.inspection.places import likely_places
 from storage_consumer.inspection.result import Bucket, Setting
 from storage_consumer.model import physical_ms
 from storage_consumer.storage.base import Storage
+from storage_consumer.storage.open import open_storage
 from storage_consumer.telemetry import json_text, register_secret
 
 _SHOWN_TABLES = 10
@@ -25,10 +28,12 @@ _LABEL = 14
 _ESCAPES = {"\t": r"\t", "\r": r"\r", "\n": r"\n"}
 
 
-def inspected(
-    options: Mapping[str, object], environ: Mapping[str, str], open_storage: Callable[[Upstream, Secrets], Storage]
-) -> tuple[str, bool]:
-    """Return what to print about a bucket, and whether no setting is missing or contradicted.
+def answer(
+    options: Mapping[str, object],
+    environ: Mapping[str, str],
+    open_storage: Callable[[Upstream, Secrets], Storage] = open_storage,
+) -> Answer:
+    """Return what was found of a bucket; `MISCONFIGURED` if a setting is missing or contradicted.
 
     `options`: keywords, and ``json``. Raises `ConfigError` if the arguments are wrong or the bucket does not exist, and
     `StorageUnavailable` if it does not answer.
@@ -48,7 +53,8 @@ def inspected(
         bucket = replace(bucket, likely=likely_places(upstream, lambda near: open_storage(near, loaded.secrets)))
     configs = _sources(given.get("config"))
     text = json_text(as_document(bucket, configs)) if as_json else as_text(bucket, configs)
-    return text, not (bucket.missing or bucket.contradictions or bucket.likely)
+    is_fine = not (bucket.missing or bucket.contradictions or bucket.likely)
+    return Answer(text, ExitCode.DONE if is_fine else ExitCode.MISCONFIGURED)
 
 
 def _sources(config: object) -> list[str]:

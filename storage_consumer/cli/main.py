@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shlex
 import sys
@@ -17,8 +18,11 @@ from storage_consumer.alerts.calling import check_commands
 from storage_consumer.alerts.halt_watch import HaltWatch
 from storage_consumer.alerts.hooks import about_this, tested, watched
 from storage_consumer.cli import arguments, progress
+from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode, code_of
+from storage_consumer.cli.sd_notify import Notifier, Observable
 from storage_consumer.cli.ticker import Ticker
+from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.hooks import is_address
 from storage_consumer.config.load import Loaded, load, with_files_read
@@ -46,7 +50,7 @@ _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
 
 
-class Runnable(Protocol):
+class Runnable(Observable, Protocol):
     """What the program needs of a consumer."""
 
     def run_once(self, stop: Stop) -> RoundSummary:
@@ -79,10 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         verb, parsed = arguments.parse(given)
         # Commands that show something print it; only `run` writes a log.
-        if verb == "inspect":
-            return _inspect(parsed)
-        if verb in ("ddl", "table", "history", "rebind"):
-            return _ask(verb, parsed)
+        if verb != RUN:
+            return _answered(verb, parsed)
         options = with_files_read(parsed, os.environ)
         loaded = load(options, os.environ)
         for secret in loaded.hidden:
@@ -121,7 +123,7 @@ def command_line(given: Sequence[str]) -> str:
             hidden[index] = f"{name}={_shown_hook(word.partition('=')[2])}"
         elif name.lstrip("-") == "on-halt" and index + 1 < len(given):
             hidden[index + 1] = _shown_hook(given[index + 1])
-    return shlex.join([arguments.PROGRAM, *hidden])
+    return shlex.join([PROGRAM, *hidden])
 
 
 def _shown_hook(text: str) -> str:
@@ -129,38 +131,16 @@ def _shown_hook(text: str) -> str:
     return "***" if is_address(text) or " " in text else text
 
 
-def _inspect(options: Mapping[str, object]) -> int:
-    """Show how a bucket was written; raise `ConfigError` for wrong arguments."""
-    from storage_consumer.cli.inspect_command import inspected  # noqa: PLC0415 - run and help need not wait for it
-    from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
-
+def _answered(verb: str, options: Mapping[str, object]) -> int:
+    """Print what a command answers and return its exit code; raise `ConfigError` for wrong arguments."""
+    # Only the one that is asked for: help and `run` need not wait for what the others import.
+    command = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
     try:
-        text, fine = inspected(options, os.environ, open_storage)
-    except TransientError as error:
-        return _print_error(error, ExitCode.FAILED)
-    return _shown(text, ExitCode.DONE if fine else ExitCode.MISCONFIGURED)
-
-
-def _ask(verb: str, options: Mapping[str, object]) -> int:
-    """Show or change the target's state; raise `ConfigError` for wrong arguments."""
-    from storage_consumer.cli.ddl_command import Obeyed, ddl  # noqa: PLC0415 - run and help need not wait for it
-    from storage_consumer.cli.history_command import history  # noqa: PLC0415 - likewise
-    from storage_consumer.cli.rebind_command import rebind  # noqa: PLC0415 - likewise
-    from storage_consumer.cli.table_command import table  # noqa: PLC0415 - likewise
-    from storage_consumer.storage.open import open_storage  # noqa: PLC0415 - likewise
-
-    try:
-        if verb == "rebind":
-            text = rebind(options, os.environ, open_storage)
-        else:
-            text = {"ddl": ddl, "table": table, "history": history}[verb](options, os.environ)
-    # Repeating a decision that was carried out is no mistake.
-    except Obeyed as outcome:
-        text = f"{outcome}\n"
+        answer: Answer = command.answer(options, os.environ)
     except (TransientError, TableError, NotTheWriter) as error:
         return _print_error(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
     # A document was redacted text by text when it was made, so that it stays one.
-    return _shown(text if "json" in options else telemetry.redact(text), ExitCode.DONE)
+    return _shown(answer.text if "json" in options else telemetry.redact(answer.text), answer.code)
 
 
 def _shown(text: str, code: ExitCode) -> ExitCode:
@@ -177,7 +157,7 @@ def _shown(text: str, code: ExitCode) -> ExitCode:
 
 
 def _print_error(error: Exception, code: ExitCode) -> ExitCode:
-    sys.stderr.write(f"{arguments.PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
+    sys.stderr.write(f"{PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
     return code
 
 
@@ -191,17 +171,22 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     bar = progress.progress_for(wanted=loaded.program.progress)
     about = about_this(loaded.config, __version__)
     with Stop() as stop, watched(loaded.program.on_halt, about, bar, clock) as alerts:
-        reporter = progress.Reporter(alerts)
+        notifier = Notifier(alerts)
+        reporter = progress.Reporter(notifier)
         with _watched(reporter, alerts, bar):
-            return _ended(loaded, options, consumer, reporter, stop)
+            return _ended(loaded, options, consumer, (reporter, notifier), stop)
 
 
 def _ended(
-    loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory, reporter: progress.Reporter, stop: Stop
+    loaded: Loaded,
+    options: Mapping[str, object],
+    consumer: ConsumerFactory,
+    watching: tuple[progress.Reporter, Notifier],
+    stop: Stop,
 ) -> int:
     """Run a consumer to its end, and say how it ended."""
     try:
-        summary = _in_a_thread(lambda: _work(consumer, options, reporter, stop, once=loaded.program.once))
+        summary = _in_a_thread(lambda: _work(consumer, options, watching, stop, once=loaded.program.once))
     except ConfigError as error:
         program = loaded.program
         return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
@@ -242,10 +227,20 @@ def _test_hooks(loaded: Loaded, clock: Clock) -> int:
 
 
 def _work(
-    consumer: ConsumerFactory, options: Mapping[str, object], reporter: progress.Reporter, stop: Stop, *, once: bool
+    consumer: ConsumerFactory,
+    options: Mapping[str, object],
+    watching: tuple[progress.Reporter, Notifier],
+    stop: Stop,
+    *,
+    once: bool,
 ) -> RoundSummary:
+    reporter, notifier = watching
     # Patience ends before the consumer closes: closing is not a job that could be called off.
-    with consumer(**{**options, "progress": reporter}) as running, _patience(stop, running):
+    with (
+        consumer(**{**options, "progress": reporter}) as running,
+        notifier.telling(running, stop),
+        _patience(stop, running),
+    ):
         reporter.statements = running.running_statements
         # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
         stop.on_abandon(running.abandon)

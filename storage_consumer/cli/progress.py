@@ -18,6 +18,7 @@ from tqdm import tqdm
 from storage_consumer import telemetry
 from storage_consumer.cli.bar_line import Figures, bar_format, columns
 from storage_consumer.cli.round_watch import RoundWatch
+from storage_consumer.clock import span
 from storage_consumer.model import physical_ms
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 
@@ -61,15 +62,6 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
         "waiting": len(summary.waiting),
         "skipped": summary.skipped,
     }
-
-
-def span(seconds: float) -> str:
-    """Return a duration as readers like it: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
-    whole = int(seconds)
-    for unit, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if whole >= size:
-            return f"{whole // size}{unit}{whole % size // part:02d}{below}"
-    return f"{whole}s"
 
 
 def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from storage_consumer.checkpoint.operator import OLDER_TOO, StateInspector
 from storage_consumer.checkpoint.operator_feed import FeedRow, busy
+from storage_consumer.cli.answer import Answer
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.settings import Secrets, Upstream
@@ -16,14 +17,15 @@ from storage_consumer.inspection.places import likely_places, missing_metadata
 from storage_consumer.operating.same_files import Comparison, compared, shortened
 from storage_consumer.poll.metadata import Metadata
 from storage_consumer.storage.base import METADATA_BYTES, Storage
+from storage_consumer.storage.open import open_storage
 from storage_consumer.telemetry import json_text, register_secret, tso_time
 
 _ONLY_HERE = ("json", "allow_missing", "allow_rewritten", "restored")
 _Opener = Callable[[Upstream, Secrets], Storage]
 
 
-def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_storage: _Opener) -> str:
-    """Return what to print; `options` are keywords of bucket and target, and those of `_ONLY_HERE`.
+def answer(options: Mapping[str, object], environ: Mapping[str, str], open_storage: _Opener = open_storage) -> Answer:
+    """Return what was bound; `options` are keywords of bucket and target, and those of `_ONLY_HERE`.
 
     Raises `ConfigError` if the place does not hold the files that were read, `LeaseHeld` while a writer runs, and `TransientError`.
     """
@@ -37,7 +39,7 @@ def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_stora
         feed = desk.feed.row()
         # Nothing to do, and so no listing: repeating the command is cheap.
         if feed.upstream == upstream.identity and "restored" not in own:
-            return _report(feed, upstream.identity, None, as_json="json" in own)
+            return Answer(_report(feed, upstream.identity, None, as_json="json" in own))
         # This only spares a long comparison; `FeedInspector.rebind` checks it again, under a lock.
         if feed.is_held and not process_is_gone(feed.holder):
             raise LeaseHeld(busy(feed.holder))
@@ -48,7 +50,7 @@ def rebind(options: Mapping[str, object], environ: Mapping[str, str], open_stora
         # What differs in content is never allowed: it is another changefeed's, or damaged.
         _check(found, feed, upstream.identity, may_miss="allow_missing" in own, may_differ="allow_rewritten" in own)
         desk.feed.rebind(feed, upstream.identity, found.sizes.other, process_is_gone)
-    return _report(feed, upstream.identity, found, as_json="json" in own)
+    return Answer(_report(feed, upstream.identity, found, as_json="json" in own))
 
 
 def _check_metadata(storage: Storage, feed: FeedRow, upstream: Upstream, opened: Callable[[Upstream], Storage]) -> None:

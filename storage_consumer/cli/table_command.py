@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint.operator_tables import TableRow
+from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
@@ -28,8 +29,8 @@ _PROMISES = {
 }
 
 
-def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Return what to print; `options` are keywords of the target, and those of `_ONLY_HERE`.
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return what was shown or decided; `options` are keywords of the target, and those of `_ONLY_HERE`.
 
     Raises `ConfigError` for an unknown table, or for a decision that its state does not allow, and `TargetUnavailable`.
     """
@@ -40,7 +41,7 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         rows = desk.tables.all()
         if action == LIST:
             shown = [_chosen(rows, own["table"])] if "table" in own else [row for row in rows if _stands_still(row)]
-            return _listed(shown, as_json=as_json)
+            return Answer(_listed(shown, as_json=as_json))
         row = _chosen(rows, own["table"])
         decision = TableDecision(
             table_key=row.stored.table_key,
@@ -58,7 +59,7 @@ def table(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
         if why := refusal(desk.tables.judged(row.stored), decision):
             raise ConfigError(why)
         outcome = desk.tables.decide_on(row, decision)
-    return _report(row, decision, outcome, as_json=as_json)
+    return Answer(_report(row, decision, outcome, as_json=as_json))
 
 
 def _check(action: str, own: Mapping[str, str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from storage_consumer.driver.context import RoundContext
@@ -50,6 +51,8 @@ class RoundLedger:
     """Whether the round was asked to end before everything was done."""
     written: int = 0
     """Rows written and deleted."""
+    stages: Counter[str] = field(default_factory=Counter)
+    """Stage of the round → seconds; see `RoundSummary.stages`."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason → number of objects, rows or statements."""
     counts: defaultdict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
@@ -66,6 +69,15 @@ class RoundLedger:
         self.renewal.check()
         self.ended_early = self.stop.requested.is_set()
         return not self.ended_early
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the seconds of the block as those of a stage."""
+        began = self.context.clock.monotonic()
+        try:
+            yield
+        finally:
+            self.stages[name] += self.context.clock.monotonic() - began  # type: ignore[assignment] # typeshed: counts are whole
 
     # tables
 
@@ -153,6 +165,8 @@ class RoundLedger:
             seconds=self.context.clock.monotonic() - self._began,
             finished_files=manager.finished_files,
             pending_files=manager.pending_files,
+            pending_bytes=manager.pending_bytes,
+            stages=dict(self.stages),
             skipped={reason: count for reason, count in self.skipped.items() if count},
             tables=tables,
         )

@@ -25,9 +25,10 @@ def run_round(
     manager = context.manager
     _log.debug("round_started", number=ledger.number)
     # What the poll reads as the checkpoint was written before the listing began, so the listing has all that it promises.
-    poll = context.reader.poll()
-    ledger.storage_checkpoint = checkpoint = max(poll.checkpoint, ledger.storage_checkpoint)
-    late = Intake(context, ledger).take(poll)
+    with ledger.stage("poll"):
+        poll = context.reader.poll()
+        ledger.storage_checkpoint = checkpoint = max(poll.checkpoint, ledger.storage_checkpoint)
+        late = Intake(context, ledger).take(poll)
     context.progress.round_started(
         files=manager.pending_files, size=manager.pending_bytes, storage_checkpoint=checkpoint
     )
@@ -38,17 +39,24 @@ def run_round(
     ddls.apply_decisions(late)
     while ledger.should_continue():
         # What ended meanwhile moves its tables: the wave has to be planned from where they are now.
-        ddls.collect()
-        wave = manager.next_wave(checkpoint, is_stable=is_stable)
+        with ledger.stage("ddl"):
+            ddls.collect()
+        with ledger.stage("plan"):
+            wave = manager.next_wave(checkpoint, is_stable=is_stable)
         if wave.rows:
-            # Stored before a job that may fail: after a fault the tables are as they were stored.
-            ddls.store()
-            rows.write(in_one_job(wave.rows))
-        elif not ddls.run(wave.ddls, to_the_end=take_last_ddl):
-            # Nothing started and nothing ended: the rest waits for a file, for time, or for an operator.
+            with ledger.stage("rows"):
+                # Stored before a job that may fail: after a fault the tables are as they were stored.
+                ddls.store()
+                rows.write(in_one_job(wave.rows))
+            continue
+        with ledger.stage("ddl"):
+            went_on = ddls.run(wave.ddls, to_the_end=take_last_ddl)
+        # Nothing started and nothing ended: the rest waits for a file, for time, or for an operator.
+        if not went_on:
             break
-    ddls.store()
-    reached = ledger.save_checkpoints()
+    with ledger.stage("checkpoint"):
+        ddls.store()
+        reached = ledger.save_checkpoints()
     # After an early end nobody knows what could have gone on, so nothing is called stuck.
     stuck = {} if ledger.ended_early else manager.stuck(checkpoint) | ddls.still_running()
     summary = ledger.summary(reached, stuck)

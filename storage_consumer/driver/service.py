@@ -57,6 +57,11 @@ class ConsumerService:
 
     # the lease
 
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process has the lease, as far as it knows."""
+        return self._renewal is not None and not self._renewal.lost.is_set()
+
     def _hold_lease(self, stop: StopSignal, *, once: bool) -> Renewal | None:
         """Acquire the lease unless it is ours; return None when asked to stop while standing by. Raises `LeaseHeld` if not to stand by."""
         if self._renewal is None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import shlex
 
 import pytest
 
 from storage_consumer.cli.arguments import parse
+from storage_consumer.cli.verbs import RUN, VERBS, Verb
 from storage_consumer.config.option import PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.errors import ConfigError
@@ -119,3 +122,53 @@ def test_flag_of_a_command_said_twice(words: list[str]) -> None:
     """One of them would be left out without a word, of two tables to hold, say."""
     with pytest.raises(ConfigError, match="may be given only once"):
         parse([*words, "--downstream-uri", "mysql://h/"])
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
+def test_the_commands_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The program without arguments shows all commands with a line each, as ``help`` does."""
+    with pytest.raises(SystemExit) as end:
+        parse(words)
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    for verb in VERBS.values():
+        assert re.search(rf"^    {verb.name} +{verb.summary.split()[0]} ", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: str(verb.name))
+def test_help_of_a_command(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
+    """``help VERB`` shows what ``VERB --help`` shows: actions, examples, flags, options, exit codes; each example can be typed."""
+    shown = []
+    for words in (["help", verb.name], [verb.name, "--help"]):
+        with pytest.raises(SystemExit) as end:
+            parse(words)
+        assert end.value.code == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    parts = [*(word for word, _ in verb.actions), *(flag.name for flag in verb.flags), "exit codes:"]
+    parts += [f"--{option.name}" for option in verb.options if option.flag]
+    assert [part for part in parts if part not in shown[0]] == []
+    for example in verb.examples:
+        assert parse(shlex.split(example.replace(" …", "")))[0] == verb.name
+
+
+def test_help_of_an_unknown_command() -> None:
+    """The nearest command is named."""
+    with pytest.raises(ConfigError, match="there is no command `tablee`; did you mean `table`"):
+        parse(["help", "tablee"])
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Program, Python and PySpark are named with their versions."""
+    with pytest.raises(SystemExit) as end:
+        parse([flag])
+    assert end.value.code == 0
+    assert re.match(r"storage-consumer \S+ \(Python 3\.\d+\.\d+, PySpark \S+\)", capsys.readouterr().out)
+
+
+def test_every_command_has_its_code() -> None:
+    """The module that the table names for a command can be imported, and answers."""
+    for verb in VERBS.values():
+        if verb.name != RUN:
+            assert callable(importlib.import_module(f"storage_consumer.cli.{verb.module}").answer)

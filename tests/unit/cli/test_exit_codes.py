@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from storage_consumer import errors
-from storage_consumer.cli.arguments import VERBS
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of, listed
+from storage_consumer.cli.verbs import VERBS
 
 
 def test_every_command_has_its_codes() -> None:

@@ -43,6 +43,9 @@ OPTIONS: dict[str, object] = {
 class Scripted:
     """A consumer whose only round has a given outcome, and which notes how it was used."""
 
+    is_writer = True
+    silent_seconds: float | None = None
+
     def __init__(self, outcome: RoundSummary | BaseException) -> None:
         """`outcome` is returned or raised."""
         self.outcome = outcome
@@ -211,7 +214,7 @@ def test_help_and_version_are_quick_and_fine(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "storage-consumer: --upstream-uri is missing"),
+        (["run"], "storage-consumer: --upstream-uri is missing"),
         (["run", "--upstream-urii", "x"], "did you mean `--upstream-uri`?"),
         (["-upstream-uri", "hdfs://b/p", "-downstream-uri", "mysql://h/"], "hdfs:// is not supported"),
         (["-upstream-uri", "file:///b?protocol=csv", "-downstream-uri", "mysql://u:geheim@h/db"], "mysql://u:***@h/db"),
@@ -306,7 +309,7 @@ def test_the_environment_is_read(tmp_path: Path) -> None:
         "STORAGE_CONSUMER_DOWNSTREAM_PASSWORD_FILE": str(password),
         "STORAGE_CONSUMER_TZ": "Moon",
     }
-    done = _program(environ=environ)
+    done = _program("run", environ=environ)
     assert (done.returncode, "environment variable STORAGE_CONSUMER_TZ: a time zone" in done.stderr) == (2, True)
 
 

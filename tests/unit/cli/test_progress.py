@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import Bar, Reporter, lag_seconds, progress_for, round_fields, span
+from storage_consumer.cli.progress import Bar, Reporter, lag_seconds, progress_for, round_fields
+from storage_consumer.clock import span
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.telemetry import EVENTS
 

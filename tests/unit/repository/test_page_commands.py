@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from storage_consumer.cli.arguments import PROGRAM, parse
+from storage_consumer.cli.arguments import parse
+from storage_consumer.cli.verbs import PROGRAM
 from storage_consumer.errors import ConfigError
 from tests.harness.pages import ROOT, Block, blocks, inline_code
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from storage_consumer import errors
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.verbs import VERBS
 from storage_consumer.config.load import load
 from storage_consumer.config.option import Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
@@ -159,7 +160,7 @@ def test_toml_examples_load(tmp_path: Path) -> None:
 def test_named_flags_exist() -> None:
     """Each flag that stands in a sentence is one of the program, of spark-submit, or of a program below tests/."""
     flags = {f"--{name}" for option in OPTIONS for name in (option.name, *option.aliases)} | SPARKS
-    flags |= set(FLAG.findall((PACKAGE / "cli" / "arguments.py").read_text(encoding="utf-8")))
+    flags |= {flag.name for verb in VERBS.values() for flag in verb.flags} | {"--help", "--version"}
     theirs = {
         flag for path in (ROOT / "tests").rglob("*.py") for flag in FLAG.findall(path.read_text(encoding="utf-8"))
     }

@@ -1,0 +1,127 @@
+"""The state of a feed at one moment, as `status` and the status page judge it. It only reads, and asks for no lease."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import func, select, text, true
+
+from storage_consumer.checkpoint.operator_connection import OperatorConnection
+from storage_consumer.checkpoint.operator_tables import TableInspector
+from storage_consumer.driver.lease_holder import readable
+from storage_consumer.errors import ConfigError
+from storage_consumer.model import DdlId, TableName
+from storage_consumer.monitoring.report import Minute, Report
+from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+
+_MICROSECOND = 1e-6
+
+
+class StatusInspector:
+    """Reads everything at once."""
+
+    def __init__(self, connection: OperatorConnection) -> None:
+        """Use `connection`."""
+        self._connection = connection
+        self._tables = connection.tables
+
+    def snapshot(self) -> Snapshot:
+        """Return the state as it is now; raise `ConfigError` if it is bound to no bucket yet."""
+        feed, lease = self._tables.feed.c, self._tables.lease.c
+        query = select(
+            feed.upstream,
+            feed.checkpoint,
+            feed.checkpoint_running,
+            feed.storage_checkpoint,
+            lease.holder,
+            _seconds("expires_at", "UTC_TIMESTAMP(6)"),
+            text("UNIX_TIMESTAMP(NOW(6))"),
+        ).join_from(self._tables.feed, self._tables.lease, true())
+        found = self._connection.rows(query)
+        if not found:
+            message = f"the state schema {self._connection.schema} is not bound to a bucket yet: `storage-consumer run` binds it"
+            raise ConfigError(message)
+        ((upstream, checkpoint, running, storage, holder, expired, now),) = found
+        report, age = self._report()
+        return Snapshot(
+            now=float(now),
+            state_schema=self._connection.schema,
+            upstream=upstream,
+            checkpoint=checkpoint,
+            checkpoint_running=running,
+            storage_checkpoint=storage,
+            writer=readable(holder) if holder and expired <= 0 else "",
+            last_writer=readable(holder) if holder else "",
+            tables=tuple(self._all_tables()),
+            statements=tuple(self._statements()),
+            report=report,
+            report_age=age,
+        )
+
+    def minutes(self, most: int) -> tuple[Minute, ...]:
+        """Return the course of the feed over the last minutes, the oldest first; minutes without a writer have none."""
+        kept = self._tables.minutes
+        if not self._connection.has(kept):
+            return ()
+        rows = self._connection.rows(select(kept).order_by(kept.c.minute.desc()).limit(most))
+        names = kept.c.keys()
+        return tuple(Minute(**dict(zip(names, row, strict=True))) for row in reversed(rows))
+
+    def _all_tables(self) -> list[Table]:
+        found = []
+        for row in TableInspector(self._connection).all():
+            stored = row.stored
+            found.append(
+                Table(
+                    name=stored.name,
+                    state=stored.state,
+                    checkpoint=stored.checkpoint,
+                    follows=stored.follows,
+                    error=stored.error,
+                    decision=row.decision.verb if row.decision else "",
+                    decided_by=row.decision.decided_by if row.decision else "",
+                    decided_at=row.decision.decided_at if row.decision else "",
+                    obeyed=row.obeyed,
+                    refusal=row.refusal,
+                )
+            )
+        return found
+
+    def _statements(self) -> list[Statement]:
+        """Return the statements that are neither done nor skipped, in order."""
+        journal = self._tables.journal
+        names = ("schema_name", "table_name", "state", "query", "note")
+        query = (
+            select(*journal.primary_key, *(journal.c[name] for name in names), _seconds("started_at", "NOW(6)"))
+            .where(journal.c.state.not_in((DONE, SKIPPED)))
+            .order_by(journal.c.version, journal.c.table_dir, journal.c.checksum)
+        )
+        return [_statement(*row) for row in self._connection.rows(query)]
+
+    def _report(self) -> tuple[Report | None, float]:
+        """Return the last report of a writer, and how many seconds ago it was stored; an older program leaves none."""
+        report = self._tables.report
+        if not self._connection.has(report):
+            return None, 0.0
+        rows = self._connection.rows(
+            select(report.c.document, _seconds("written_at", "UTC_TIMESTAMP(6)")).order_by(report.c.epoch.desc())
+        )
+        return (Report.from_json(rows[0][0]), float(rows[0][1])) if rows else (None, 0.0)
+
+
+def _seconds(column: str, now: str) -> Any:
+    """Return the seconds between a column and now, both by the target's clock."""
+    return (func.timestampdiff(text("MICROSECOND"), text(column), text(now)) * _MICROSECOND).label(f"{column}_ago")
+
+
+def _statement(table_dir: str, version: int, checksum: int, schema: str, table: str, *rest: Any) -> Statement:
+    state, query, note, ago = rest
+    return Statement(
+        identity=DdlId(table_dir, version, checksum),
+        name=TableName(schema=schema, table=table),
+        state=state,
+        query=query,
+        note=note,
+        seconds=float(ago) if state == STARTED and ago is not None else None,
+    )

@@ -1,0 +1,331 @@
+"""The command `status`: is the feed healthy, how far behind is it, which tables stopped, and which command comes next?"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict
+
+from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.clock import span
+from storage_consumer.config import parsers
+from storage_consumer.config.load import load_target
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.config.settings import Downstream
+from storage_consumer.driver.remedies import table_command
+from storage_consumer.errors import ConfigError, StorageConsumerError
+from storage_consumer.monitoring.report import Phase, Report
+from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.monitoring.status import Health, Status, TableStatus, judged, lag_of
+from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.table_words import is_meant, refuse_several
+from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret, tso_time
+
+_ONLY_HERE = ("table", "max_lag", "batch", "watch", "files", "all", "json")
+_SHOWN = 20
+"""Tables and statements that are shown without --all."""
+_EVERY = 2.0
+"""Seconds between two looks with --watch."""
+_LABEL = 12
+_CODES = {
+    Health.HEALTHY: ExitCode.DONE,
+    Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
+    Health.STOPPED: ExitCode.TABLES_STOPPED,
+    Health.BEHIND: ExitCode.BEHIND,
+}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return the status of a feed; with ``watch`` show it again and again until SIGINT, and return the last one's code.
+
+    Raises `ConfigError` for an unknown table or a target without a state, and `TargetUnavailable`.
+    """
+    own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
+    downstream, secrets, hidden = load_target({k: v for k, v in options.items() if k not in _ONLY_HERE}, environ)
+    for secret in hidden:
+        register_secret(secret)
+    max_lag = _max_lag(own)
+
+    def look() -> Answer:
+        with closing(StateInspector(downstream, secrets.password)) as desk:
+            return _answered(desk, downstream, own, max_lag)
+
+    return _watched(look, is_document="json" in own) if "watch" in own else look()
+
+
+def _max_lag(own: Mapping[str, str]) -> float | None:
+    if "max_lag" not in own:
+        return None
+    try:
+        return float(parsers.duration(low=0)(own["max_lag"]))  # type: ignore[arg-type]  # the parser returns a number
+    except ValueError as error:
+        raise ConfigError(f"--max-lag: {error}") from None
+
+
+def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, str], max_lag: float | None) -> Answer:
+    """Return one look at the state."""
+    snapshot = desk.status.snapshot()
+    status = judged(
+        snapshot,
+        lambda verb, name: table_command(verb, name, downstream),
+        max_lag=max_lag,
+        needs_writer="batch" not in own,
+    )
+    files = desk.feed.sequences() if "files" in own else None
+    code = _CODES[status.health]
+    chosen = _chosen(snapshot, own["table"]) if "table" in own else None
+    if "json" in own:
+        return Answer(json_text(document(status, files, chosen)), code)
+    lines = _of_table(status, chosen) if chosen else _lines(status, everything="all" in own)
+    if files is not None:
+        lines = [*lines, "", *_file_lines(files)]
+    return Answer("\n".join(lines) + "\n", code)
+
+
+def _watched(look: Callable[[], Answer], *, is_document: bool) -> Answer:
+    """Show one look after the other until SIGINT. A target that does not answer for a while ends nothing."""
+    code = ExitCode.FAILED
+    try:
+        while True:
+            try:
+                found = look()
+                text, code = found.text, found.code
+            except ConfigError:
+                raise
+            except StorageConsumerError as fault:
+                text, code = redact(f"{fault}\n"), ExitCode.FAILED
+            # A terminal shows the newest look alone; a pipe gets them all.
+            sys.stdout.write(
+                (_CLEAR if sys.stdout.isatty() else "") + lines_escaped(text if is_document else redact(text))
+            )
+            sys.stdout.flush()
+            time.sleep(_EVERY)
+    except KeyboardInterrupt:
+        return Answer("", code)
+
+
+def _chosen(snapshot: Snapshot, name: str) -> Table:
+    """Return the one table that is meant."""
+    refuse_several((table.name for table in snapshot.tables), name)
+    for table in snapshot.tables:
+        if is_meant(table.name, name):
+            return table
+    raise ConfigError(f"the state knows no table {name}{did_you_mean(name, [str(t.name) for t in snapshot.tables])}")
+
+
+# as text
+
+
+def _lines(status: Status, *, everything: bool) -> list[str]:
+    """Return the status of the whole feed."""
+    snapshot = status.snapshot
+    lines = [_headline(status), *_wrapped(status.reasons[status.health != Health.HEALTHY :], "  ")]
+    facts = {
+        "bucket": snapshot.upstream,
+        "writer": snapshot.writer or "nobody",
+        "doing": _doing(status),
+        "checkpoint": _moment(snapshot.checkpoint, status.lag),
+        "": f"{_moment(snapshot.checkpoint_running, status.lag_running)} without stopped tables"
+        if snapshot.checkpoint_running != snapshot.checkpoint
+        else "",
+        "at source": _moment(snapshot.storage_checkpoint, status.source_lag),
+        "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
+        "pending": _pending(status.report),
+        "skipped": _skipped(status.report),
+    }
+    lines += [f"  {label:<{_LABEL}}{text}" for label, text in facts.items() if text]
+    for table in status.tables if everything else status.tables[:_SHOWN]:
+        lines += ["", *_table_lines(table)]
+    lines += _more(len(status.tables), "table", everything=everything)
+    if status.statements:
+        lines += ["", "statements that are not done:"]
+        lines += [_statement_line(each) for each in (status.statements if everything else status.statements[:_SHOWN])]
+        lines += _more(len(status.statements), "statement", everything=everything)
+    return lines
+
+
+def _headline(status: Status) -> str:
+    """Return the first line: the one word, and why."""
+    if status.health != Health.HEALTHY:
+        return f"{status.health}: {status.reasons[0]}"
+    lag = f"{span(status.lag)} behind now" if status.lag is not None else "no checkpoint yet"
+    return f"{status.health}: {sum(status.counts.values()):,} tables, {lag}"
+
+
+def _doing(status: Status) -> str:
+    """Return what the writer is doing, by its own word."""
+    report, now = status.report, status.snapshot.now
+    if report is None:
+        return ""
+    if not status.is_reported:
+        ended = "ended" if report.phase == Phase.ENDED else f"last heard of while {report.phase}"
+        return f"{ended} {span(status.snapshot.report_age)} ago"
+    words = f"{report.phase} for {span(max(0.0, now - report.since))}"
+    if (work := report.work) is not None and work.files:
+        left = f", {span(status.seconds_left)} left" if status.seconds_left is not None else ""
+        words += (
+            f": {work.files_done:,} of {work.files:,} files ({_size(work.bytes)}), {work.rows:,} rows, "
+            f"{report.rows_per_second:,.0f} rows/s{left}"
+        )
+    return words
+
+
+def _pending(report: Report | None) -> str:
+    if report is None or not report.last_round_at:
+        return ""
+    return f"{report.pending_files:,} files, {_size(report.pending_bytes)}, at the end of the last round"
+
+
+def _skipped(report: Report | None) -> str:
+    if report is None or not report.skipped:
+        return ""
+    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
+
+
+def _table_lines(table: TableStatus) -> Iterator[str]:
+    """Yield what is to be said of a table that stands still."""
+    behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
+    yield f"{table.state}: {table.name}, at {_moment(table.checkpoint, None)}{behind}"
+    # Its commands follow, whole.
+    reason = table.reason.partition(" Next steps: ")[0]
+    yield from _wrapped([reason] if reason else [], "  ")
+    if table.decision:
+        yield f"  decided: {table.decision}"
+    # Not wrapped: it is to be pasted.
+    yield from (f"  next: {step}" for step in table.next_steps)
+
+
+def _of_table(status: Status, table: Table) -> list[str]:
+    """Return what is known of one table."""
+    shown = next((each for each in status.tables if each.name == table.name), None)
+    if shown is not None:
+        lines = list(_table_lines(shown))
+    else:
+        snapshot = status.snapshot
+        checkpoint = snapshot.checkpoint_running if table.follows else table.checkpoint
+        lines = [f"{table.state}: {table.name}, at {_moment(checkpoint, lag_of(checkpoint, snapshot.now))}"]
+    return lines + [_statement_line(each) for each in status.statements if each.name.folded() == table.name.folded()]
+
+
+def _statement_line(statement: Statement) -> str:
+    took = f" for {span(statement.seconds)}" if statement.seconds is not None else ""
+    query = " ".join(statement.query.split())
+    short = query if len(query) <= 100 else f"{query[:100]}…"  # noqa: PLR2004 - a line of a terminal
+    return f"  {statement.state}{took}: {statement.name}, version {statement.identity.version}: {short}"
+
+
+def _file_lines(files: Mapping[str, Finished]) -> Iterator[str]:
+    yield "data files that are still needed, by directory:"
+    for each in _needed(files):
+        of = f" (dispatcher {each['dispatcher']})" if each["dispatcher"] else ""
+        yield f"  {each['directory']}{of}: from number {each['needed_from']} on"
+
+
+def _needed(files: Mapping[str, Finished]) -> list[dict[str, object]]:
+    """Return the first number of each directory, and dispatcher, that is still needed."""
+    found = []
+    for sequence, finished in sorted(files.items()):
+        directory, dispatcher, _width = sequence.rsplit("|", 2)
+        found.append({"directory": directory, "dispatcher": dispatcher, "needed_from": finished.upto + 1})
+    return found
+
+
+def _more(count: int, what: str, *, everything: bool) -> list[str]:
+    return [] if everything or count <= _SHOWN else ["", f"… and {count - _SHOWN:,} more {what}s: add --all"]
+
+
+def _moment(checkpoint: int, lag: float | None) -> str:
+    """Return a TSO with its time, and how long ago that is."""
+    if not checkpoint:
+        return "none yet"
+    ago = f", {span(lag)} ago" if lag is not None else ""
+    return f"{checkpoint} ({tso_time(checkpoint)}){ago}"
+
+
+def _size(size: float) -> str:
+    """Return a number of bytes as readers like it."""
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - the step of these units
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if not unit else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _wrapped(texts: Iterable[str], indent: str) -> list[str]:
+    """Return texts as lines that fit the terminal."""
+    width = max(60, min(shutil.get_terminal_size().columns, 120))
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(
+            text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    ]
+
+
+# as a document
+
+
+def document(
+    status: Status, files: Mapping[str, Finished] | None = None, chosen: Table | None = None
+) -> dict[str, object]:
+    """Return the status as JSON takes it; the keys are part of the program's interface. Lags are seconds."""
+    snapshot = status.snapshot
+    shown = [table for table in status.tables if chosen is None or table.name == chosen.name]
+    found: dict[str, object] = {
+        "health": status.health,
+        "reasons": list(status.reasons),
+        "time": snapshot.now,
+        "state_schema": snapshot.state_schema,
+        "bucket": snapshot.upstream,
+        "writer": snapshot.writer,
+        "last_writer": snapshot.last_writer,
+        "checkpoint": _mark(snapshot.checkpoint, status.lag),
+        "checkpoint_running": _mark(snapshot.checkpoint_running, status.lag_running),
+        "storage_checkpoint": _mark(snapshot.storage_checkpoint, status.source_lag),
+        "tables_by_state": status.counts,
+        "tables": [_table_document(table) for table in shown],
+        "statements": [_statement_document(each) for each in status.statements],
+        "seconds_left": status.seconds_left,
+        "report": None if status.report is None else asdict(status.report) | {"age": snapshot.report_age},
+        "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
+    }
+    if chosen is not None:
+        found["table"] = {"name": str(chosen.name), "state": chosen.state, "checkpoint": chosen.checkpoint}
+    if files is not None:
+        found["files"] = _needed(files)
+    return found
+
+
+def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
+    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": lag}
+
+
+def _table_document(table: TableStatus) -> dict[str, object]:
+    return {
+        "table": str(table.name),
+        "state": table.state,
+        "checkpoint": _mark(table.checkpoint, table.lag),
+        "reason": table.reason,
+        "decision": table.decision,
+        "next": list(table.next_steps),
+    }
+
+
+def _statement_document(each: Statement) -> dict[str, object]:
+    return {
+        "table": str(each.name),
+        "version": each.identity.version,
+        "checksum": each.identity.checksum,
+        "state": each.state,
+        "seconds": each.seconds,
+        "query": each.query,
+        "note": each.note,
+    }

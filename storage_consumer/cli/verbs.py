@@ -1,0 +1,276 @@
+"""The commands: how each is used, its help, its flags, and the code that answers it.
+
+Help, exit codes, reference pages and completion are generated from this table. It imports no command, so that `run` and help
+need not wait for any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from storage_consumer.config.option import Group, Option
+from storage_consumer.config.options import OPTIONS
+from storage_consumer.config.parsers import did_you_mean
+from storage_consumer.errors import ConfigError
+
+PROGRAM = "storage-consumer"
+RUN = "run"
+_BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A flag of one command: it has neither keyword nor environment variable nor key. It may be given once."""
+
+    name: str
+    help: str
+    metavar: str = ""
+    """Empty for a flag without a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One command."""
+
+    name: str
+    usage: str
+    """What follows program and command."""
+    summary: str
+    """Its line in the list of commands."""
+    description: str
+    examples: tuple[str, ...] = ()
+    """Words after the program's name."""
+    actions: tuple[tuple[str, str], ...] = ()
+    """Word and meaning, for a command that does one of several things; the first one is done if none is named."""
+    flags: tuple[Flag, ...] = ()
+    options: tuple[Option, ...] = ()
+    """What it takes of the table of options, in that order."""
+    module: str = ""
+    """Module below `storage_consumer.cli` whose function `answer` is a `Command`; empty for `run`."""
+
+
+def verb_named(name: str) -> Verb:
+    """Return a command; raise `ConfigError` that names the nearest one if there is none of this name."""
+    if name not in VERBS:
+        raise ConfigError(f"there is no command `{name}`{did_you_mean(name, VERBS)}; see {PROGRAM} --help")
+    return VERBS[name]
+
+
+def _of_the_bucket() -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written."""
+    return tuple(each for each in OPTIONS if each.group in _BUCKET and each.name != "downstream-uri")
+
+
+def _of_the_target(*more: str) -> tuple[Option, ...]:
+    """Return the options that lead to the target and its state, and those called `more`."""
+    ends = {"downstream-uri", "config", *more}
+    return tuple(
+        each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name != "local-infile")
+    )
+
+
+JSON = Flag(name="--json", help="One JSON document instead of text.")
+_TABLE = Flag(name="--table", metavar="S.T", help="The table, as database.table, or a database alone.")
+_VERBS = (
+    Verb(
+        name=RUN,
+        usage="--upstream-uri URI --downstream-uri URI [option …]",
+        summary="apply what is in the bucket until a signal arrives (or, with --once, for one round)",
+        description="""\
+Reads the change files that TiCDC's storage sink writes (CSV or canal-json, in a folder, S3, Google Cloud Storage or
+Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's
+`metadata`, through Spark. It only reads the bucket; its state lives in the target. It may be killed at any moment and started again.""",
+        options=OPTIONS,
+    ),
+    Verb(
+        name="inspect",
+        usage="--upstream-uri URI [--config FILE] [--json] [option …]",
+        summary="show what the bucket is, which settings it shows and which are missing; run this first",
+        description=f"""\
+Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
+It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: given, inferred (and
+from which file), not decidable, or contradicting what was given. It ends with a `{PROGRAM} run` command to continue with.""",
+        examples=("inspect --upstream-uri file:///data/bucket",),
+        flags=(JSON,),
+        options=_of_the_bucket(),
+        module="inspect_command",
+    ),
+    Verb(
+        name="status",
+        usage="[--table S.T] [--max-lag DURATION] [--watch] [--json] --downstream-uri URI [option …]",
+        summary="show whether the feed is healthy, how far behind it is, what stopped, and the command that comes next",
+        description="""\
+Shows who writes and what it is doing, how old the checkpoint is (of all tables, and of those that are not stopped), the
+tables that are halted or waiting with their reasons and the next commands to type, and the statements that run or wait. It reads
+the state in the target alone, so it works while the program is down. Its exit code makes it a check for cron, Nagios or Kubernetes.""",
+        examples=(
+            "status --downstream-uri mysql://root@127.0.0.1:3306/",
+            "status --max-lag 5m --json --downstream-uri mysql://root@127.0.0.1:3306/",
+            "status --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        flags=(
+            _TABLE,
+            Flag(
+                name="--max-lag",
+                metavar="DURATION",
+                help="The oldest that the checkpoint may be, such as 90s or 5m; without it any age is healthy.",
+            ),
+            Flag(
+                name="--batch",
+                help="It is no fault that nobody writes now: the feed runs with --once, from time to time.",
+            ),
+            Flag(name="--watch", help="Show it again every 2 seconds, until Ctrl-C."),
+            Flag(name="--files", help="Name the first file of each directory that is still needed."),
+            Flag(name="--all", help="Show all tables and statements, not only the first 20."),
+            JSON,
+        ),
+        options=_of_the_target(),
+        module="status_command",
+    ),
+    Verb(
+        name="ddl",
+        usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
+        summary="list the statements that stopped a table, and decide about one: done, skip or replace",
+        description="""\
+Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
+of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
+without a restart; a stopped one obeys when it starts. Repeating a decision changes nothing.""",
+        examples=(
+            "ddl --downstream-uri mysql://root@127.0.0.1:3306/",
+            "ddl skip --table shop.orders --version 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
+            "ddl replace --table shop.orders --version 470607624365932544 --sql 'ALTER TABLE orders ADD COLUMN note TEXT' …",
+        ),
+        actions=(
+            ("list", "show what waits"),
+            ("done", "you ran it manually: record it as done, run nothing"),
+            ("skip", "do not run it, go on"),
+            ("replace", "run the text of --sql in its place; what TiCDC wrote stays recorded"),
+        ),
+        flags=(
+            _TABLE,
+            Flag(
+                name="--version",
+                metavar="TSO",
+                help="The statement's version, as messages and the list show it.",
+            ),
+            Flag(
+                name="--checksum",
+                metavar="N",
+                help="Distinguishes statements of one table and version; the list shows it.",
+            ),
+            Flag(
+                name="--sql",
+                metavar="TEXT",
+                help="What `replace` runs; names without a database refer to the table's own.",
+            ),
+            JSON,
+        ),
+        options=_of_the_target(),
+        module="ddl_command",
+    ),
+    Verb(
+        name="table",
+        usage="[list|hold|resume|reload-done|accept-keys|moved] [--table S.T] --downstream-uri URI [option …]",
+        summary="list the tables that are halted or waiting, and decide about one: hold, resume, reload-done after a reload, …",
+        description="""\
+Shows the tables that are halted or waiting, with their errors, and records what you decide about one. It writes one row into
+the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
+        examples=(
+            "table --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        actions=(
+            ("list", "show what is halted or waiting"),
+            ("hold", "stop the table, also across restarts, before you reload it in the target"),
+            ("resume", "try the table again from where it stopped; ends a hold"),
+            (
+                "reload-done",
+                (
+                    "you reloaded the table in the target from a copy as of the TSO --at: all rows and statements up to "
+                    "there count as done, and files that hold nothing later are not waited for"
+                ),
+            ),
+            (
+                "accept-keys",
+                (
+                    "somebody changed its unique keys in the target, and the source has them too: accept them, and try "
+                    "it again"
+                ),
+            ),
+            ("moved", "you renamed it in the target to --to, because the routes have changed"),
+        ),
+        flags=(
+            _TABLE,
+            Flag(
+                name="--at",
+                metavar="TSO",
+                help="TSO of the copy: it holds all rows up to this commit-ts, and none after it.",
+            ),
+            Flag(name="--to", metavar="S.T", help="The table's name in the target, as database.table."),
+            JSON,
+        ),
+        options=_of_the_target(),
+        module="table_command",
+    ),
+    Verb(
+        name="history",
+        usage="[--table S.T] --downstream-uri URI [option …]",
+        summary="show the versions of a table: time, statement, what changed, and how it ended",
+        description="""\
+Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and its
+entry in the journal. Without --table: one line per table. It needs no bucket and only reads.""",
+        examples=(
+            "history --downstream-uri mysql://root@127.0.0.1:3306/",
+            "history --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
+            "history --table shop.orders --at 470607624365932544 --json --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        flags=(
+            _TABLE,
+            Flag(
+                name="--at",
+                metavar="TSO",
+                help="Show the whole structure in force at this version or commit-ts, instead of all versions.",
+            ),
+            JSON,
+        ),
+        options=_of_the_target(),
+        module="history_command",
+    ),
+    Verb(
+        name="rebind",
+        usage="--upstream-uri URI --downstream-uri URI [--restored] [--allow-missing] [--allow-rewritten] [option …]",
+        summary="continue with a bucket that was copied or moved to another place",
+        description="""\
+Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what the
+state knows with what is there (contents of schema files, sizes of finished data files, metadata), and changes nothing if they
+differ. No consumer may run meanwhile. Repeating it changes nothing; --restored accepts the files in the same place as they are now.""",
+        examples=(
+            "rebind --upstream-uri s3://new-bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
+            "rebind --restored --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        flags=(
+            Flag(
+                name="--restored",
+                help="Bind even if the state is bound to this place already: its files were restored or copied over "
+                "with the same content, and have other times or tags.",
+            ),
+            Flag(
+                name="--allow-missing",
+                help="Bind even if schema files that were read are missing because they were deleted on purpose.",
+            ),
+            Flag(
+                name="--allow-rewritten",
+                help="Bind even if finished data files have another size because TiCDC rewrote them; `run` reads "
+                "them again, and halts a table that may have lost rows.",
+            ),
+            JSON,
+        ),
+        options=_of_the_target("upstream-uri"),
+        module="rebind_command",
+    ),
+)
+VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS})
+"""Name → command, in the order of the help."""

@@ -1,0 +1,199 @@
+"""The recorder: counts what the rounds of a process do, and says at any time how far they are.
+
+It is a `Progress` that passes all calls on, and a listener to the events of the log. Calls come from several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from storage_consumer.clock import Clock
+from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
+from storage_consumer.summary import Progress, RoundSummary
+
+WINDOW = 60.0
+"""Seconds over which a rate is taken."""
+_MINUTE = 60
+
+
+@dataclass(slots=True)
+class _Round:
+    """The running round."""
+
+    began: float
+    files: int
+    size: int
+    files_done: int = 0
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class _Rate:
+    """Row changes a second, over the last `WINDOW` in which there were any."""
+
+    _read: deque[tuple[float, float, int]] = field(default_factory=deque)
+    """From, until and rows of each piece of work."""
+
+    def add(self, began: float, ended: float, rows: int) -> None:
+        """Count rows that were read between two moments of a clock that only grows."""
+        if rows <= 0:
+            return
+        self._read.append((began, ended, rows))
+        while self._read[0][1] < ended - WINDOW:
+            self._read.popleft()
+
+    def per_second(self) -> float:
+        """Return the rate; 0 before the first row."""
+        # Only the time of the work counts: a program that polls every two seconds is no slower for that.
+        seconds = sum(ended - began for began, ended, _ in self._read)
+        return sum(rows for _, _, rows in self._read) / seconds if seconds > 0 else 0.0
+
+
+class Recorder:
+    """What a process did and does."""
+
+    def __init__(self, inner: Progress, clock: Clock, version: str) -> None:
+        """Pass calls on to `inner`."""
+        self._inner = inner
+        self._clock = clock
+        self._version = version
+        self._lock = threading.Lock()
+        self._started_at = self._since = clock.now()
+        self._phase = Phase.STARTING
+        self._retry = ""
+        self._round: _Round | None = None
+        self._moved_at = 0.0
+        self._rate = _Rate()
+        self._totals = Totals()
+        self._skipped: Counter[str] = Counter()
+        self._last = RoundSummary()
+        self._last_round_at = 0.0
+        self._minute = 0
+        self._minute_began = self._asked = Totals()
+        self._read = 0
+        """Row changes read, those of the running round included."""
+
+    # what happens
+
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+        """Begin a round."""
+        with self._lock:
+            self._enter(Phase.APPLYING)
+            self._moved_at = self._clock.monotonic()
+            self._round = _Round(self._moved_at, files, size)
+        self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
+
+    def advanced(self, *, files: int, rows: int) -> None:
+        """Count files and rows."""
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._round is not None:
+                self._round.files_done += files
+                self._round.rows += rows
+            self._read += rows
+            self._rate.add(self._moved_at, now, rows)
+            self._moved_at = now
+        self._inner.advanced(files=files, rows=rows)
+
+    def ddl(self, *, table: str, query: str) -> None:
+        """Pass the call on."""
+        self._inner.ddl(table=table, query=query)
+
+    def round_finished(self, summary: RoundSummary) -> None:
+        """End a round."""
+        with self._lock:
+            totals = self._totals
+            self._totals = replace(
+                totals,
+                rounds=totals.rounds + 1,
+                rows=totals.rows + summary.rows,
+                written=totals.written + summary.written,
+                files=totals.files + summary.files,
+                ddls=totals.ddls + summary.ddls,
+            )
+            self._skipped.update(summary.skipped)
+            self._last, self._last_round_at = summary, self._clock.now()
+            self._round = None
+            self._enter(Phase.IDLE)
+        self._inner.round_finished(summary)
+
+    def heard(self, event: str, fields: Mapping[str, object]) -> None:
+        """Take note of an event of the log."""
+        with self._lock:
+            if event == "lease_waiting":
+                self._enter(Phase.STANDBY)
+            elif event == "lease_acquired":
+                self._enter(Phase.LOADING)
+            elif event == "retry":
+                self._totals = replace(self._totals, retries=self._totals.retries + 1)
+                if fields.get("what") == "round":
+                    self._retry = str(fields.get("error", ""))
+                    self._round = None
+                    self._enter(Phase.RETRYING)
+
+    def _enter(self, phase: Phase) -> None:
+        """Begin a phase. Rounds follow one another closely: applying and idling in turns does not begin anew each time."""
+        if phase != self._phase:
+            self._phase, self._since = phase, self._clock.now()
+        if phase != Phase.RETRYING:
+            self._retry = ""
+
+    # what is known
+
+    def summary(self) -> RoundSummary:
+        """Return the summary of the last round; an empty one before the first."""
+        with self._lock:
+            return self._last
+
+    def report(self) -> Report:
+        """Return what there is to say now."""
+        with self._lock:
+            waiting = self._last.waiting[:SHOWN_TABLES]
+            return Report(
+                version=self._version,
+                started_at=self._started_at,
+                phase=self._phase,
+                since=self._since,
+                retry=self._retry,
+                work=self._work(),
+                rows_per_second=round(self._rate.per_second(), 1),
+                pending_files=self._last.pending_files,
+                pending_bytes=self._last.pending_bytes,
+                last_round_at=self._last_round_at,
+                totals=self._totals,
+                skipped=dict(self._skipped),
+                waiting={table.table: table.error for table in waiting},
+            )
+
+    def minute(self) -> Minute:
+        """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""
+        with self._lock:
+            now = int(self._clock.now()) // _MINUTE
+            done = replace(self._totals, rows=self._read)
+            if now != self._minute:
+                # What was done since the last call belongs to no minute yet.
+                self._minute, self._minute_began = now, self._asked
+            self._asked = done
+            return Minute(
+                minute=now,
+                checkpoint=self._last.checkpoint,
+                checkpoint_running=self._last.checkpoint_running,
+                storage_checkpoint=self._last.storage_checkpoint,
+                row_changes=done.rows - self._minute_began.rows,
+                statements=done.ddls - self._minute_began.ddls,
+            )
+
+    def _work(self) -> Work | None:
+        running = self._round
+        if running is None:
+            return None
+        return Work(
+            seconds=round(self._clock.monotonic() - running.began, 3),
+            files=running.files,
+            bytes=running.size,
+            files_done=running.files_done,
+            rows=running.rows,
+        )

@@ -1,0 +1,115 @@
+"""What the writer says of itself, as frozen records that travel to the state and back as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+SHOWN_TABLES = 200
+"""Most waiting tables that a report names."""
+
+
+class Phase(StrEnum):
+    """What a process is doing."""
+
+    STARTING = "starting"
+    """Before it asks for the lease: it looks at the bucket and the target."""
+    STANDBY = "standby"
+    """Another process is the writer."""
+    LOADING = "loading"
+    """It has the lease, and its first round has not begun."""
+    APPLYING = "applying"
+    """A round is running."""
+    IDLE = "idle"
+    """Between two rounds."""
+    RETRYING = "retrying"
+    """Something did not answer; see `Report.retry`."""
+    ENDED = "ended"
+    """The program has ended; nothing is written until it is started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """How far the round is that is running."""
+
+    seconds: float
+    """Since it began."""
+    files: int
+    """Files that it has to read."""
+    bytes: int
+    files_done: int = 0
+    rows: int = 0
+    """Row changes read so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What the process did since it started."""
+
+    rounds: int = 0
+    rows: int = 0
+    written: int = 0
+    files: int = 0
+    ddls: int = 0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One report. Times are seconds since 1970-01-01 UTC by the writer's clock."""
+
+    version: str
+    """Of the program."""
+    started_at: float
+    phase: Phase
+    since: float
+    """When the phase began."""
+    retry: str = ""
+    """What did not answer last, while the phase is `RETRYING`."""
+    work: Work | None = None
+    """The running round, once it knows what it has to do."""
+    rows_per_second: float = 0.0
+    """Over the last minute in which rows were read."""
+    pending_files: int = 0
+    """Files with rows beyond the storage checkpoint, or not yet read, at the end of the last round."""
+    pending_bytes: int = 0
+    last_round_at: float = 0.0
+    """When the last round ended; 0 before the first."""
+    totals: Totals = Totals()
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Reason → rows and objects skipped since the start."""
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Table → what it waited for at the end of the last round; at most `SHOWN_TABLES`."""
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return msgspec.json.encode(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, document: str) -> Report | None:
+        """Return the report of a document; None if a program of another version wrote it in a way that this one cannot read."""
+        try:
+            return msgspec.json.decode(document, type=cls)
+        except msgspec.MsgspecError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minute:
+    """How far the feed was in one minute, and what was done in it."""
+
+    minute: int
+    """Minutes since 1970-01-01 UTC."""
+    checkpoint: int
+    checkpoint_running: int
+    storage_checkpoint: int
+    row_changes: int
+    """Row changes read in this minute."""
+    statements: int
+    """DDL statements executed in it."""
+
+    def columns(self) -> dict[str, object]:
+        """Return column → value."""
+        return asdict(self)

@@ -1,0 +1,70 @@
+"""The state of a feed at one moment, as it is stored: what `status` judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage_consumer.model import DdlId, TableName
+from storage_consumer.monitoring.report import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table."""
+
+    name: TableName
+    state: str
+    """See `plan.table_state.TableState`."""
+    checkpoint: int
+    """Commit ts up to which it is applied, inclusive, where it does not follow `Snapshot.checkpoint_running`."""
+    follows: bool = True
+    """Whether it is at least as far as the feed."""
+    error: str = ""
+    decision: str = ""
+    """The last decision of an operator; empty if there is none."""
+    decided_by: str = ""
+    decided_at: str = ""
+    obeyed: bool = False
+    """Whether a consumer has seen the decision."""
+    refusal: str = ""
+    """Why the decision changed nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement that is neither done nor skipped."""
+
+    identity: DdlId
+    name: TableName
+    state: str
+    """``planned``, ``started`` or ``failed``."""
+    query: str
+    note: str = ""
+    seconds: float | None = None
+    """Since it was started, if it runs or its end is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that is stored of a feed."""
+
+    now: float
+    """Seconds since 1970-01-01 UTC by the target's clock."""
+    state_schema: str
+    upstream: str
+    """The bucket."""
+    checkpoint: int
+    """Commit ts up to which all tables are applied, inclusive; 0 before the first round."""
+    checkpoint_running: int
+    """The same for the tables that are not stopped."""
+    storage_checkpoint: int
+    """Highest checkpoint-ts of the bucket that a writer has read."""
+    writer: str
+    """Who holds the lease, in words; empty for nobody."""
+    last_writer: str
+    """Who held it last, if its lease ran out without being released."""
+    tables: tuple[Table, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    report: Report | None = None
+    report_age: float = 0.0
+    """Seconds since the report was stored."""

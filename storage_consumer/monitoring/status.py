@@ -1,0 +1,234 @@
+"""The status of a feed: what an operator asks first. Judged from a snapshot of the state; pure.
+
+Is it healthy, how far behind is it, which tables stopped, and which command comes next?
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from storage_consumer.clock import span
+from storage_consumer.model import TableName, physical_ms
+from storage_consumer.monitoring.report import Phase, Report
+from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.plan.table_state import TableState
+
+FRESH = 30.0
+"""Seconds after which a report no longer tells what its writer is doing."""
+STALLED = 300.0
+"""Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
+_STOPPED = (TableState.HALTED, TableState.LOST)
+_BEHIND = (*_STOPPED, TableState.WAITING)
+_AGAIN = "`storage-consumer table resume`"
+"""How a message names the command that it does not spell out."""
+_COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
+
+
+class Health(StrEnum):
+    """The one word for a feed. Where several hold, the first of these counts."""
+
+    NO_WRITER = "no-writer"
+    """Nobody writes: no process has the lease."""
+    STOPPED = "stopped"
+    """One or more tables are halted; the others go on."""
+    BEHIND = "behind"
+    """The checkpoint is older than it may be."""
+    HEALTHY = "healthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """A table that an operator should know of."""
+
+    name: TableName
+    state: TableState
+    """``halted``, ``lost`` or ``waiting``, or ``running`` if only a decision about it waits."""
+    checkpoint: int
+    lag: float | None
+    """Seconds since the time of its checkpoint; None without one."""
+    reason: str
+    decision: str = ""
+    """The operator's decision that no consumer has seen yet, or that was refused; with who and when."""
+    next_steps: tuple[str, ...] = ()
+    """Commands, the likeliest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The status of a feed."""
+
+    health: Health
+    reasons: tuple[str, ...]
+    """Why it is not healthy, and what else is odd, in sentences; the first one is the reason of `health` unless that is healthy."""
+    snapshot: Snapshot
+    lag: float | None
+    """Seconds since the time of the checkpoint of all tables; None before the first round."""
+    lag_running: float | None
+    """The same for the tables that are not stopped."""
+    source_lag: float | None
+    """Seconds since the time of the bucket's checkpoint: what TiCDC itself is behind. It is part of the others."""
+    seconds_left: float | None
+    """Until the running round ends, at its pace so far; None if that is not known."""
+    counts: dict[str, int]
+    """State → number of tables; those that the source dropped are left out."""
+    tables: tuple[TableStatus, ...]
+    """Those that are stopped or waiting, or about which a decision waits."""
+    statements: tuple[Statement, ...]
+    """Those that run, wait or failed."""
+
+    @property
+    def report(self) -> Report | None:
+        """What the writer last said of itself."""
+        return self.snapshot.report
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the report tells what the writer is doing now."""
+        return bool(self.report and self.snapshot.writer and self.snapshot.report_age <= FRESH)
+
+
+def lag_of(checkpoint: int, now: float) -> float | None:
+    """Return the seconds from the time of a TSO until `now`, at least 0; None for TSO 0, which means that there is none."""
+    return max(0.0, now - physical_ms(checkpoint) / 1000) if checkpoint else None
+
+
+def commands_in(text: str) -> tuple[str, ...]:
+    """Return the commands of this program that a message gives to be pasted; those in backquotes are only named."""
+    return tuple(found[0].rstrip(".") for found in _COMMAND.finditer(text))
+
+
+def judged(
+    snapshot: Snapshot,
+    command: Callable[[Verb, TableName], str],
+    *,
+    max_lag: float | None = None,
+    needs_writer: bool = True,
+) -> Status:
+    """Return the status of a feed.
+
+    `command` returns the command for a verb on a table, `max_lag` is the most seconds that the checkpoint may lie back, and without
+    `needs_writer` it is no fault that nobody writes at the moment.
+    """
+    tables = tuple(_tables(snapshot, command))
+    stopped = [each for each in tables if each.state in _STOPPED]
+    lag = lag_of(snapshot.checkpoint, snapshot.now)
+    late = max_lag is not None and (lag is None or lag > max_lag)
+    lonely = needs_writer and not snapshot.writer
+    health = next(
+        health
+        for health, holds in (
+            (Health.NO_WRITER, lonely),
+            (Health.STOPPED, bool(stopped)),
+            (Health.BEHIND, late),
+            (Health.HEALTHY, True),
+        )
+        if holds
+    )
+    shown = (each for each in snapshot.tables if each.state != TableState.DROPPED)
+    status = Status(
+        health=health,
+        reasons=(),
+        snapshot=snapshot,
+        lag=lag,
+        lag_running=lag_of(snapshot.checkpoint_running, snapshot.now),
+        source_lag=lag_of(snapshot.storage_checkpoint, snapshot.now),
+        seconds_left=_seconds_left(snapshot.report),
+        counts=dict(sorted(Counter(_shown(each, snapshot.report) for each in shown).items())),
+        tables=tables,
+        statements=snapshot.statements,
+    )
+    reasons = _reasons(status, stopped, max_lag if late else None, lonely=lonely)
+    return replace(status, reasons=tuple(reasons))
+
+
+def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None, *, lonely: bool) -> Iterator[str]:
+    """Yield why the feed is not healthy, and what else is odd. `exceeded`: the limit that the lag is beyond, if it is."""
+    snapshot, report = status.snapshot, status.report
+    if lonely:
+        last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
+        how = "; it ended" if report and report.phase == Phase.ENDED else ""
+        yield f"nobody writes{last}{how}: start `storage-consumer run`"
+    if stopped:
+        yield f"{len(stopped):,} of {sum(status.counts.values()):,} tables halted; the others go on"
+    if exceeded is not None:
+        so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
+        yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
+    if status.is_reported and report and report.phase == Phase.RETRYING:
+        yield f"the writer has been retrying for {span(max(0.0, snapshot.now - report.since))}: {report.retry}"
+    if snapshot.writer and report and not status.is_reported:
+        yield f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
+    if status.source_lag is not None and status.source_lag > STALLED and snapshot.writer:
+        yield (
+            f"the bucket's checkpoint is {span(status.source_lag)} old: look at the changefeed, which this program cannot be "
+            "ahead of"
+        )
+    if snapshot.writer and not snapshot.checkpoint:
+        yield "no round has ended yet"
+
+
+def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> Iterator[TableStatus]:
+    """Yield the tables to be shown: halted ones first, then those that wait, by name."""
+    waiting = snapshot.report.waiting if snapshot.report else {}
+    order = {state: place for place, state in enumerate(_BEHIND)}
+    found = []
+    for table in snapshot.tables:
+        reason = table.error or waiting.get(str(table.name), "")
+        state = TableState(table.state)
+        if state == TableState.RUNNING and str(table.name) in waiting:
+            state = TableState.WAITING
+        is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
+        if state not in _BEHIND and not is_open:
+            continue
+        checkpoint = snapshot.checkpoint_running if table.follows and state not in _STOPPED else table.checkpoint
+        found.append(
+            TableStatus(
+                name=table.name,
+                state=state,
+                checkpoint=checkpoint,
+                lag=lag_of(checkpoint, snapshot.now),
+                reason=reason,
+                decision=_decision(table) if is_open else "",
+                next_steps=_next_steps(table, state, reason, command),
+            )
+        )
+    yield from sorted(found, key=lambda each: (order.get(each.state, len(order)), str(each.name)))
+
+
+def _next_steps(
+    table: Table, state: TableState, reason: str, command: Callable[[Verb, TableName], str]
+) -> tuple[str, ...]:
+    if state not in _STOPPED:
+        return ()
+    # The message knows best: it was written where the fault was met.
+    named = commands_in(reason)
+    if state == TableState.LOST:
+        return named or (command("reload-done", table.name),)
+    again = command("resume", table.name)
+    return named if named and (again in named or _AGAIN not in reason) else (again, *named)
+
+
+def _decision(table: Table) -> str:
+    outcome = f"refused: {table.refusal}" if table.refusal else "no consumer has seen it yet"
+    return f"{table.decision} by {table.decided_by} at {table.decided_at} UTC; {outcome}"
+
+
+def _shown(table: Table, report: Report | None) -> str:
+    """Return the state under which a table is counted."""
+    if table.state == TableState.LOST:
+        return TableState.HALTED
+    if report and table.state == TableState.RUNNING and str(table.name) in report.waiting:
+        return TableState.WAITING
+    return table.state
+
+
+def _seconds_left(report: Report | None) -> float | None:
+    """Return the seconds until the running round ends, if every file takes as long as those that were read."""
+    work = report.work if report else None
+    if work is None or not work.files_done or not work.files:
+        return None
+    return work.seconds * max(0, work.files - work.files_done) / work.files_done
