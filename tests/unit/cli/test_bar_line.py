@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,8 @@ def test_a_terminal_that_is_gone_ends_the_bar_only(caplog: pytest.LogCaptureFixt
         os.dup2(dead, shown.stream.fileno())
         os.close(dead)
         reporter = Reporter(bar)
-        for _ in range(2):
+
+        def work() -> None:
             reporter.round_started(files=9, size=1, storage_checkpoint=BEHIND)
             reporter.advanced(files=1, rows=1)
             reporter.ddl(table="a.b", query="x")
@@ -142,5 +144,13 @@ def test_a_terminal_that_is_gone_ends_the_bar_only(caplog: pytest.LogCaptureFixt
             with telemetry._around_write():
                 rest.write("LINE\n")
             reporter.round_finished(RoundSummary(rows=1))
+
+        work()
+        work()
+        # No lock is left behind that another thread would wait for.
+        other = threading.Thread(target=work, daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
         os.dup2(rest.fileno(), shown.stream.fileno())
-    assert [message.split()[0] for message in caplog.messages] == ["round_finished"] * 2
+    assert [message.split()[0] for message in caplog.messages] == ["round_finished"] * 3
