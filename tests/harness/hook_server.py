@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,12 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any
 
+from tests.harness.certificates import Signed
+
 
 @dataclass(slots=True)
 class HookServer:
     """What it got, and what it answers."""
 
     port: int = 0
+    scheme: str = "http"
     got: list[dict[str, Any]] = field(default_factory=list)
     """The documents of all requests, those that it refused included."""
     paths: list[str] = field(default_factory=list)
@@ -27,12 +31,12 @@ class HookServer:
 
     def address(self, path: str = "/hook", userinfo: str = "") -> str:
         """Where it is."""
-        return f"http://{userinfo}127.0.0.1:{self.port}{path}"
+        return f"{self.scheme}://{userinfo}127.0.0.1:{self.port}{path}"
 
 
 @contextmanager
-def hook_server() -> Iterator[HookServer]:
-    """The server, while the context is open."""
+def hook_server(signed: Signed | None = None) -> Iterator[HookServer]:
+    """The server, while the context is open; with a certificate it speaks TLS."""
     state = HookServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,6 +67,11 @@ def hook_server() -> Iterator[HookServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     state.port = server.server_port
+    if signed is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(signed.certificate, signed.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        state.scheme = "https"
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -21,6 +21,7 @@ from storage_consumer.alerts.document import Document
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.hooks import Hook
 from storage_consumer.errors import ConfigError
+from tests.harness.certificates import Authority
 from tests.harness.hook_server import HookServer, hook_server
 
 DOCUMENT: Document = {"event": "table_halted", "table": "d.a", "error": "the password is opensesame\nand more"}
@@ -120,13 +121,27 @@ def test_what_may_pass_is_tried_three_times(
 
 
 def test_nobody_at_an_address_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A port that is closed, and a host with a certificate that nobody signed, are failures after three attempts."""
+    """A port that is closed is a failure after three attempts."""
     with hook_server() as server:
         address = server.address()
     _deliver(address)
     assert "alert_failed" in caplog.text
     assert "Connection refused" in caplog.text
     assert " attempts=3 " in caplog.text
+
+
+def test_the_certificate_of_an_address_is_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is sent to a host that nobody vouches for; SSL_CERT_FILE names who does."""
+    authority = Authority(tmp_path, "authority")
+    with hook_server(authority.sign("hook", host="127.0.0.1")) as server:
+        _deliver(server.address())
+        assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
+        assert server.got == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        _deliver(server.address())
+        assert server.got == [{**DOCUMENT, "error": "the password is ***\nand more"}]
 
 
 def test_a_command_gets_the_document(tmp_path: Path) -> None:
