@@ -146,7 +146,7 @@ def test_a_ticker_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with Ticker(call, every=0.001):
         for _ in range(3):
             assert called.acquire(timeout=10)
-    assert [message for message in caplog.messages if message.startswith("listener_failed")] == [
+    assert [message for message in caplog.messages if message.startswith("listener_failed listener=ticker")] == [
         'listener_failed listener=ticker error="OSError: no terminal"'
     ]
 
