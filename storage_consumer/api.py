@@ -35,7 +35,7 @@ from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
-from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 from storage_consumer.telemetry import Log, listen, register_secret
 
 _log = Log("api")
@@ -122,6 +122,16 @@ class Consumer:
         """Run rounds until `stop` is requested; return the summary of the last one."""
         asked = self._heeding(stop)
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """Return the statements that run on the target now; from any thread."""
+        workers = self._ddl_workers
+        if workers is None:
+            return ()
+        return tuple(
+            RunningStatement(table=str(step.name), version=step.version, query=step.definition.query, seconds=seconds)
+            for step, seconds in workers.running
+        )
 
     def abandon(self) -> None:
         """End without finishing the running transactions; the target rolls them back."""

@@ -1,10 +1,19 @@
-"""Time as the program sees it: a Protocol, so that tests can control it."""
+"""Time as the program sees it, a Protocol so that tests can control it; and durations as readers like them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from typing import Protocol
+
+
+def span(seconds: float) -> str:
+    """Return a duration as readers like it: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
+    whole = int(seconds)
+    for unit, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // part:02d}{below}"
+    return f"{whole}s"
 
 
 class Clock(Protocol):

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import lag_seconds, span
+from storage_consumer.cli.progress import lag_seconds
+from storage_consumer.clock import span
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import Progress, RoundSummary
 

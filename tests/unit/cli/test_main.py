@@ -29,7 +29,7 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.signals import Stop
-from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 
 HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted"),))
 WAITING = RoundSummary(tables=(TableSummary(table="a.b", state="waiting"),))
@@ -70,6 +70,10 @@ class Scripted:
         self.used.append("run")
         stop.request()
         return self._end()
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """None."""
+        return ()
 
     def abandon(self) -> None:
         """Be called off."""

@@ -92,10 +92,16 @@ def test_halted_table() -> None:
     error = f"the target refused it. Next steps: if you ran it manually: {DONE} -- to skip it: {SKIP} -- more: x"
     found = status(snapshot(table("b"), table("a", "halted", error=error, checkpoint=at(60))))
     assert found.health == Health.STOPPED
-    assert found.reasons == ("1 of 2 tables are halted; the others go on",)
+    assert found.reasons == ("1 of 2 tables halted; the others go on",)
     (shown,) = found.tables
     assert (str(shown.name), shown.state, shown.lag, shown.reason) == ("d.a", "halted", 60, error)
     assert shown.next_steps == (DONE, SKIP)
+
+
+def test_message_that_only_names_the_command() -> None:
+    """Where a message says to try again, that command stands first, whole."""
+    error = f"Make it fit, then run `storage-consumer table resume` to try it again. Next steps: skip it: {SKIP}"
+    assert status(snapshot(table("a", "halted", error=error))).tables[0].next_steps == ("resume d.a", SKIP)
 
 
 @pytest.mark.parametrize(("state", "step"), [("halted", "resume d.a"), ("lost", "reload-done d.a")])
@@ -130,7 +136,7 @@ def test_order() -> None:
 )
 def test_decision(more: dict[str, object], shown: str | None) -> None:
     """A decision is shown until a consumer has obeyed it; one that was refused stays."""
-    decided = table("a", decision="resume", decided_by="ada", decided_at="12:00", **more)
+    decided = table("a", decision="resume", decided_by="ada", decided_at="12:00", **more)  # type: ignore[arg-type] # as given
     found = status(snapshot(decided)).tables
     assert [each.decision for each in found] == ([shown] if shown else [])
 
@@ -138,13 +144,13 @@ def test_decision(more: dict[str, object], shown: str | None) -> None:
 def test_retrying_writer() -> None:
     """What does not answer is named, and since when."""
     found = status(snapshot(report=report(Phase.RETRYING, retry="s3://b: 503")))
-    assert found.reasons == ("the writer has been retrying for 12 s: s3://b: 503",)
+    assert found.reasons == ("the writer has been retrying for 12s: s3://b: 503",)
 
 
 def test_silent_writer() -> None:
     """A writer with the lease whose last report is old may hang: that is said, and its old report counts for nothing."""
     found = status(snapshot(report=report(Phase.RETRYING, retry="x"), report_age=FRESH + 1))
-    assert found.reasons == ("the writer has the lease, but has said nothing of itself for 31 s",)
+    assert found.reasons == ("the writer has the lease, but has said nothing of itself for 31s",)
     assert not found.is_reported
 
 
