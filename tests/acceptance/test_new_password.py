@@ -69,3 +69,22 @@ def test_new_password(kind: str, bucket: SmallBucket, tmp_path: Path, request: p
         assert server.query("SELECT * FROM d.t") == ((1, "one"), (2, "two"))
     finally:
         server.query("DROP USER app@'%'")
+
+
+def test_new_password_without_overlap(bucket: SmallBucket, mariadb: DatabaseServer) -> None:
+    """Where the old password is refused at once, the program ends with 1 at its next login, and loses nothing."""
+    mariadb.query(f"CREATE USER app@'%' IDENTIFIED BY '{OLD}'")
+    mariadb.query("GRANT ALL ON *.* TO app@'%'")
+    try:
+        with consuming(bucket, mariadb, "one") as one:
+            one.wait_for("round_finished", checkpoint=ts(9))
+            mariadb.query(f"ALTER USER app@'%' IDENTIFIED BY '{NEW}'")
+            bucket.rows("d.t", 2, row("d.t", 12, "2", '"two"'))
+            bucket.metadata(ts(20))
+            assert one.end() == 1
+        (bucket.root.parent / "password").write_text(NEW, encoding="utf-8")
+        with consuming(bucket, mariadb, "two") as two:
+            two.wait_for("round_finished", checkpoint=ts(20))
+        assert mariadb.query("SELECT * FROM d.t") == ((1, "one"), (2, "two"))
+    finally:
+        mariadb.query("DROP USER app@'%'")
