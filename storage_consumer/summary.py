@@ -21,7 +21,7 @@ class TableSummary:
     checkpoint: int = 0
     """Commit ts up to which this table is applied, inclusive."""
     state: str = "running"
-    """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``dropped``."""
+    """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``paused`` by an operator; ``dropped``."""
     error: str = ""
     """Why the table is halted or waiting."""
 
@@ -62,6 +62,11 @@ class RoundSummary:
     def halted(self) -> tuple[TableSummary, ...]:
         """The tables that stopped with an error."""
         return tuple(table for table in self.tables if table.state == "halted")
+
+    @property
+    def paused(self) -> tuple[TableSummary, ...]:
+        """The tables that an operator paused."""
+        return tuple(table for table in self.tables if table.state == "paused")
 
     @property
     def halted_tables(self) -> tuple[str, ...]:

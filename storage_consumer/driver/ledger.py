@@ -23,6 +23,8 @@ from storage_consumer.telemetry import Log
 _log = Log("round")
 _STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
 """States that a statement may have replaced at its end."""
+_STANDING = (TableState.HALTED, TableState.PAUSED, TableState.WAITING)
+"""States of which every round tells."""
 
 
 @dataclass(slots=True)
@@ -180,7 +182,7 @@ class RoundLedger:
             # It is not blocked itself, but a statement that cannot run yet, or still runs, stands before its rows.
             if not table.status.blocked and table.key in stuck:
                 state, error = TableState.WAITING, stuck[table.key]
-            if counts.rows or counts.files or counts.ddls or state in (TableState.HALTED, TableState.WAITING):
+            if counts.rows or counts.files or counts.ddls or state in _STANDING:
                 tables.append(
                     TableSummary(
                         table=str(table.name),
@@ -205,7 +207,8 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         state=table.status.stored,
         # A table behind the feed must not jump to the feed's checkpoint when the state is loaded.
         follows=not table.status.is_halted and table.checkpoint >= manager.catalog.stored_checkpoint,
-        error=table.status.error,
+        # Who skips it stays known, whatever else is said of it meanwhile.
+        error=table.status.skipped or table.status.error,
         copies=table.copies.to_store,
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,

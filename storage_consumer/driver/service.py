@@ -121,7 +121,7 @@ class ConsumerService:
         # A checkpoint beyond any clock would make all rows look applied, so the start is refused.
         highest = max(self._storage_floor, restart.checkpoint, *restart.tables.values())
         refuse_ahead_of_clock(highest, self._config.downstream.state_schema, self._clock.now())
-        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema)
+        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema, restart.skipped)
         refuse_other_places(restart, selection.routes)
         manager = ConsumerManager(
             restart,

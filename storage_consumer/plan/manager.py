@@ -41,6 +41,7 @@ class ConsumerManager:
         """Begin with what an earlier run left. `gap_timeout`: seconds to wait for a missing file; `tells_time`: see `TableFiles`."""
         self.finished_files = 0
         self.left_out_files = 0
+        self.skipped_files = 0
         self.selection: Final = selection or Selection()
         self.catalog: Final = Catalog(restart, tells_time=tells_time, selection=self.selection, command=command)
         self.tables: Final[Mapping[str, TableConsumer]] = self.catalog.tables
@@ -72,7 +73,10 @@ class ConsumerManager:
             table = self.catalog.owner(file.version_key)
             if table.status.excluded:
                 self.catalog.discard(file)
-                self.left_out_files += 1
+                if table.status.skipped:
+                    self.skipped_files += 1
+                else:
+                    self.left_out_files += 1
                 continue
             self.finished_files += not self.catalog.offer(table, file)
         self.catalog.look_at_copies(again=self._dispatched)
@@ -236,7 +240,8 @@ class ConsumerManager:
 
     def new_round(self, now: int = 0) -> None:
         """Let tables that waited try again. `now`: the wall clock's time as a TSO."""
-        self.left_out_files, self.catalog.now = 0, now
+        self.left_out_files = self.skipped_files = 0
+        self.catalog.now = now
         for table in self.tables.values():
             table.end_wait()
 

@@ -99,7 +99,7 @@ def test_copy_resolves_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
     [
         ("halted", "reload-done", 49, "as of 50 or later"),
         ("lost", "reload-done", 69, "as of 70, when they were first missed"),
-        ("running", "reload-done", 99, "is not halted.*table hold --table shop.a"),
+        ("running", "reload-done", 99, "is not halted.*table pause --table shop.a"),
         ("lost", "resume", 0, "reload it.*reload-done --table shop.a --at TSO"),
         ("excluded", "resume", 0, "reload-done"),
     ],
@@ -150,11 +150,11 @@ def test_hold_and_resume(rig: tuple[Rig, Decide]) -> None:
     """A running table stands still where it is, over restarts, until an operator lets it go on; then it follows nothing at first."""
     state, decide = rig[0].owner(), rig[1]
     stored(state, progress("shop/a", 50), checkpoint=60)
-    decide("hold")
+    decide("pause")
     assert state.decisions.apply_to_tables()[0].refusal == ""
     restart, _ = state.progress.load()
     assert (restart.tables, restart.behind) == ({KEY: 60}, {KEY})
-    assert "held by op since" in restart.held[KEY]
+    assert "paused by op since" in restart.held[KEY]
     assert state.decisions.apply_to_tables() == []
     decide("resume")
     state.decisions.apply_to_tables()
