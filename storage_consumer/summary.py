@@ -56,6 +56,10 @@ class RoundSummary:
     """Their size, as far as they were listed."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
+    ended_early: str = ""
+    """Why the round ended before everything that could be done was done: ``asked``, ``max-files`` or ``max-seconds``; empty if it did not."""
+    reached_until: bool = False
+    """Whether every table that is not stopped has all changes up to the option ``until``, so that the run is over."""
     tables: tuple[TableSummary, ...] = ()
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Select, delete, exists, func, select, update
 from sqlalchemy.dialects.mysql import insert
@@ -23,6 +23,7 @@ from storage_consumer.plan.table_decisions import (
     Obeyed,
     StoredTable,
     TableDecision,
+    Verb,
     held,
     may_touch,
     needs_copy,
@@ -175,7 +176,7 @@ def last_that_may_touch(begun: Iterable[Sequence[Any]], table: TableName) -> int
 def _decision(row: Row[Any]) -> TableDecision:
     return TableDecision(
         table_key=row.table_key,
-        verb=verb_of(row.verb),  # type: ignore[arg-type]  # stored from one
+        verb=verb_of(row.verb),
         at=row.copy_as_of,
         decided_at=str(row.decided_at),
         decided_by=row.decided_by,
@@ -183,12 +184,12 @@ def _decision(row: Row[Any]) -> TableDecision:
     )
 
 
-def verb_of(stored: str) -> str:
+def verb_of(stored: str) -> Verb:
     """Return the verb that the state names so."""
-    return "pause" if stored == _STORED_PAUSE else stored
+    return "pause" if stored == _STORED_PAUSE else cast("Verb", stored)
 
 
-def stored_verb(verb: str) -> str:
+def stored_verb(verb: Verb) -> str:
     """Return a verb as the state names it."""
     return _STORED_PAUSE if verb == "pause" else verb
 

@@ -32,8 +32,11 @@ def run_round(
     context.progress.round_started(
         files=manager.pending_files, size=manager.pending_bytes, storage_checkpoint=checkpoint
     )
+    reach = ledger.reach
     # Statements at exactly the checkpoint may still be missing from the bucket. One of them that ran shows that all were stored.
-    is_stable = take_last_ddl or checkpoint == stable_checkpoint or manager.backlog.is_half_done(checkpoint)
+    is_stable = (
+        take_last_ddl or reach < checkpoint or checkpoint == stable_checkpoint or manager.backlog.is_half_done(reach)
+    )
     rows = RowJobs(context, ledger)
     ddls = DdlScheduler(context, ledger, rows)
     ddls.apply_decisions(late)
@@ -42,12 +45,16 @@ def run_round(
         with ledger.stage("ddl"):
             ddls.collect()
         with ledger.stage("plan"):
-            wave = manager.next_wave(checkpoint, is_stable=is_stable)
+            wave = manager.next_wave(reach, is_stable=is_stable)
+        # Asked only where something is left to do, since else the round just ends.
+        if wave and (limit := ledger.limit()):
+            ledger.ended_early = limit
+            break
         if wave.rows:
             with ledger.stage("rows"):
                 # Stored before a job that may fail: after a fault the tables are as they were stored.
                 ddls.store()
-                rows.write(in_one_job(wave.rows))
+                rows.write(in_one_job(ledger.oldest_first(wave.rows), ledger.files_left))
             continue
         with ledger.stage("ddl"):
             went_on = ddls.run(wave.ddls, to_the_end=take_last_ddl)
@@ -58,7 +65,13 @@ def run_round(
         ddls.store()
         reached = ledger.save_checkpoints()
     # After an early end nobody knows what could have gone on, so nothing is called stuck.
-    stuck = {} if ledger.ended_early else manager.stuck(checkpoint) | ddls.still_running()
+    stuck = {}
+    if not ledger.ended_early:
+        stuck = manager.stuck(reach, is_stable=reach < checkpoint) | ddls.still_running()
+        # A statement at exactly that ts may still come, unless the storage checkpoint has passed it.
+        ledger.reached_until = (
+            reach == context.config.limits.until and is_stable and not manager.unreached(reach, stuck)
+        )
     summary = ledger.summary(reached, stuck)
     context.progress.round_finished(summary)
     return summary

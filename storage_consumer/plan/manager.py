@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from itertools import chain
 from typing import Final
@@ -150,6 +150,9 @@ class ConsumerManager:
         late = {}
         at, command = self.catalog.now, self.catalog.command
         for table in self.tables.values():
+            # It had files listed before it was left out, and waits for none of them any more.
+            if table.status.excluded:
+                continue
             # Files that have expired by now need not come once there is a copy.
             if table.status.lacks_past:
                 table.copies.miss(table.copies.gaps(), at)
@@ -189,22 +192,39 @@ class ConsumerManager:
         }
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, is_stable=is_stable))
 
-    def stuck(self, storage_checkpoint: int) -> dict[str, str]:
+    def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
-        Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting.
+        Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting. `is_stable`: whether
+        a DDL at exactly that ts counts too.
         """
         found: dict[str, str] = {}
         # The highest version first: a lower one overwrites its entry.
         for ddl in sorted(self.touches.pending(), key=lambda ddl: ddl.step.version, reverse=True):
             step = ddl.step
-            if not ddl_is_stored(step.version, storage_checkpoint, is_stable=False):
+            if not ddl_is_stored(step.version, storage_checkpoint, is_stable=is_stable):
                 continue
             touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
             still = ", ".join(str(table.name) for table in touched if table.is_in_the_way_of(step.version))
             why = f"waits for the DDL of {step.name} with version {step.version}{still and f' (halted or waiting: {still})'}"
             found |= dict.fromkeys((table.key for table in touched), why)
         return found
+
+    def unreached(self, checkpoint: int, stuck: Collection[str]) -> list[str]:
+        """Return the keys of tables that are not at a checkpoint and can get there; `stuck`: those before a statement that did not run.
+
+        A table that is halted cannot, nor one that waits for a statement together with it.
+        """
+        stopped = {table.key for table in self.tables.values() if table.status.is_halted}
+        pending = [ddl for ddl in self.touches.pending() if ddl_is_stored(ddl.step.version, checkpoint, is_stable=True)]
+        while more := {key for ddl in pending if ddl.touches & stopped for key in ddl.touches} - stopped:
+            stopped |= more
+        return [
+            table.key
+            for table in self.tables.values()
+            if table.key not in stopped
+            and (table.status.blocked or table.key in stuck or table.checkpoint < checkpoint)
+        ]
 
     # (6) acknowledge: what was done
 

@@ -104,8 +104,9 @@ def _refused_copy(table: StoredTable, at: int) -> str:
         )
     least = max(table.checkpoint, table.last_resolved)
     if at < least:
+        did = "passed over" if table.state == TableState.EXCLUDED else "applied"
         return (
-            f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} have been applied and "
+            f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} have been {did} and "
             f"will not be applied again. Reload the table as of {least} or later"
         )
     if at < table.copies.copy_from:
