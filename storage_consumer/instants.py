@@ -23,12 +23,12 @@ def parse_instant(given: str) -> int:
     text = given.strip()
     if text.isascii() and text.isdecimal():
         if len(text) > _LONGEST or int(text) >= 1 << 64:
-            raise ValueError(f"{text} has more than the 64 bits of a TSO")
+            raise ValueError(f"a TSO of 64 bits is expected, not {text[: _LONGEST + 1]}")
         return int(text)
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError(
-            f"a TSO or a time with its zone, such as 2026-11-23T10:00:00Z or 2026-11-23T18:00:00+08:00, is expected, not {given!r}"
+            f"a TSO or a time with its zone, such as 2026-11-23T10:00:00Z or 2026-11-23T18:00:00+08:00, is expected, not {given!r:.80}"
         )
     date, clock, fraction, zone = found.groups()
     if zone is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from itertools import chain
 from typing import Final
@@ -209,22 +209,6 @@ class ConsumerManager:
             why = f"waits for the DDL of {step.name} with version {step.version}{still and f' (halted or waiting: {still})'}"
             found |= dict.fromkeys((table.key for table in touched), why)
         return found
-
-    def unreached(self, checkpoint: int, stuck: Collection[str]) -> list[str]:
-        """Return the keys of tables that are not at a checkpoint and can get there; `stuck`: those before a statement that did not run.
-
-        A table that is halted cannot, nor one that waits for a statement together with it.
-        """
-        stopped = {table.key for table in self.tables.values() if table.status.is_halted}
-        pending = [ddl for ddl in self.touches.pending() if ddl_is_stored(ddl.step.version, checkpoint, is_stable=True)]
-        while more := {key for ddl in pending if ddl.touches & stopped for key in ddl.touches} - stopped:
-            stopped |= more
-        return [
-            table.key
-            for table in self.tables.values()
-            if table.key not in stopped
-            and (table.status.blocked or table.key in stuck or table.checkpoint < checkpoint)
-        ]
 
     # (6) acknowledge: what was done
 

@@ -15,6 +15,8 @@ from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
 
 Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
+_PAUSED = ("paused by ", "held by ")
+"""How the stored error of a table begins that an operator paused; the second is how earlier versions wrote it."""
 _SKIPPED = "skipped by "
 """How the stored error of a table begins that an operator leaves out; the filter stores none of this kind."""
 
@@ -186,6 +188,13 @@ def skipped(decision: TableDecision) -> str:
 def is_skipped(state: str, error: str) -> bool:
     """Return whether a stored table is left out by an operator, rather than by the filter."""
     return state == TableState.EXCLUDED and error.startswith(_SKIPPED)
+
+
+def shown_state(state: str, error: str) -> str:
+    """Return the state of a stored table as users see it, where an operator has paused or skipped it."""
+    if state == TableState.HALTED and error.startswith(_PAUSED):
+        return TableState.PAUSED
+    return TableState.SKIPPED if is_skipped(state, error) else state
 
 
 def _since(decision: TableDecision) -> str:

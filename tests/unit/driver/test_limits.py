@@ -57,7 +57,7 @@ def followed(world: World, rounds: int = 20) -> RoundSummary:
         (10, ["1", "2", "3", "4", "5"], True),
     ],
 )
-def test_until(until: int, keys: list[str], has_note: bool, once: bool) -> None:
+def test_until(until: int, keys: list[str], *, has_note: bool, once: bool) -> None:
     """Rows and statements up to the commit-ts, inclusive, are applied; then the run ends, and a later one does the rest."""
     world = limited(backlog(), until=ts(until))
     summary = world.once() if once else followed(world)
@@ -131,7 +131,7 @@ def test_any_sequence_of_borders() -> None:
     whole = backlog()
     whole.once()
     for seed in range(20):
-        chance, world = random.Random(seed), backlog()
+        chance, world = random.Random(seed), backlog()  # noqa: S311 - not for secrets
         for _ in range(6):
             limited(world, until=ts(chance.randint(1, 9)), max_files=chance.randint(0, 2)).once()
         limited(world).once()
