@@ -12,7 +12,7 @@ from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
-from storage_consumer.plan.steps import MOST_FILES, DdlStep, RowStep
+from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
@@ -77,9 +77,9 @@ class RoundLedger:
 
     @property
     def files_left(self) -> int:
-        """Number of files that the next job may read."""
+        """Number of files that the next job may read; 0 for no limit of the round."""
         most = self.context.config.limits.max_files
-        return min(MOST_FILES, most - self._files_read) if most else MOST_FILES
+        return max(1, most - self._files_read) if most else 0
 
     @property
     def _files_read(self) -> int:

@@ -104,8 +104,9 @@ MOST_FILES = 100_000
 """Most files in one job, unless a single table has more: the job's description and its reports are held in memory."""
 
 
-def in_one_job(steps: Sequence[RowStep], most: int = MOST_FILES) -> tuple[RowStep, ...]:
-    """Return the first steps, with at most `most` files together, and at least one; the others come in the next wave."""
+def in_one_job(steps: Sequence[RowStep], most: int = 0) -> tuple[RowStep, ...]:
+    """Return the first steps, with at most `most` files together (0: `MOST_FILES`), and at least one; the others come in the next wave."""
+    most = min(most, MOST_FILES) if most else MOST_FILES
     taken: list[RowStep] = []
     files = 0
     for step in steps:

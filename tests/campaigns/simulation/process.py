@@ -85,6 +85,7 @@ class Beat(Renewal):
         self._ttl = ttl
         self._clock = clock
         self._last = clock.monotonic()
+        self._failing_since = None
 
     def beat(self) -> None:
         """Renew if it is time to."""
