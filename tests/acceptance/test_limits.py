@@ -32,6 +32,7 @@ def bucket(tmp_path: Path) -> SmallBucket:
 def test_a_run_that_ends_at_a_time(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
     """A run that follows the bucket ends with code 0 at the time that was given; batches do the rest, and say what they left."""
     arguments = run_arguments(bucket, mariadb)
+    assert str(ts(4)) in command("tso", "--tz", "+08:00", tso_time(ts(4))).stdout
     with program([*arguments, "--until", tso_time(ts(4))], tmp_path / "until") as running:
         assert running.wait_for("until_reached")["checkpoint"] == ts(4)
         assert running.end() == 0
