@@ -21,7 +21,7 @@ class TableSummary:
     checkpoint: int = 0
     """Commit ts up to which this table is applied, inclusive."""
     state: str = "running"
-    """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``dropped``."""
+    """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``paused`` by an operator; ``dropped``."""
     error: str = ""
     """Why the table is halted or waiting."""
 
@@ -56,12 +56,21 @@ class RoundSummary:
     """Their size, as far as they were listed."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
+    ended_early: str = ""
+    """Why the round ended before everything that could be done was done: ``asked``, ``max-files`` or ``max-seconds``; empty if it did not."""
+    reached_until: bool = False
+    """Whether every table that is not stopped has all changes up to the option ``until``, so that the run is over."""
     tables: tuple[TableSummary, ...] = ()
 
     @property
     def halted(self) -> tuple[TableSummary, ...]:
         """The tables that stopped with an error."""
         return tuple(table for table in self.tables if table.state == "halted")
+
+    @property
+    def paused(self) -> tuple[TableSummary, ...]:
+        """The tables that an operator paused."""
+        return tuple(table for table in self.tables if table.state == "paused")
 
     @property
     def halted_tables(self) -> tuple[str, ...]:

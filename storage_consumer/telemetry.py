@@ -257,13 +257,17 @@ EVENTS: dict[str, Event] = {
             *("expected_end", "storage_checkpoint", "statements", "table", "version", "query", "statement_seconds"),
         ),
     ),
+    "until_reached": Event(
+        meaning="Every table that is not stopped has all changes up to `--until`; the run is over.",
+        fields=("checkpoint", "storage_checkpoint"),
+    ),
     "round_finished": Event(
         meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch. "
         "Rounds that had nothing to do are at level debug, but for one a minute.",
         fields=(
             *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
             *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),
-            *("halted", "halted_tables", "waiting", "skipped"),
+            *("halted", "halted_tables", "paused", "waiting", "skipped", "ended_early"),
         ),
         levels=("debug", "info"),
     ),

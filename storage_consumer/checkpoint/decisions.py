@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Select, delete, exists, func, select, update
 from sqlalchemy.dialects.mysql import insert
@@ -23,6 +23,7 @@ from storage_consumer.plan.table_decisions import (
     Obeyed,
     StoredTable,
     TableDecision,
+    Verb,
     held,
     may_touch,
     needs_copy,
@@ -30,6 +31,9 @@ from storage_consumer.plan.table_decisions import (
     refusal,
 )
 from storage_consumer.ports import Decision
+
+_STORED_PAUSE = "hold"
+"""What the state calls a pause: earlier programs wrote this word, and still obey it."""
 
 
 class StoredDecisions:
@@ -172,7 +176,7 @@ def last_that_may_touch(begun: Iterable[Sequence[Any]], table: TableName) -> int
 def _decision(row: Row[Any]) -> TableDecision:
     return TableDecision(
         table_key=row.table_key,
-        verb=row.verb,
+        verb=verb_of(row.verb),
         at=row.copy_as_of,
         decided_at=str(row.decided_at),
         decided_by=row.decided_by,
@@ -180,9 +184,25 @@ def _decision(row: Row[Any]) -> TableDecision:
     )
 
 
+def verb_of(stored: str) -> Verb:
+    """Return the verb that the state names so."""
+    return "pause" if stored == _STORED_PAUSE else cast("Verb", stored)
+
+
+def stored_verb(verb: Verb) -> str:
+    """Return a verb as the state names it."""
+    return _STORED_PAUSE if verb == "pause" else verb
+
+
+def paused_tables(connection: Connection, tables: StateTables) -> frozenset[str]:
+    """Return the keys of the tables that an operator paused."""
+    made = tables.table_decisions
+    return frozenset(connection.execute(select(made.c.table_key).where(made.c.verb == _STORED_PAUSE)).scalars())
+
+
 def held_tables(connection: Connection, tables: StateTables) -> Mapping[str, str]:
     """Return table key → why an operator's decision keeps the table from running. A copy that was refused does so as well."""
     made = tables.table_decisions
-    stays = (made.c.verb == "hold") | ((made.c.verb == "reload-done") & made.c.refusal.is_not(None))
+    stays = (made.c.verb == _STORED_PAUSE) | ((made.c.verb == "reload-done") & made.c.refusal.is_not(None))
     holds = connection.execute(select(made).where(stays)).all()
     return {row.table_key: held(_decision(row), row.refusal or "") for row in holds}

@@ -11,7 +11,13 @@ from typing import Any
 from sqlalchemy import func, select, text
 
 from storage_consumer.checkpoint.copies import COLUMNS, copies_from
-from storage_consumer.checkpoint.decisions import begun_statements, last_resolved, last_that_may_touch
+from storage_consumer.checkpoint.decisions import (
+    begun_statements,
+    last_resolved,
+    last_that_may_touch,
+    stored_verb,
+    verb_of,
+)
 from storage_consumer.checkpoint.operator_connection import OperatorConnection
 from storage_consumer.downstream.state_tables import put
 from storage_consumer.model import TableName
@@ -99,7 +105,7 @@ class TableInspector:
         place = decision.to or TableName(schema="", table="")
         new = {
             "table_key": decision.table_key,
-            "verb": decision.verb,
+            "verb": stored_verb(decision.verb),
             "copy_as_of": decision.at,
             "to_schema": place.schema,
             "to_table": place.table,
@@ -129,5 +135,7 @@ def _row(*row: Any) -> TableRow:
         return TableRow(stored=stored)
     # Both names are empty for every verb but `moved`.
     to = TableName(schema=to_schema, table=to_table) if to_schema else None
-    decision = TableDecision(table_key=key, verb=verb, at=at, to=to, decided_at=str(decided_at), decided_by=decided_by)
+    decision = TableDecision(
+        table_key=key, verb=verb_of(verb), at=at, to=to, decided_at=str(decided_at), decided_by=decided_by
+    )
     return TableRow(stored=stored, decision=decision, obeyed=bool(obeyed), refusal=refused or "")

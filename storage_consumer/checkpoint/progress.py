@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage_consumer.checkpoint.copies import copies_of, put_copies
-from storage_consumer.checkpoint.decisions import held_tables
+from storage_consumer.checkpoint.decisions import held_tables, paused_tables
 from storage_consumer.checkpoint.transactions import CHUNK, OwnedTransactions, larger
 from storage_consumer.downstream.batches import batched
 from storage_consumer.downstream.state_tables import StateTables
@@ -24,6 +24,7 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
+from storage_consumer.plan.table_decisions import is_skipped
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
 
@@ -47,6 +48,7 @@ class StoredProgress:
             placed = _places(connection, tables, progress)
             done = _known_files(connection, tables)
             copies, held = copies_of(connection, tables), held_tables(connection, tables)
+            paused = paused_tables(connection, tables)
             noted = tables.journal.c
             journal = connection.execute(
                 select(noted.table_dir, noted.version, noted.checksum, noted.state).where(
@@ -63,6 +65,8 @@ class StoredProgress:
             targets=placed,
             copies=copies,
             held=held,
+            paused=paused,
+            skipped={row.table_key: row.error for row in progress if is_skipped(row.state, row.error)},
             lost=frozenset(row.table_key for row in progress if row.state == TableState.LOST),
             done=done,
             journalled=frozenset(DdlId(r.table_dir, r.version, r.checksum) for r in journal if r.state != STARTED),

@@ -94,6 +94,11 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
         # TiCDC's own consumer has flags and no verbs, so its command line fits.
         words.insert(0, RUN)
     verb = None if words[0].startswith("-") else verb_named(words[0])
+    for former, present in verb.former_actions if verb else ():
+        if words[1:2] == [former]:
+            raise ConfigError(
+                f"`{words[0]} {former}` is called `{words[0]} {present}` now; see {PROGRAM} {words[0]} --help"
+            )
     # Unknown words are judged below, where the nearest known one can be named.
     parsed, rest = _parser(verb).parse_known_args(words)
     assert verb is not None  # the flags that stand alone print, and end the program
@@ -213,6 +218,8 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         first = words[0]
         text = f"What to do; {first} if left out."
         parser.add_argument("action", nargs="?", choices=words, default=first, help=text)
+    if verb.words:
+        parser.add_argument("words", nargs="*", metavar=verb.words, help="Any number of them.")
     for flag in verb.flags:
         if flag.metavar:
             parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once)

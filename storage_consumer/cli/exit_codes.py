@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     """Nothing was touched."""
     NOT_THE_WRITER = 3
     TABLES_STOPPED = 4
-    """One or more tables halted, or (with --once) could not reach the bucket's checkpoint; the others did."""
+    """One or more tables halted, or (with --once) were paused or could not reach the bucket's checkpoint; the others did."""
     NO_METADATA = 5
     """With --once: the bucket has no ``metadata``. Nothing was touched."""
     BEHIND = 5
@@ -92,7 +92,7 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "nobody writes (not with --batch)", "Start `storage-consumer run`; its log says why it ended."
                 ),
                 ExitCode.TABLES_STOPPED: Ending(
-                    "one or more tables are halted", "Run the command that stands below each of them."
+                    "one or more tables are halted or paused", "Run the command that stands below each of them."
                 ),
                 ExitCode.BEHIND: Ending(
                     "the checkpoint is older than --max-lag",
@@ -141,6 +141,13 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "intended.",
                 ),
                 ExitCode.NOT_THE_WRITER: Ending("a consumer is running", "Stop it first."),
+            }
+        ),
+        "tso": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("shown", ""),
+                ExitCode.FAILED: Ending("the output could not be written", ""),
+                ExitCode.MISCONFIGURED: Ending("neither a TSO nor a time with its zone", _ARGUMENTS),
             }
         ),
     }

@@ -10,8 +10,9 @@ from storage_consumer.checkpoint.operator_history import HistoryInspector, KeptT
 from storage_consumer.checkpoint.operator_journal import JournalRow
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.target_state import opened
-from storage_consumer.config.parsers import did_you_mean, is_unsigned
+from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
+from storage_consumer.instants import parse_instant
 from storage_consumer.model import TableColumn, TableDefinition
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_words import is_meant, refuse_several
@@ -33,8 +34,10 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     Raises `ConfigError` for an unknown table, with the nearest names, and `TargetUnavailable`.
     """
     own = {name: str(options[name]) for name in _ONLY_HERE if options.get(name) is not None}
-    if not is_unsigned(own.get("at", "0")):
-        raise ConfigError(f"--at {own['at']!r}: a TSO is expected, as `storage-consumer history` shows them")
+    try:
+        at = parse_instant(own.get("at", "0"))
+    except ValueError as error:
+        raise ConfigError(f"--at: {error}; `storage-consumer history` shows the TSO of each version") from None
     if "at" in own and "table" not in own:
         raise ConfigError("--at needs --table")
     with opened(options, environ, _ONLY_HERE) as desk:
@@ -42,7 +45,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
             return Answer(_all_tables(desk, as_json="json" in own))
         keys = _keys(desk.history, own["table"])
         if "at" in own:
-            return Answer(_structure(desk.history, own["table"], keys, int(own["at"]), as_json="json" in own))
+            return Answer(_structure(desk.history, own["table"], keys, at, as_json="json" in own))
         return Answer(_versions(desk, own["table"], keys, as_json="json" in own))
 
 

@@ -90,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for secret in loaded.hidden:
             telemetry.register_secret(secret)
         program = loaded.program
+        _refuse_endless_limits(loaded)
         check_commands(program.on_halt)
         telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
     except ConfigError as error:
@@ -108,6 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == ExitCode.TABLES_STOPPED:
         _log.warning("go_on", command=command_line(given))
     return code
+
+
+def _refuse_endless_limits(loaded: Loaded) -> None:
+    """Raise `ConfigError` for a limit of one round where rounds go on for ever."""
+    limits = loaded.config.limits
+    name = "max-files" if limits.max_files else "max-seconds"
+    if (limits.max_files or limits.max_seconds) and not loaded.program.once:
+        raise ConfigError(
+            f"--{name} ends a round, and without --once the next one follows: add --once, or leave it out"
+        )
 
 
 def command_line(given: Sequence[str]) -> str:
@@ -196,7 +207,10 @@ def _ended(
         # After the second signal anything may break on the way out: the wish to end is the reason then.
         return _failed(error, abandoned=stop.abandoned.is_set())
     code = exit_code(summary, once=loaded.program.once)
-    _log.info("stopped", exit_code=int(code), reason=code.name.lower())
+    reason = code.name.lower()
+    if code == ExitCode.DONE and summary.ended_early.startswith("max-"):
+        reason = summary.ended_early
+    _log.info("stopped", exit_code=int(code), reason=reason)
     return code
 
 
@@ -297,8 +311,8 @@ def _announce(loaded: Loaded) -> None:
 
 def exit_code(summary: RoundSummary, *, once: bool) -> ExitCode:
     """Return the exit code that the last round's summary means."""
-    # Without --once a table that waits is looked at again, so it is no reason for a code of its own.
-    stopped = summary.halted or (once and summary.waiting)
+    # Without --once a table that waits is looked at again, and one that is paused is as somebody wants it: no reason for a code.
+    stopped = summary.halted or (once and (summary.waiting or summary.paused))
     return ExitCode.TABLES_STOPPED if stopped else ExitCode.DONE
 
 

@@ -59,8 +59,10 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
         "finished_files": summary.finished_files,
         "halted": len(summary.halted),
         "halted_tables": summary.halted_tables[:_NAMED],
+        "paused": [table.table for table in summary.paused[:_NAMED]],
         "waiting": len(summary.waiting),
         "skipped": summary.skipped,
+        "ended_early": summary.ended_early,
     }
 
 
@@ -76,7 +78,8 @@ def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
 def _standing(summary: RoundSummary) -> tuple[object, ...]:
     """Return what a round says of the tables beside its work: which stand still, what was skipped, and whether all is applied."""
     waiting = tuple(table.table for table in summary.waiting)
-    return summary.halted_tables, waiting, summary.skipped, summary.checkpoint < summary.storage_checkpoint
+    paused = tuple(table.table for table in summary.paused)
+    return summary.halted_tables, paused, waiting, summary.skipped, summary.checkpoint < summary.storage_checkpoint
 
 
 class Reporter:

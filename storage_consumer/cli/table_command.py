@@ -10,18 +10,21 @@ from storage_consumer.cli.ddl_command import who
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
+from storage_consumer.instants import parse_instant
 from storage_consumer.model import TableName, physical_ms
-from storage_consumer.plan.table_decisions import TableDecision, refusal
+from storage_consumer.plan.table_decisions import TableDecision, is_skipped, refusal, shown_state
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, parsed, refuse_several
 from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
-_ONLY_HERE = ("action", "table", "at", "to", "json")
+_ONLY_HERE = ("action", "table", "at", "to", "all", "json")
 _AHEAD_MS = 10 * 60 * 1000
 """Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
-    "hold": "it is held, also across restarts, until `table resume` or `table reload-done`",
+    "pause": "it is paused, also across restarts, until `table resume` or `table reload-done`; the checkpoint stays with it",
+    "skip": "it is left out, also across restarts: neither its rows nor its statements are applied, and the checkpoint goes on "
+    "without it. A fresh copy and `table reload-done` bring it back",
     "resume": "it is tried again from where it stopped",
     "accept-keys": "its unique keys in the target are taken as they are, and it is tried again",
     "moved": "its rows are expected there; give the route that leads to it",
@@ -40,20 +43,22 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     with opened(options, environ, _ONLY_HERE) as desk:
         rows = desk.tables.all()
         if action == LIST:
-            shown = [_chosen(rows, own["table"])] if "table" in own else [row for row in rows if _stands_still(row)]
-            return Answer(_listed(shown, as_json=as_json))
+            if "table" in own:
+                return Answer(_listed([_chosen(rows, own["table"])], 0, as_json=as_json))
+            shown = [row for row in rows if "all" in own or _stands_still(row)]
+            return Answer(_listed(shown, sum(map(_is_left_out, rows)) if "all" not in own else 0, as_json=as_json))
         row = _chosen(rows, own["table"])
         decision = TableDecision(
             table_key=row.stored.table_key,
             verb=action,  # type: ignore[arg-type]  # checked
-            at=int(own.get("at", "0")),
+            at=_instant(own.get("at", "0")),
             to=_place(own["to"]) if "to" in own else None,
             decided_by=who(),
         )
         # By the target's clock, since this machine's may be wrong; a TSO in the future would have all rows until then left out.
         if physical_ms(decision.at) > desk.tables.now_ms() + _AHEAD_MS:
             raise ConfigError(
-                f"--at {decision.at} is {tso_time(decision.at)}, which is in the future; give the TSO of the copy"
+                f"--at {own['at']} is {decision.at} ({tso_time(decision.at)}), which is in the future; give the TSO of the copy"
             )
         # For an immediate answer only: the consumer judges again, under its lock, when it obeys.
         if why := refusal(desk.tables.judged(row.stored), decision):
@@ -72,11 +77,17 @@ def _check(action: str, own: Mapping[str, str]) -> None:
         raise ConfigError("`table reload-done` needs --at, the TSO of the copy; no other verb takes it")
     if (action == "moved") != ("to" in own):
         raise ConfigError("`table moved` needs --to, the table's name in the target; no other verb takes it")
-    # A TSO has 64 bits.
-    if not own.get("at", "0").isdecimal() or int(own.get("at", "0")) >= 1 << 64:
-        raise ConfigError(
-            f"--at {own['at']!r}: a TSO is expected, as `SELECT @@tidb_current_ts` or a dump's metadata show it"
-        )
+    if "all" in own and (action != LIST or "table" in own):
+        raise ConfigError("--all goes with `table list`, and not with --table")
+    _instant(own.get("at", "0"))
+
+
+def _instant(text: str) -> int:
+    """Return the TSO of --at."""
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise ConfigError(f"--at: {error}; `SELECT @@tidb_current_ts` or a dump's metadata show a TSO") from None
 
 
 def _place(name: str) -> TableName:
@@ -103,7 +114,13 @@ def _stands_still(row: TableRow) -> bool:
     """Return whether an operator may want to see the table: it is stopped, or a decision about it waits or had no effect."""
     # A decision that could not be obeyed is shown until another one replaces it.
     waits = row.decision is not None and (not row.obeyed or bool(row.refusal))
-    return waits or row.stored.state not in (TableState.RUNNING, TableState.DROPPED)
+    return waits or not (_is_left_out(row) or row.stored.state in (TableState.RUNNING, TableState.DROPPED))
+
+
+def _is_left_out(row: TableRow) -> bool:
+    """Return whether the table is left out on purpose; one that was left out until now, and lacks rows, has an error."""
+    stored = row.stored
+    return stored.state == TableState.EXCLUDED and (not stored.error or is_skipped(stored.state, stored.error))
 
 
 def _lines(rows: Iterable[TableRow]) -> str:
@@ -113,7 +130,8 @@ def _lines(rows: Iterable[TableRow]) -> str:
 def _line(row: TableRow) -> str:
     """Return one table as a few lines."""
     stored, decision = row.stored, row.decision
-    lines = [f"  {stored.name}  {stored.state}  checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"]
+    state = shown_state(stored.state, stored.error)
+    lines = [f"  {stored.name}  {state}  checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"]
     lines += [f"    {stored.error}"] if stored.error else []
     if stored.copies.copy_from:
         lines.append(
@@ -126,10 +144,13 @@ def _line(row: TableRow) -> str:
     return "\n".join(lines)
 
 
-def _listed(rows: Sequence[TableRow], *, as_json: bool) -> str:
+def _listed(rows: Sequence[TableRow], left_out: int, *, as_json: bool) -> str:
+    """Return the tables; `left_out`: how many are left out on purpose, and not shown."""
     if as_json:
         return json_text({"tables": [_document(row) for row in rows]})
-    return f"{_lines(rows)}\n" if rows else "no table is halted or waiting\n"
+    lines = _lines(rows) if rows else "no table is halted, paused or waiting"
+    more = f"\n{left_out:,} skipped or left out by the filter: add --all" if left_out else ""
+    return f"{lines}{more}\n"
 
 
 def _report(row: TableRow, decision: TableDecision, outcome: str, *, as_json: bool) -> str:
@@ -151,7 +172,7 @@ def _document(row: TableRow) -> dict[str, object]:
     stored, decision = row.stored, row.decision
     return {
         "table": str(stored.name),
-        "state": stored.state,
+        "state": shown_state(stored.state, stored.error),
         "checkpoint": stored.checkpoint,
         "error": stored.error,
         "copy_from": stored.copies.copy_from,

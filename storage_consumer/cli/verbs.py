@@ -44,6 +44,10 @@ class Verb:
     """Words after the program's name."""
     actions: tuple[tuple[str, str], ...] = ()
     """Word and meaning, for a command that does one of several things; the first one is done if none is named."""
+    former_actions: tuple[tuple[str, str], ...] = ()
+    """Word that earlier versions had, and what it is called now."""
+    words: str = ""
+    """Placeholder of the words that it takes beside flags, any number of them; empty if it takes none."""
     flags: tuple[Flag, ...] = ()
     options: tuple[Option, ...] = ()
     """What it takes of the table of options, in that order."""
@@ -172,20 +176,32 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
     ),
     Verb(
         name="table",
-        usage="[list|hold|resume|reload-done|accept-keys|moved] [--table S.T] --downstream-uri URI [option …]",
-        summary="list the tables that are halted or waiting, and decide about one: hold, resume, reload-done after a reload, …",
+        usage="[list|pause|resume|skip|reload-done|accept-keys|moved] [--table S.T] [--all] --downstream-uri URI [option …]",
+        summary="list the tables that are stopped or waiting, and decide about one: pause, resume, skip, reload-done, …",
         description="""\
-Shows the tables that are halted or waiting, with their errors, and records what you decide about one. It writes one row into
+Shows the tables that are halted, paused or waiting, with their errors, and records what you decide about one. It writes one row into
 the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
         examples=(
             "table --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table --all --downstream-uri mysql://root@127.0.0.1:3306/",
+            "table pause --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
             "table resume --table shop.orders --downstream-uri mysql://root@127.0.0.1:3306/",
             "table reload-done --table shop.orders --at 470607624365932544 --downstream-uri mysql://root@127.0.0.1:3306/",
         ),
         actions=(
-            ("list", "show what is halted or waiting"),
-            ("hold", "stop the table, also across restarts, before you reload it in the target"),
-            ("resume", "try the table again from where it stopped; ends a hold"),
+            ("list", "show what is halted, paused or waiting"),
+            (
+                "pause",
+                "stop the table, also across restarts, until `resume` or `reload-done`; it holds back the checkpoint",
+            ),
+            ("resume", "try the table again from where it stopped; ends a pause"),
+            (
+                "skip",
+                (
+                    "leave the table out for good: its rows and statements are not applied, and it does not hold back "
+                    "the checkpoint; a fresh copy and `reload-done` bring it back"
+                ),
+            ),
             (
                 "reload-done",
                 (
@@ -202,14 +218,17 @@ the state schema. A running consumer obeys in its next round, without a restart;
             ),
             ("moved", "you renamed it in the target to --to, because the routes have changed"),
         ),
+        former_actions=(("hold", "pause"),),
         flags=(
             _TABLE,
             Flag(
                 name="--at",
-                metavar="TSO",
-                help="TSO of the copy: it holds all rows up to this commit-ts, and none after it.",
+                metavar="TSO|TIME",
+                help="TSO of the copy: it holds all rows up to this commit-ts, and none after it. Or its time with the zone, such as "
+                "2026-11-23T10:00:00Z.",
             ),
             Flag(name="--to", metavar="S.T", help="The table's name in the target, as database.table."),
+            Flag(name="--all", help="List all tables, also those that run, are skipped, left out or dropped."),
             JSON,
         ),
         options=_of_the_target(),
@@ -231,8 +250,8 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
             _TABLE,
             Flag(
                 name="--at",
-                metavar="TSO",
-                help="Show the whole structure in force at this version or commit-ts, instead of all versions.",
+                metavar="TSO|TIME",
+                help="Show the whole structure in force at this version, commit-ts or time (with its zone), instead of all versions.",
             ),
             JSON,
         ),
@@ -270,6 +289,22 @@ differ. No consumer may run meanwhile. Repeating it changes nothing; --restored 
         ),
         options=_of_the_target("upstream-uri"),
         module="rebind_command",
+    ),
+    Verb(
+        name="tso",
+        usage="[TSO|TIME|now …] [--tz ZONE] [--json]",
+        summary="convert between a TSO and its time, both ways",
+        description="""\
+Shows each TSO, time or `now` as a TSO and as a time: in UTC, and in the zone of --tz. A TSO is a number of milliseconds since 1970 and a
+logical part of 18 bits; a time is given with its zone, and means the first TSO of its millisecond. Without words: `now`, by this
+machine's clock. It needs neither bucket nor target.""",
+        examples=("tso 470607624365932544", "tso 2026-11-23T10:00:00Z now --tz Asia/Shanghai"),
+        words="TSO|TIME|now",
+        flags=(
+            Flag(name="--tz", metavar="ZONE", help="Show times in this zone too, such as Asia/Shanghai or +08:00."),
+            JSON,
+        ),
+        module="tso_command",
     ),
 )
 VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS})

@@ -15,7 +15,7 @@ from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.secrets import password_in
-from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
+from storage_consumer.config.settings import Config, Downstream, Limits, Secrets, Selecting, Tuning, Upstream
 from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.upstream import (
@@ -113,6 +113,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             downstream=downstream,
             tuning=tuning,
             selecting=_selecting(sources, downstream.state_schema),
+            limits=Limits(**sources.values(*Limits.__slots__)),
         ),
         secrets=secrets,
         program=program,

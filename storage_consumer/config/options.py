@@ -264,6 +264,38 @@ _PROGRAM = (
         "Run one round, up to the bucket's checkpoint, and end.",
     ),
     Option(
+        name="until",
+        group="the program",
+        parse=parsers.instant,
+        default=0,
+        shown_default="none",
+        toml="",
+        metavar="TSO|TIME",
+        help="Apply changes up to this commit-ts, inclusive, and end: a TSO, or a time with its zone, such as "
+        "2026-11-23T10:00:00Z. A later run without it goes on from there.",
+    ),
+    Option(
+        name="max-files",
+        group="the program",
+        parse=parsers.integer(low=0, high=1_000_000_000),
+        default=0,
+        shown_default="no limit",
+        toml="",
+        metavar="N",
+        help="With --once: end the round early, between two steps, once it has read this many data files. One table's part of a step "
+        "is never divided, so it may read more.",
+    ),
+    Option(
+        name="max-seconds",
+        group="the program",
+        parse=parsers.duration(),
+        default=0.0,
+        shown_default="no limit",
+        toml="",
+        metavar="DURATION",
+        help="With --once: end the round early, between two steps, once it has lasted this long, such as 90s or 1h. A step that runs is finished.",
+    ),
+    Option(
         name="log-level",
         group="the program",
         parse=parsers.choice("debug", "info", "warn", "warning", "error", "fatal"),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from storage_consumer.config.reserved import is_system
 from storage_consumer.config.zone_names import is_zone, meant_by
+from storage_consumer.instants import parse_instant
 
 Parser = Callable[[object], object]
 
@@ -162,6 +163,13 @@ def spark_master(value: object) -> str:
     if given and not _SPARK_MASTER.fullmatch(given):
         raise ValueError(f"a Spark master like local[*], spark://host:7077, yarn or k8s://… is expected, not {given!r}")
     return given
+
+
+def instant(value: object) -> int:
+    """Return a TSO, given as such or as a time with its zone; see `parse_instant`. 0 stays 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"a TSO or a time as text is expected, not {value!r}")  # noqa: TRY004 - one exception for every value that does not fit
+    return parse_instant(str(value))
 
 
 def config_paths(value: object) -> object:

@@ -164,6 +164,18 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a run, or a round, ends before everything is done; 0 stands for no limit."""
+
+    until: int = 0
+    """Commit-ts up to which (inclusive) changes are applied; then the run ends."""
+    max_files: int = 0
+    """Data files after which a round begins no other job."""
+    max_seconds: float = 0.0
+    """Seconds after which a round begins no other step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
     """One ``[[consumer.filter.event-filters]]``: statements that are not run, for the tables that the matcher includes."""
 
@@ -206,6 +218,7 @@ class Config:
     downstream: Downstream
     tuning: Tuning = field(default_factory=Tuning)
     selecting: Selecting = field(default_factory=Selecting)
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

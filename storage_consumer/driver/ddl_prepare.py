@@ -96,7 +96,8 @@ def prepared(step: DdlStep, manager: ConsumerManager, target: Target) -> DdlStep
     # What reads a table that the filter leaves out, as a view may, runs only where the target has that table anyway.
     there = _existing(judgement.needs, manager, target) if judgement.needs else {}
     if lacking := sorted(name for name in judgement.needs if name.folded() not in there):
-        skip = f"it reads {', '.join(map(str, lacking))}, which the filter leaves out and the target does not have"
+        who = selection.filter.who_leaves_out(lacking[0])
+        skip = f"it reads {', '.join(map(str, lacking))}, which {who} leaves out and the target does not have"
     if skip:
         return replace(step, skip=skip, source=step)
     spelled = routed(definition, selection.routes, manager.databases)

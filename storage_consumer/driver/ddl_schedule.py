@@ -82,7 +82,7 @@ class DdlScheduler:
         while self._is_any_young() and self.ledger.should_continue():
             anything |= self.collect(_LOOK_UP)
         # Only until one ends: what it releases is planned first, and may run beside the others.
-        while not anything and to_the_end and self.context.ddl_workers.running and self.ledger.should_continue():
+        while not anything and to_the_end and self.context.ddl_workers.running and self._may_wait():
             anything = self.collect(_LOOK_UP)
         return anything
 
@@ -109,6 +109,13 @@ class DdlScheduler:
             for step, seconds in self.context.ddl_workers.running
         }
         return {key: text for step, text in texts.items() for key in self.context.manager.touches.of(step.origin)}
+
+    def _may_wait(self) -> bool:
+        """Return whether the round may go on waiting for a statement; if not, it ends early."""
+        if not self.ledger.should_continue():
+            return False
+        self.ledger.ended_early = self.ledger.limit()
+        return not self.ledger.ended_early
 
     def _is_any_young(self) -> bool:
         """Return whether a statement runs that may still end before rows stop waiting for it."""

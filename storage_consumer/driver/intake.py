@@ -73,7 +73,7 @@ class Intake:
             text = (
                 f"TiCDC deletes files after {days} day(s), and the target is further behind the bucket than that, at "
                 f"{tso_time(stored)}: rows in between may have been deleted unread. Compare the tables with the "
-                "source, and reload those that differ (`storage-consumer table hold`, then `table reload-done`)"
+                "source, and reload those that differ (`storage-consumer table pause`, then `table reload-done`)"
             )
             _log.warning("storage_warning", text=text)
 
@@ -155,6 +155,9 @@ class Intake:
         manager = self.context.manager
         if left_out := manager.left_out_files:
             self.ledger.skipped["object: data file of a table that the filter leaves out"] += left_out
+        if skipped := manager.skipped_files:
+            self.ledger.skipped["object: data file of a table that is skipped by an operator"] += skipped
+        if left_out or skipped:
             self.context.reader.leave_out(manager.catalog.left_out_directories())
         for key, error in manager.refuse_places().items():
             self.ledger.halt(key, error)  # stored without a place, so that another route may be given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
-from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.ports import TableProgress
@@ -23,6 +23,8 @@ from storage_consumer.telemetry import Log
 _log = Log("round")
 _STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
 """States that a statement may have replaced at its end."""
+_STANDING = (TableState.HALTED, TableState.PAUSED, TableState.WAITING)
+"""States of which every round tells."""
 
 
 @dataclass(slots=True)
@@ -47,8 +49,10 @@ class RoundLedger:
     """Highest storage checkpoint that any run has seen, so that a step back changes nothing; the poll of the round raises it."""
     steps: int = 0
     """Number of steps that took effect and are stored as done; a job that only halted tables does not count, since they retry."""
-    ended_early: bool = False
-    """Whether the round was asked to end before everything was done."""
+    ended_early: str = ""
+    """See `RoundSummary.ended_early`."""
+    reached_until: bool = False
+    """See `RoundSummary.reached_until`."""
     written: int = 0
     """Rows written and deleted."""
     stages: Counter[str] = field(default_factory=Counter)
@@ -63,11 +67,45 @@ class RoundLedger:
         """Begin the round's time."""
         self._began = self.context.clock.monotonic()
 
+    @property
+    def reach(self) -> int:
+        """How far this round may go, inclusive: the storage checkpoint, or the option `until` if that is lower.
+
+        Only what is applied ends there. What is listed, missed or remembered of the bucket goes by the storage checkpoint.
+        """
+        return min(self.storage_checkpoint, self.context.config.limits.until or self.storage_checkpoint)
+
+    @property
+    def files_left(self) -> int:
+        """Number of files that the next job may read; 0 for no limit of the round."""
+        most = self.context.config.limits.max_files
+        return max(1, most - self._files_read) if most else 0
+
+    @property
+    def _files_read(self) -> int:
+        return sum(each.files for each in self.counts.values())
+
+    def oldest_first(self, steps: Sequence[RowStep]) -> Sequence[RowStep]:
+        """Return the row steps in the order in which they are taken: under a limit the tables that are furthest behind come first.
+
+        Otherwise the same tables would get their turn in each round, and the others never.
+        """
+        limited = self.context.config.limits.max_files
+        return sorted(steps, key=lambda step: step.commit_range.low) if limited else steps
+
+    def limit(self) -> str:
+        """Return which limit of a round is reached, by the option's name; empty if none is."""
+        limits = self.context.config.limits
+        if limits.max_files and self._files_read >= limits.max_files:
+            return "max-files"
+        lasted = self.context.clock.monotonic() - self._began
+        return "max-seconds" if limits.max_seconds and lasted >= limits.max_seconds else ""
+
     def should_continue(self) -> bool:
         """Return whether the next step may start; if not, the round ends early. Raises `LeaseLost` if another process has the lease."""
         # Before the wish to end: a process that lost its lease gives that as its reason.
         self.renewal.check()
-        self.ended_early = self.stop.requested.is_set()
+        self.ended_early = "asked" if self.stop.requested.is_set() else ""
         return not self.ended_early
 
     @contextmanager
@@ -132,7 +170,8 @@ class RoundLedger:
     def save_checkpoints(self) -> Checkpoints:
         """Store how far the tables are, if that has changed; return it."""
         manager, catalog = self.context.manager, self.context.manager.catalog
-        reached = checkpoints(manager.tables.values(), self.storage_checkpoint)
+        # A run that ends sooner than an earlier one takes nothing back.
+        reached = checkpoints(manager.tables.values(), max(self.reach, catalog.stored_checkpoint))
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):
             self.save(listed)
@@ -168,6 +207,8 @@ class RoundLedger:
             pending_bytes=manager.pending_bytes,
             stages=dict(self.stages),
             skipped={reason: count for reason, count in self.skipped.items() if count},
+            ended_early=self.ended_early,
+            reached_until=self.reached_until,
             tables=tables,
         )
 
@@ -180,7 +221,7 @@ class RoundLedger:
             # It is not blocked itself, but a statement that cannot run yet, or still runs, stands before its rows.
             if not table.status.blocked and table.key in stuck:
                 state, error = TableState.WAITING, stuck[table.key]
-            if counts.rows or counts.files or counts.ddls or state in (TableState.HALTED, TableState.WAITING):
+            if counts.rows or counts.files or counts.ddls or state in _STANDING:
                 tables.append(
                     TableSummary(
                         table=str(table.name),
@@ -205,7 +246,8 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         state=table.status.stored,
         # A table behind the feed must not jump to the feed's checkpoint when the state is loaded.
         follows=not table.status.is_halted and table.checkpoint >= manager.catalog.stored_checkpoint,
-        error=table.status.error,
+        # Who skips it stays known, whatever else is said of it meanwhile.
+        error=table.status.skipped or table.status.error,
         copies=table.copies.to_store,
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,

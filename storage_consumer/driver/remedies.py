@@ -13,7 +13,7 @@ from storage_consumer.plan.table_decisions import Verb
 from storage_consumer.plan.table_words import table_flag
 
 PROGRAM = "storage-consumer"
-_AGAIN: tuple[Verb, Verb] = ("hold", "reload-done")
+_AGAIN: tuple[Verb, Verb] = ("pause", "reload-done")
 
 
 def ways_on(step: DdlStep, downstream: Downstream) -> str:
@@ -39,9 +39,9 @@ def table_command(verb: Verb, name: TableName, downstream: Downstream) -> str:
 def missing_table(name: TableName, place: TableName, downstream: Downstream) -> str:
     """Return the message about a table that the target should have. `place`: its name there."""
     there = "" if place == name else f" (as {place})"
-    hold, done = (table_command(verb, name, downstream) for verb in _AGAIN)
+    pause, done = (table_command(verb, name, downstream) for verb in _AGAIN)
     return (
-        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, run: {hold} -- "
+        f"the table {name} does not exist in the target{there} at this time. If somebody dropped it, run: {pause} -- "
         f"reload it from the source, then run this with the TSO of the copy: {done}"
     )
 

@@ -7,6 +7,7 @@ from storage_consumer.driver.ddl_schedule import DdlScheduler
 from storage_consumer.driver.intake import Intake
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.rows import RowJobs
+from storage_consumer.plan.arrivals import unreached
 from storage_consumer.plan.steps import in_one_job
 from storage_consumer.summary import RoundSummary
 from storage_consumer.telemetry import Log
@@ -32,33 +33,61 @@ def run_round(
     context.progress.round_started(
         files=manager.pending_files, size=manager.pending_bytes, storage_checkpoint=checkpoint
     )
+    reach = ledger.reach
     # Statements at exactly the checkpoint may still be missing from the bucket. One of them that ran shows that all were stored.
-    is_stable = take_last_ddl or checkpoint == stable_checkpoint or manager.backlog.is_half_done(checkpoint)
+    is_stable = (
+        take_last_ddl or reach < checkpoint or checkpoint == stable_checkpoint or manager.backlog.is_half_done(reach)
+    )
     rows = RowJobs(context, ledger)
     ddls = DdlScheduler(context, ledger, rows)
     ddls.apply_decisions(late)
+    _apply(context, ledger, (rows, ddls), is_stable=is_stable, to_the_end=take_last_ddl)
+    with ledger.stage("checkpoint"):
+        ddls.store()
+        reached = ledger.save_checkpoints()
+    # After an early end nobody knows what could have gone on, so nothing is called stuck.
+    stuck = {}
+    if not ledger.ended_early:
+        stuck = manager.stuck(reach, is_stable=reach < checkpoint) | ddls.still_running()
+        # A statement at exactly that ts may still come, unless the storage checkpoint has passed it.
+        is_there = is_stable and not unreached(manager.tables, manager.touches.pending(), reach, stuck)
+        ledger.reached_until = is_there and reach == context.config.limits.until
+    summary = ledger.summary(reached, stuck)
+    context.progress.round_finished(summary)
+    return summary
+
+
+def _apply(
+    context: RoundContext,
+    ledger: RoundLedger,
+    working: tuple[RowJobs, DdlScheduler],
+    *,
+    is_stable: bool,
+    to_the_end: bool,
+) -> None:
+    """Do wave after wave, until nothing more can be done, or the round ends early.
+
+    `is_stable`: whether all DDL at exactly the end of the round's reach are stored; `to_the_end`: whether to wait for every statement.
+    """
+    rows, ddls = working
     while ledger.should_continue():
         # What ended meanwhile moves its tables: the wave has to be planned from where they are now.
         with ledger.stage("ddl"):
             ddls.collect()
         with ledger.stage("plan"):
-            wave = manager.next_wave(checkpoint, is_stable=is_stable)
+            wave = context.manager.next_wave(ledger.reach, is_stable=is_stable)
+        # Asked only where something is left to do, since else the round just ends.
+        if wave and (limit := ledger.limit()):
+            ledger.ended_early = limit
+            break
         if wave.rows:
             with ledger.stage("rows"):
                 # Stored before a job that may fail: after a fault the tables are as they were stored.
                 ddls.store()
-                rows.write(in_one_job(wave.rows))
+                rows.write(in_one_job(ledger.oldest_first(wave.rows), ledger.files_left))
             continue
         with ledger.stage("ddl"):
-            went_on = ddls.run(wave.ddls, to_the_end=take_last_ddl)
+            went_on = ddls.run(wave.ddls, to_the_end=to_the_end)
         # Nothing started and nothing ended: the rest waits for a file, for time, or for an operator.
         if not went_on:
             break
-    with ledger.stage("checkpoint"):
-        ddls.store()
-        reached = ledger.save_checkpoints()
-    # After an early end nobody knows what could have gone on, so nothing is called stuck.
-    stuck = {} if ledger.ended_early else manager.stuck(checkpoint) | ddls.still_running()
-    summary = ledger.summary(reached, stuck)
-    context.progress.round_finished(summary)
-    return summary

@@ -159,7 +159,8 @@ class RowJobs:
         ledger.counts[step.table_key].files += len(outcome.files)
         for file in outcome.files.values():
             ledger.skipped["row: repeated delivery"] += file.duplicates
-            ledger.skipped["row: beyond the storage checkpoint"] += file.later
+            border = "the storage checkpoint" if ledger.reach == ledger.storage_checkpoint else "--until"
+            ledger.skipped[f"row: beyond {border}"] += file.later
 
     def _failed(self, step: RowStep, outcome: TableOutcome) -> bool:
         """Halt a table, or let it wait for what may pass by itself; return whether it was halted."""

@@ -23,7 +23,7 @@ from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 from storage_consumer.ports import State
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
-from storage_consumer.telemetry import Log, utc_time
+from storage_consumer.telemetry import Log, tso_time, utc_time
 
 _log = Log("service")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -122,8 +122,14 @@ class ConsumerService:
         # A checkpoint beyond any clock would make all rows look applied, so the start is refused.
         highest = max(self._storage_floor, restart.checkpoint, *restart.tables.values())
         refuse_ahead_of_clock(highest, self._config.downstream.state_schema, self._clock.now())
-        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema)
+        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema, restart.skipped)
         refuse_other_places(restart, selection.routes)
+        if 0 < (until := self._config.limits.until) < restart.checkpoint:
+            text = (
+                f"the target is at {restart.checkpoint} ({tso_time(restart.checkpoint)}) already, beyond --until {until} "
+                f"({tso_time(until)}): only tables that are behind can go on to there"
+            )
+            _log.warning("notice", text=text)
         manager = ConsumerManager(
             restart,
             self._config.tuning.gap_timeout,
@@ -166,14 +172,26 @@ class ConsumerService:
 
     def run_once(self, stop: StopSignal) -> RoundSummary:
         """Run one round up to the storage checkpoint, including the DDL at exactly that ts; return its summary."""
-        summary = self._persistently(lambda: self._round(stop, once=True), stop)
-        return summary or RoundSummary()
+        summary = self._persistently(lambda: self._round(stop, once=True), stop) or RoundSummary()
+        until = self._config.limits.until
+        if summary.storage_checkpoint < until and not summary.ended_early:
+            text = (
+                f"--until {until} ({tso_time(until)}) is not reached: the bucket's checkpoint is only {summary.storage_checkpoint} "
+                f"({tso_time(summary.storage_checkpoint)}). Run it again later, or without --once"
+            )
+            _log.warning("notice", text=text)
+        return summary
 
     def run(self, stop: StopSignal) -> RoundSummary:
-        """Run rounds until `stop`; return the last one's summary. Stands by while another process holds the lease."""
+        """Run rounds until `stop`, or until a limit is reached; return the last one's summary.
+
+        Stands by while another process holds the lease.
+        """
         last = RoundSummary()
         while not stop.requested.is_set():
             last = self._persistently(lambda: self._round(stop, once=False), stop) or last
+            if last.reached_until:
+                break
             self._clock.wait(stop.requested, self._config.tuning.flush_interval)
         return last
 
@@ -202,6 +220,8 @@ class ConsumerService:
         if summary.storage_checkpoint > self._last_seen:
             self._last_seen, self._rose_at = summary.storage_checkpoint, self._clock.monotonic()
         self._storage_floor = max(self._storage_floor, summary.storage_checkpoint)
+        if summary.reached_until:
+            _log.info("until_reached", checkpoint=summary.checkpoint, storage_checkpoint=summary.storage_checkpoint)
         return summary
 
     def _stable_checkpoint(self) -> int:

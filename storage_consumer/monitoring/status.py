@@ -15,14 +15,14 @@ from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.plan.table_decisions import Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 
 FRESH = 30.0
 """Seconds after which a report no longer tells what its writer is doing."""
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
-_STOPPED = (TableState.HALTED, TableState.LOST)
+_STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
 _BEHIND = (*_STOPPED, TableState.WAITING)
 _AGAIN = "`storage-consumer table resume`"
 """How a message names the command that it does not spell out."""
@@ -35,7 +35,7 @@ class Health(StrEnum):
     NO_WRITER = "no-writer"
     """Nobody writes: no process has the lease."""
     STOPPED = "stopped"
-    """One or more tables are halted; the others go on."""
+    """One or more tables are halted or paused; the others go on."""
     BEHIND = "behind"
     """The checkpoint is older than it may be."""
     HEALTHY = "healthy"
@@ -47,7 +47,7 @@ class TableStatus:
 
     name: TableName
     state: TableState
-    """``halted``, ``lost`` or ``waiting``, or ``running`` if only a decision about it waits."""
+    """``halted``, ``lost``, ``paused`` or ``waiting``, or ``running`` if only a decision about it waits."""
     checkpoint: int
     lag: float | None
     """Seconds since the time of its checkpoint; None without one."""
@@ -154,7 +154,11 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         how = "; it ended" if report and report.phase == Phase.ENDED else ""
         yield f"nobody writes{last}{how}: start `storage-consumer run`"
     if stopped:
-        yield f"{len(stopped):,} of {sum(status.counts.values()):,} tables halted; the others go on"
+        paused = sum(each.state == TableState.PAUSED for each in stopped)
+        by_itself, of = len(stopped) - paused, f"of {sum(status.counts.values()):,} tables"
+        numbers = [f"{by_itself:,} {of} halted"] if by_itself else []
+        numbers += [f"{paused:,} {of} paused by an operator"] if paused else []
+        yield f"{', '.join(numbers)}; the others go on"
     if exceeded is not None:
         so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
         yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
@@ -178,7 +182,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
     found = []
     for table in snapshot.tables:
         reason = table.error or waiting.get(str(table.name), "")
-        state = TableState(table.state)
+        state = TableState(shown_state(table.state, table.error))
         if state == TableState.RUNNING and str(table.name) in waiting:
             state = TableState.WAITING
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
@@ -223,7 +227,7 @@ def _shown(table: Table, report: Report | None) -> str:
         return TableState.HALTED
     if report and table.state == TableState.RUNNING and str(table.name) in report.waiting:
         return TableState.WAITING
-    return table.state
+    return shown_state(table.state, table.error)
 
 
 def _seconds_left(report: Report | None) -> float | None:

@@ -67,13 +67,17 @@ class Restart:
     lost: frozenset[str] = frozenset()
     """Tables that lack rows which no file holds any more: they continue with a copy."""
     held: Mapping[str, str] = field(default_factory=dict)
-    """Table that an operator holds → who, and until when."""
+    """Table that an operator keeps halted → who, and until when; or why the copy was refused that would have ended it."""
+    paused: frozenset[str] = frozenset()
+    """Those of them that an operator paused."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Table that an operator leaves out → who, and since when; they are among `excluded`."""
     copies: Mapping[str, Copies] = field(default_factory=dict)
     """Table → what a copy of it has to hold, or held."""
     done: Mapping[str, Finished] = field(default_factory=dict)
     """Sequence → how far it is finished."""
     excluded: frozenset[str] = frozenset()
-    """Tables that the filter left out."""
+    """Tables that were left out."""
     targets: Mapping[str, tuple[TableName, TableName]] = field(default_factory=dict)
     """Table → its name in the bucket and the one in the target, for those that are there."""
     journalled: frozenset[DdlId] = frozenset()
@@ -152,12 +156,15 @@ class Catalog:
             nowhere=self._selection.why_nowhere(name),
             lacks_past=bool(name.table) and key in restart.excluded and not left_out,
             held=key in restart.held and not (left_out or dropped),
+            skipped=restart.skipped.get(key, "") if name.table else "",
         )
         if key in restart.lost and not left_out:
             return replace(restored, state=TableState.LOST, error=_LOST.format(self._copy(name)))
         if restored.lacks_past:
             return replace(restored, state=TableState.HALTED, error=_WAS_LEFT_OUT.format(self._copy(name)))
-        return replace(restored, state=TableState.HALTED, error=restart.held[key]) if restored.held else restored
+        if not restored.held:
+            return restored
+        return replace(restored, state=TableState.HALTED, error=restart.held[key], paused=key in restart.paused)
 
     def _copy(self, name: TableName) -> str:
         """Return how a table continues with a copy."""

@@ -41,6 +41,7 @@ class ConsumerManager:
         """Begin with what an earlier run left. `gap_timeout`: seconds to wait for a missing file; `tells_time`: see `TableFiles`."""
         self.finished_files = 0
         self.left_out_files = 0
+        self.skipped_files = 0
         self.selection: Final = selection or Selection()
         self.catalog: Final = Catalog(restart, tells_time=tells_time, selection=self.selection, command=command)
         self.tables: Final[Mapping[str, TableConsumer]] = self.catalog.tables
@@ -72,7 +73,10 @@ class ConsumerManager:
             table = self.catalog.owner(file.version_key)
             if table.status.excluded:
                 self.catalog.discard(file)
-                self.left_out_files += 1
+                if table.status.skipped:
+                    self.skipped_files += 1
+                else:
+                    self.left_out_files += 1
                 continue
             self.finished_files += not self.catalog.offer(table, file)
         self.catalog.look_at_copies(again=self._dispatched)
@@ -146,6 +150,9 @@ class ConsumerManager:
         late = {}
         at, command = self.catalog.now, self.catalog.command
         for table in self.tables.values():
+            # It had files listed before it was left out, and waits for none of them any more.
+            if table.status.excluded:
+                continue
             # Files that have expired by now need not come once there is a copy.
             if table.status.lacks_past:
                 table.copies.miss(table.copies.gaps(), at)
@@ -185,16 +192,17 @@ class ConsumerManager:
         }
         return Wave(rows=(), ddls=ready_ddls(pending, positions, storage_checkpoint, is_stable=is_stable))
 
-    def stuck(self, storage_checkpoint: int) -> dict[str, str]:
+    def stuck(self, storage_checkpoint: int, *, is_stable: bool = False) -> dict[str, str]:
         """Return tables that a finished round could not bring to the storage checkpoint, since a DDL before it did not run.
 
-        Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting.
+        Table key → which DDL, the first of several, and which of the tables that it touches are halted or waiting. `is_stable`: whether
+        a DDL at exactly that ts counts too.
         """
         found: dict[str, str] = {}
         # The highest version first: a lower one overwrites its entry.
         for ddl in sorted(self.touches.pending(), key=lambda ddl: ddl.step.version, reverse=True):
             step = ddl.step
-            if not ddl_is_stored(step.version, storage_checkpoint, is_stable=False):
+            if not ddl_is_stored(step.version, storage_checkpoint, is_stable=is_stable):
                 continue
             touched = [self.tables[key] for key in sorted(ddl.touches & self.tables.keys())]
             still = ", ".join(str(table.name) for table in touched if table.is_in_the_way_of(step.version))
@@ -236,7 +244,8 @@ class ConsumerManager:
 
     def new_round(self, now: int = 0) -> None:
         """Let tables that waited try again. `now`: the wall clock's time as a TSO."""
-        self.left_out_files, self.catalog.now = 0, now
+        self.left_out_files = self.skipped_files = 0
+        self.catalog.now = now
         for table in self.tables.values():
             table.end_wait()
 

@@ -1,6 +1,7 @@
 """Which tables of the bucket are taken and under which names: the filter and the routes, and what they mean for a statement.
 
-A statement of a table that is left out is not run. One that crosses the filter's edge is treated so:
+A table that an operator skips is left out as one by the filter. A statement of a table that is left out is not run. One that
+crosses the filter's edge is treated so:
 
 * a rename out of the filter runs, as in TiCDC: the table keeps its rows under its new name, and gets no more;
 * a rename into the filter, and an EXCHANGE PARTITION with a table that is left out, would bring rows that were never read: halt;
@@ -12,7 +13,7 @@ A statement of a table that is left out is not run. One that crosses the filter'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.config.filter_and_routes import ALL_DDL, ALTER_TABLE, EVENTS, NO_ALTERATIONS
@@ -22,6 +23,7 @@ from storage_consumer.config.table_filter import TableRules, table_rules
 from storage_consumer.errors import NotReplicable
 from storage_consumer.model import DdlKind, TableDefinition, TableName
 from storage_consumer.plan.routes import Routes
+from storage_consumer.plan.steps import key_of
 from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, find_words, tokens
 
@@ -43,8 +45,17 @@ class Filter:
     Names are compared without regard to case, TiDB's own rule: one table can lie under two paths that differ only in case.
     """
 
-    def __init__(self, rules: Sequence[str] = (), event_filters: Sequence[EventFilter] = ()) -> None:
-        """Compile `rules` of TiCDC's table filter (none: every table is taken) and the event filters."""
+    def __init__(
+        self,
+        rules: Sequence[str] = (),
+        event_filters: Sequence[EventFilter] = (),
+        skipped: Collection[str] = (),
+    ) -> None:
+        """Compile `rules` of TiCDC's table filter (none: every table is taken) and the event filters.
+
+        `skipped`: tables, by key (see `key_of`), that an operator leaves out.
+        """
+        self._skipped = frozenset(skipped)
         self._tables = table_rules(tuple(rules)) if rules else None
         self._ignoring = [
             _Ignoring(
@@ -58,7 +69,16 @@ class Filter:
 
     def leaves_out(self, name: TableName) -> bool:
         """Return whether a table is left out; a database is left out if no table of it can be taken."""
-        return self._tables is not None and not _takes(self._tables, name)
+        return self.skips(name) or (self._tables is not None and not _takes(self._tables, name))
+
+    def skips(self, name: TableName) -> bool:
+        """Return whether an operator leaves out a table."""
+        # Asked for each statement and file: most feeds skip nothing.
+        return bool(self._skipped) and bool(name.table) and key_of(name) in self._skipped
+
+    def who_leaves_out(self, name: TableName) -> str:
+        """Return who leaves out a table that is left out, for a message."""
+        return "an operator" if self.skips(name) else "the filter"
 
     def ignores(self, definition: TableDefinition) -> str:
         """Return why the statement of a table that is taken is not run, or an empty text.
@@ -104,10 +124,10 @@ class Selection:
     reserved: Reserved = field(default_factory=Reserved)
 
     @classmethod
-    def of(cls, selecting: Selecting, state_schema: str) -> Selection:
-        """Build from the settings."""
+    def of(cls, selecting: Selecting, state_schema: str, skipped: Collection[str] = ()) -> Selection:
+        """Build from the settings; `skipped`: tables, by key, that an operator leaves out."""
         return cls(
-            filter=Filter(selecting.rules, selecting.event_filters),
+            filter=Filter(selecting.rules, selecting.event_filters, skipped),
             routes=Routes(selecting.routes),
             reserved=Reserved(state_schema=state_schema),
         )
@@ -147,7 +167,10 @@ class Selection:
         crossing = self._crossing(definition)
         subject = parsed(definition).subject
         if crossing is None and self.filter.leaves_out(subject):
-            return Judgement(skip=f"the filter leaves out {subject}")
+            by_operator = self.filter.skips(subject)
+            return Judgement(
+                skip=f"{subject} is skipped by an operator" if by_operator else f"the filter leaves out {subject}"
+            )
         if reason := self.filter.ignores(definition):
             return Judgement(skip=reason)
         if crossing:
@@ -178,13 +201,19 @@ class Selection:
             # Both names are on the same side.
             if left != entered:
                 return None
-            return _entering(definition, rename.old, rename.new) if left else ""
+            return self._entering(definition, rename.old, rename.new) if left else ""
         if not ddl.exchanges_partition:
             return None
         named = [n.within(definition.name.schema) for n in ddl.names]
         out = [name for name in named if self.filter.leaves_out(name)]
         taken = [name for name in named if name not in out]
-        return _entering(definition, out[0], taken[0]) if out and taken else None
+        return self._entering(definition, out[0], taken[0]) if out and taken else None
+
+    def _entering(self, definition: TableDefinition, out: TableName, taken: TableName) -> str:
+        return (
+            f"the DDL of {definition.path} brings rows of {out}, which {self.filter.who_leaves_out(out)} leaves out, into {taken}: "
+            f"those rows were not read. Reload {taken} from the source as of version {definition.version}"
+        )
 
     def _reading(self, definition: TableDefinition) -> Judgement:
         """Return what happens to a statement of a table that is taken, by what it reads of tables that are left out."""
@@ -216,13 +245,6 @@ def _event(ignored: Sequence[str], event: str, action: int) -> str:
     # As in TiCDC, some actions on a table are no part of its `alter table`.
     names = (event, ALL_DDL) if action in NO_ALTERATIONS else (event, ALL_DDL, ALTER_TABLE)
     return next((name for name in names if name in ignored), "")
-
-
-def _entering(definition: TableDefinition, out: TableName, taken: TableName) -> str:
-    return (
-        f"the DDL of {definition.path} brings rows of {out}, which the filter leaves out, into {taken}: those rows "
-        f"were not read. Reload {taken} from the source as of version {definition.version}"
-    )
 
 
 def _source_defaults(found: Sequence[Token]) -> bool:

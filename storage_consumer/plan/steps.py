@@ -104,14 +104,15 @@ MOST_FILES = 100_000
 """Most files in one job, unless a single table has more: the job's description and its reports are held in memory."""
 
 
-def in_one_job(steps: Sequence[RowStep]) -> tuple[RowStep, ...]:
-    """Return the first steps, with at most `MOST_FILES` files together, and at least one; the others come in the next wave."""
+def in_one_job(steps: Sequence[RowStep], most: int = 0) -> tuple[RowStep, ...]:
+    """Return the first steps, with at most `most` files together (0: `MOST_FILES`), and at least one; the others come in the next wave."""
+    most = min(most, MOST_FILES) if most else MOST_FILES
     taken: list[RowStep] = []
     files = 0
     for step in steps:
         files += len(step.files)
         # One table's step is never divided, so the first one goes whatever its size.
-        if taken and files > MOST_FILES:
+        if taken and files > most:
             break
         taken.append(step)
     return tuple(taken)

@@ -41,6 +41,8 @@ class TableConsumer:
         self._name = name
         self._checkpoint = checkpoint
         self._status = status or TableStatus()
+        if self._status.excluded:
+            self.files.close()
         self._misses_since: float | None = None
         self._waits_for: tuple[tuple[str, ...], float] = ((), 0.0)
 
@@ -80,11 +82,11 @@ class TableConsumer:
         """Halt; statements that were not run are named, since they may be why something does not fit."""
         # A table that lacks rows goes on lacking them, whatever else stops it.
         state = TableState.LOST if self._status.state == TableState.LOST else TableState.HALTED
-        self._status = replace(self._status, state=state, error=error + self.timeline.last_ignored)
+        self._status = replace(self._status, state=state, error=error + self.timeline.last_ignored, paused=False)
 
     def lose(self, error: str, copy_from: int) -> None:
         """Halt for good, until there is a copy as of the TSO `copy_from` or later: no file brings the rows that it lacks."""
-        self._status = replace(self._status, state=TableState.LOST, error=error)
+        self._status = replace(self._status, state=TableState.LOST, error=error, paused=False)
         self.copies.need(copy_from)
 
     def misplace(self) -> None:

@@ -14,7 +14,11 @@ from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import table_flag
 
-Verb = Literal["hold", "resume", "reload-done", "accept-keys", "moved"]
+Verb = Literal["pause", "resume", "skip", "reload-done", "accept-keys", "moved"]
+_PAUSED = ("paused by ", "held by ")
+"""How the stored error of a table begins that an operator paused; the second is how earlier versions wrote it."""
+_SKIPPED = "skipped by "
+"""How the stored error of a table begins that an operator leaves out; the filter stores none of this kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +69,16 @@ class Obeyed:
 
 def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = True) -> str:
     """Return why a decision can't be obeyed now, with the next steps; empty if it can. `tells_time`: rows carry a commit-ts."""
-    if decision.verb in ("hold", "moved"):
+    if decision.verb == "moved":
         return ""
+    if decision.verb == "pause":
+        return f"{table.name} is {table.error}, so nothing of it runs" if is_skipped(table.state, table.error) else ""
     if decision.verb in ("resume", "accept-keys"):
         return _needs_a_copy(table)
     if not table.name.table:
         return f"{table.name} is a database, where only statements can wait: see `storage-consumer ddl`"
+    if decision.verb == "skip":
+        return ""
     return _refused_copy(table, decision.at) or ("" if tells_time else _no_commit_ts(table.name))
 
 
@@ -78,7 +86,7 @@ def _refused_copy(table: StoredTable, at: int) -> str:
     if table.state not in (TableState.HALTED, TableState.LOST, TableState.EXCLUDED):
         return (
             f"{table.name} is not halted: rows may be written at any time, older ones over a copy. Run "
-            f"`storage-consumer table hold {table_flag(table.name)}`, wait until the consumer has obeyed "
+            f"`storage-consumer table pause {table_flag(table.name)}`, wait until the consumer has obeyed "
             "(`storage-consumer table` shows that), and then reload the table"
         )
     # Resuming does not help a table that lacks rows, so here the operator has to declare the statement done.
@@ -93,13 +101,14 @@ def _refused_copy(table: StoredTable, at: int) -> str:
         return (
             f"a statement with version {table.started} that touches {table.name} was started and is not known to have "
             f"ended: it may still change a copy. Run `storage-consumer table resume {table_flag(table.name)}`, wait "
-            "until the statement is done, hold the table again, and then reload it. If the target already has a "
+            "until the statement is done, pause the table again, and then reload it. If the target already has a "
             "copy, reload all tables that the statement touches: it may move rows of that copy into them"
         )
     least = max(table.checkpoint, table.last_resolved)
     if at < least:
+        did = "passed over" if table.state == TableState.EXCLUDED else "applied"
         return (
-            f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} have been applied and "
+            f"a copy of {table.name} as of {at} is too old: rows and statements up to {least} have been {did} and "
             f"will not be applied again. Reload the table as of {least} or later"
         )
     if at < table.copies.copy_from:
@@ -137,8 +146,9 @@ def needs_copy(state: str) -> bool:
 def _needs_a_copy(table: StoredTable) -> str:
     if not needs_copy(table.state):
         return ""
+    why = f"is {table.error}, and lacks" if is_skipped(table.state, table.error) else "lacks"
     return (
-        f"{table.name} lacks rows that no file will bring: reload it, then run `storage-consumer table reload-done "
+        f"{table.name} {why} rows that no file will bring: reload it, then run `storage-consumer table reload-done "
         f"{table_flag(table.name)} --at TSO`"
     )
 
@@ -150,9 +160,11 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
     # A table that follows has reached the feed's checkpoint, though its own row may be older.
     own = max(table.checkpoint, running) if table.follows and table.state != TableState.EXCLUDED else table.checkpoint
     stands = replace(table, checkpoint=own, follows=False)
-    if decision.verb == "hold":
-        # A hold must not hide that the table lacks rows.
+    if decision.verb == "pause":
+        # A pause must not hide that the table lacks rows.
         return stands if needs_copy(table.state) else replace(stands, state=TableState.HALTED, error=held(decision))
+    if decision.verb == "skip":
+        return replace(stands, state=TableState.EXCLUDED, error=skipped(decision))
     if decision.verb in ("resume", "accept-keys"):
         return replace(stands, state=TableState.RUNNING, error="") if table.state == TableState.HALTED else stands
     return replace(
@@ -161,8 +173,30 @@ def obeyed(table: StoredTable, decision: TableDecision, running: int) -> StoredT
 
 
 def held(decision: TableDecision, why: str = "") -> str:
-    """Return why a table is halted that an operator holds; `why`: the refusal of a decision that could not be obeyed."""
+    """Return why a table is halted that an operator paused; `why`: the refusal of a decision that could not be obeyed."""
     return why or (
-        f"held by {decision.decided_by} since {decision.decided_at} UTC, until `storage-consumer table resume` or `storage-consumer "
+        f"paused by {decision.decided_by} since {_since(decision)}, until `storage-consumer table resume` or `storage-consumer "
         "table reload-done`"
     )
+
+
+def skipped(decision: TableDecision) -> str:
+    """Return what is stored as the error of a table that an operator leaves out."""
+    return f"{_SKIPPED}{decision.decided_by} since {_since(decision)}, until `storage-consumer table reload-done`"
+
+
+def is_skipped(state: str, error: str) -> bool:
+    """Return whether a stored table is left out by an operator, rather than by the filter."""
+    return state == TableState.EXCLUDED and error.startswith(_SKIPPED)
+
+
+def shown_state(state: str, error: str) -> str:
+    """Return the state of a stored table as users see it, where an operator has paused or skipped it."""
+    if state == TableState.HALTED and error.startswith(_PAUSED):
+        return TableState.PAUSED
+    return TableState.SKIPPED if is_skipped(state, error) else state
+
+
+def _since(decision: TableDecision) -> str:
+    """Return when a decision was made, to the second."""
+    return f"{decision.decided_at.partition('.')[0]} UTC"

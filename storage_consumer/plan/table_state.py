@@ -14,12 +14,16 @@ class TableState(StrEnum):
     """Nothing of it is done in this round; the next one tries again."""
     HALTED = "halted"
     """Nothing of it is done until an operator decides."""
+    PAUSED = "paused"
+    """Halted because an operator wants it to be; only shown, stored as halted."""
     DROPPED = "dropped"
     """The source no longer has it; only stored and shown."""
     LOST = "lost"
     """Halted, and it lacks rows that no file holds any more, so that only a copy helps; stored so, shown as halted."""
     EXCLUDED = "excluded"
-    """The filter leaves the table out, or did until now and it lacks what was written meanwhile; only stored, never shown."""
+    """The table is left out, or was until now and lacks what was written meanwhile: by the filter, or skipped by an operator. Only stored."""
+    SKIPPED = "skipped"
+    """An operator leaves the table out; only shown, stored as excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +41,15 @@ class TableStatus:
     misplaced: bool = False
     """Whether by the routes it has the name of another table that is there at the same time."""
     left_out: bool = False
-    """Whether the filter leaves out a table of this name."""
+    """Whether the filter or an operator leaves out a table of this name."""
     lacks_past: bool = False
     """Whether the filter left it out until this start."""
     held: bool = False
     """Whether an operator keeps it halted, whatever happens to its statements."""
+    paused: bool = False
+    """Whether that is the only reason why it is halted."""
+    skipped: str = ""
+    """Who leaves it out, and since when; empty unless an operator does."""
     nowhere: str = ""
     """Why it has no place in the target; then nothing of it is done, whatever its state."""
 
@@ -57,8 +65,11 @@ class TableStatus:
 
     @property
     def excluded(self) -> bool:
-        """Whether none of its files is read since the filter leaves it out; a path alone does not show which table a file belongs to."""
-        return self.left_out and self.named
+        """Whether none of its files is read since the table is left out.
+
+        To the filter, a path alone does not show which table a file belongs to. An operator who names what the path shows means it.
+        """
+        return self.left_out and (self.named or bool(self.skipped))
 
     @property
     def stored(self) -> TableState:
@@ -66,13 +77,15 @@ class TableStatus:
         # First of all: neither a filter nor a DROP gives back the rows that it lacks.
         if self.state == TableState.LOST:
             return TableState.LOST
-        return TableState.EXCLUDED if self.excluded or self.lacks_past else self.shown
+        if self.excluded or self.lacks_past:
+            return TableState.EXCLUDED
+        return TableState.HALTED if self.is_halted else self.shown
 
     @property
     def shown(self) -> TableState:
         """The state as users see it."""
         if self.is_halted:
-            return TableState.HALTED
+            return TableState.PAUSED if self.paused else TableState.HALTED
         return TableState.DROPPED if self.dropped and self.state == TableState.RUNNING else self.state
 
     @property

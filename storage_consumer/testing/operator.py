@@ -15,6 +15,7 @@ from storage_consumer.plan.table_decisions import (
     StoredTable,
     TableDecision,
     held,
+    is_skipped,
     may_touch,
     needs_copy,
     obeyed,
@@ -47,6 +48,8 @@ def restart_of(records: TargetRecords) -> Restart:
         },
         done=dict(records.sequences),
         copies=dict(records.copies),
+        paused=frozenset(key for key, made in records.table_decisions.items() if made.verb == "pause"),
+        skipped={key: table.error for key, table in records.tables.items() if is_skipped(table.state, table.error)},
         held={
             key: held(made, _refusal(records, made))
             for key, made in records.table_decisions.items()
@@ -66,7 +69,7 @@ def apply_decisions(records: TargetRecords, busy: Collection[str] = (), *, tells
 
 def _stays(records: TargetRecords, made: TableDecision) -> bool:
     """Return whether a table stands still because of an operator's decision."""
-    return made.verb == "hold" or (made.verb == "reload-done" and bool(_refusal(records, made)))
+    return made.verb == "pause" or (made.verb == "reload-done" and bool(_refusal(records, made)))
 
 
 def _refusal(records: TargetRecords, made: TableDecision) -> str:

@@ -73,9 +73,9 @@ def test_copy_while_it_runs(mariadb: DatabaseServer, bucket: SmallBucket, tmp_pa
         )
         document = json.loads(command("table", "list", "--table", "d.a", "--json", server=mariadb).stdout)["tables"][0]
         assert (document["state"], document["copied_at"], document["decided"]["obeyed"]) == ("running", at, True)
-        held = command("table", "hold", "--table", "D.A", server=mariadb)
-        assert held.returncode == 0
-        running.wait_for("round_finished", halted=1)
+        paused = command("table", "pause", "--table", "D.A", server=mariadb)
+        assert paused.returncode == 0
+        running.wait_for("round_finished", halted=0, paused=["d.a"])
         assert command("table", "resume", "--table", "d.a", server=mariadb).returncode == 0
         running.wait_for("decision_obeyed", table="d.a", verb="resume")
     again = command("table", "reload-done", "--table", "d.a", "--at", str(ts(8)), server=mariadb)
@@ -117,10 +117,12 @@ def test_state_that_is_dropped_and_made_anew(mariadb: DatabaseServer, bucket: Sm
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["table", "hold"], "needs --table"),
+        (["table", "pause"], "needs --table"),
+        (["table", "skip"], "needs --table"),
+        (["table", "hold", "--table", "d.a"], "is called `table pause` now"),
         (["table", "reload-done", "--table", "d.a"], "--at, the TSO"),
         (["table", "resume", "--table", "d.a", "--at", "1"], "--at, the TSO"),
-        (["table", "reload-done", "--table", "d.a", "--at", "x"], "a TSO is expected"),
+        (["table", "reload-done", "--table", "d.a", "--at", "x"], "a TSO or a time with its zone"),
         (["table", "holt"], "invalid choice"),
         (["table"], "there is no state schema storage_consumer"),
     ],

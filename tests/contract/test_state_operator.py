@@ -99,7 +99,7 @@ def test_copy_resolves_all_up_to_it(rig: tuple[Rig, Decide]) -> None:
     [
         ("halted", "reload-done", 49, "as of 50 or later"),
         ("lost", "reload-done", 69, "as of 70, when they were first missed"),
-        ("running", "reload-done", 99, "is not halted.*table hold --table shop.a"),
+        ("running", "reload-done", 99, "is not halted.*table pause --table shop.a"),
         ("lost", "resume", 0, "reload it.*reload-done --table shop.a --at TSO"),
         ("excluded", "resume", 0, "reload-done"),
     ],
@@ -146,20 +146,59 @@ def test_copy_while_a_statement_may_still_run(rig: tuple[Rig, Decide], state_of_
     assert bool(state.decisions.apply_to_tables()[0].refusal) == (state_of_it == "halted")
 
 
-def test_hold_and_resume(rig: tuple[Rig, Decide]) -> None:
+def test_pause_and_resume(rig: tuple[Rig, Decide]) -> None:
     """A running table stands still where it is, over restarts, until an operator lets it go on; then it follows nothing at first."""
     state, decide = rig[0].owner(), rig[1]
     stored(state, progress("shop/a", 50), checkpoint=60)
-    decide("hold")
+    decide("pause")
     assert state.decisions.apply_to_tables()[0].refusal == ""
     restart, _ = state.progress.load()
     assert (restart.tables, restart.behind) == ({KEY: 60}, {KEY})
-    assert "held by op since" in restart.held[KEY]
+    assert "paused by op since" in restart.held[KEY]
+    assert restart.paused == {KEY}
     assert state.decisions.apply_to_tables() == []
     decide("resume")
     state.decisions.apply_to_tables()
     restart, _ = state.progress.load()
     assert (restart.held, restart.tables, restart.behind) == ({}, {KEY: 60}, {KEY})
+
+
+@pytest.mark.parametrize("state_of_it", ["running", "waiting", "halted", "lost"])
+def test_skip_and_what_ends_it(rig: tuple[Rig, Decide], state_of_it: str) -> None:
+    """Whatever state it is in, a skipped table is left out until there is a copy; neither a pause nor a resume ends that."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, replace(halted(), state=state_of_it))
+    decide("skip")
+    assert state.decisions.apply_to_tables()[0].refusal == ""
+    restart, _ = state.progress.load()
+    assert restart.skipped[KEY].startswith("skipped by op since")
+    assert (restart.excluded, restart.held, restart.lost) == ({KEY}, {}, frozenset())
+    for verb, way_on in (("resume", "table reload-done --table shop.a"), ("pause", "is skipped by op")):
+        decide(verb)
+        assert way_on in state.decisions.apply_to_tables()[0].refusal
+        assert KEY in state.progress.load()[0].skipped
+    decide("reload-done", 80)
+    assert state.decisions.apply_to_tables()[0].refusal == ""
+    restart, _ = state.progress.load()
+    assert (restart.skipped, restart.excluded, restart.tables[KEY]) == ({}, frozenset(), 80)
+
+
+@pytest.mark.server
+def test_a_hold_of_an_earlier_version(mariadb: DatabaseServer) -> None:
+    """What an earlier program stored as `hold` is a pause, whether or not it was obeyed; and a pause is stored so that such a program obeys it."""
+    found = real_rig(mariadb)
+    state = found.owner()
+    stored(state, progress("shop/a", 50), checkpoint=60)
+    desk = StateInspector(Downstream(port=mariadb.port), "")
+    (row,) = desk.tables.all()
+    desk.tables.decide_on(row, TableDecision(table_key=KEY, verb="pause", decided_by="op"))
+    assert mariadb.query("SELECT verb FROM storage_consumer.table_decisions") == (("hold",),)
+    assert state.decisions.apply_to_tables()[0].decision.verb == "pause"
+    (row,) = desk.tables.all()
+    desk.close()
+    assert row.decision is not None
+    assert (row.decision.verb, row.obeyed) == ("pause", True)
+    assert KEY in state.progress.load()[0].paused
 
 
 @pytest.mark.server

@@ -56,7 +56,7 @@ def test_numbers_that_hold_the_password(state: DatabaseServer) -> None:
     assert json.loads(ended.stdout)["tables"][0]["checkpoint"] == TSO
 
 
-@pytest.mark.parametrize("verb", [["table"], ["table", "--json"], ["table", "hold", "--table", "shop.x"]])
+@pytest.mark.parametrize("verb", [["table"], ["table", "--json"], ["table", "pause", "--table", "shop.x"]])
 def test_names_that_steer_a_terminal(state: DatabaseServer, verb: list[str]) -> None:
     """Control characters of a name are written out; a document has the name itself."""
     ended = said(*verb, server=state)

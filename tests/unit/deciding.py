@@ -26,7 +26,7 @@ def copied(world: World, *keys: str, table: str = "a", **more: str) -> None:
     world.records.rows[name] = [{"id": key, "name": "copy", **more} for key in keys]
 
 
-def halts(world: World) -> str:
+def halts(world: World, table: str = "shop.a") -> str:
     """Run until the table stands still; its error."""
 
     def act(rounds: int) -> None:
@@ -36,7 +36,7 @@ def halts(world: World) -> str:
 
     summary = running(world, act)
     world.stop.requested.clear()
-    return of(summary, "shop.a").error
+    return of(summary, table).error
 
 
 def put(world: World, number: int, tick: int, key: str) -> str:

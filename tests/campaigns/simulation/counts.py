@@ -20,6 +20,8 @@ class Counts:
     """Data files that were written again."""
     rounds: int = 0
     processes: int = 0
+    limited: int = 0
+    """Processes that end at a commit-ts, or rounds after some files."""
     crashes: int = 0
     takeovers: int = 0
     """By another process, while the writer was paused."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+from storage_consumer.config.settings import Limits
 from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
@@ -22,6 +23,9 @@ from tests.campaigns.simulation.sink import Habits, Sink
 from tests.campaigns.simulation.source import Source, Statement
 from tests.campaigns.simulation.twins import Differs, LaggingStorage, Records
 from tests.harness.small_bucket import ts
+
+_LIMITED = 0.2
+"""Share of processes that end somewhere before everything is done."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class History:
     dice: random.Random = field(default_factory=random.Random)
     _late: list[tuple[Callable[[], object], Process, tuple[int, int]]] = field(default_factory=list)
     _depth: int = 0
+    _ends: bool = False
+    """Processes that begin now have no limit."""
 
     def __post_init__(self) -> None:
         """Source and sink by their habits."""
@@ -110,9 +116,19 @@ class History:
     def _running(self, dice: random.Random) -> Process:
         if self.process is None:
             self.counts.processes += 1
-            own = random.Random(dice.getrandbits(32))  # noqa: S311 - not for secrets
-            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_workers)
+            seed = dice.getrandbits(32)
+            own = random.Random(seed)  # noqa: S311 - not for secrets
+            limits = Limits() if self._ends else self._limits(random.Random(seed + 1))  # noqa: S311 - not for secrets
+            self.process = Process(self, self.counts.processes, own, self.habits.protocol, self.slow_workers, limits)
         return self.process
+
+    def _limits(self, dice: random.Random) -> Limits:
+        """Where a process ends before everything is done: mostly nowhere."""
+        if dice.random() > _LIMITED:
+            return Limits()
+        self.counts.limited += 1
+        until = ts(max(1, self.bucket.told + dice.randint(-3, 6))) if dice.random() < 0.7 else 0
+        return Limits(until=until, max_files=dice.randint(0, 2))
 
     def end_process(self, dice: random.Random) -> None:
         """The process ends as it should."""
@@ -161,7 +177,7 @@ class History:
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
         may_wait = self.bucket.hid or bool(process.ddl_workers.running)
         takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
-        self.judge.round_over(summary, may_wait=may_wait, takes_last=takes_last)
+        self.judge.round_over(summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until)
         return summary
 
     def _gone(self, process: Process) -> None:
@@ -230,6 +246,10 @@ class History:
     def finish(self) -> None:
         """Everything is written and shown; the target ends like the source, and one more start has nothing to do."""
         dice = self.dice = random.Random(1)  # noqa: S311 - not for secrets
+        self._ends = True
+        if self.process is not None and self.process.limits != Limits():
+            self.process.spare()
+            self._end()
         self.bucket.sink.finish(dice)
         self.bucket.show_all()
         self.bucket.tell_checkpoint(self.source.tick + 1)

@@ -178,10 +178,11 @@ class Judge:
 
     # at the end of a round
 
-    def round_over(self, summary: RoundSummary, *, may_wait: bool, takes_last: bool) -> None:
+    def round_over(self, summary: RoundSummary, *, may_wait: bool, takes_last: bool, until: int = 0) -> None:
         """G1: the target is as the source at the storage checkpoint, and no table is behind the checkpoint that is told.
 
         `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
+        `until`: where the run is to end, 0 for nowhere.
         """
         if min([table.checkpoint for table in summary.tables] or [summary.checkpoint]) < summary.checkpoint:
             raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
@@ -195,7 +196,10 @@ class Judge:
             # A table that waits for a file may stand in the middle of a window that a killed process has left open.
             exactly = not may_wait or str(name) not in waiting
             self._is_at_its_place(name, self._source.known[uid], exactly=exactly)
-        if waiting and may_wait:
+        if summary.ended_early or (waiting and may_wait):
+            return
+        if 0 < until < summary.storage_checkpoint:
+            self._is_at_the_end(summary, until, waiting)
             return
         rest = [table.checkpoint for table in summary.tables if not is_colliding(table.table)]
         behind = any(checkpoint < summary.storage_checkpoint for checkpoint in rest)
@@ -203,6 +207,18 @@ class Judge:
         if waiting or behind:
             raise Differs(f"stands at {summary.checkpoint}, not at {summary.storage_checkpoint}: {waiting}")
         self._is_whole(tick_of(summary.storage_checkpoint), takes_last=takes_last)
+
+    def _is_at_the_end(self, summary: RoundSummary, until: int, waiting: dict[str, str]) -> None:
+        """The target is as the source at the end of a run, unless an earlier run went beyond it."""
+        if (
+            waiting
+            or (not summary.halted and summary.checkpoint < until)
+            or not (summary.reached_until or summary.halted)
+        ):
+            raise Differs(f"stands at {summary.checkpoint}, not at the end {until}: {waiting}")
+        beyond = [table for table in self._records.tables.values() if table.checkpoint > until]
+        if self._records.checkpoint == until and not beyond:
+            self._is_whole(tick_of(until), takes_last=True)
 
     def _is_whole(self, tick: int, *, takes_last: bool) -> None:
         """All tables of the source at a tick are there, and no others. A statement at this very tick may wait (promise 1)."""

@@ -6,11 +6,11 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from storage_consumer.clock import Clock
-from storage_consumer.config.settings import Config, CsvOptions, Downstream, Tuning, Upstream
+from storage_consumer.config.settings import Config, CsvOptions, Downstream, Limits, Tuning, Upstream
 from storage_consumer.config.settings import Protocol as Protocols
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.driver.context import RoundContext
@@ -85,6 +85,7 @@ class Beat(Renewal):
         self._ttl = ttl
         self._clock = clock
         self._last = clock.monotonic()
+        self._failing_since = None
 
     def beat(self) -> None:
         """Renew if it is time to."""
@@ -196,6 +197,8 @@ class Process:
     protocol: Protocols
     slow_workers: bool
     """Statements run beside their round."""
+    limits: Limits = field(default_factory=Limits)
+    """Where its rounds end before everything is done."""
     faults: list[Fault] = field(default_factory=list)
     deferred: deque[Callable[[], None]] = field(default_factory=deque)
     """Statements that run beside the round."""
@@ -217,10 +220,13 @@ class Process:
             return self._watched(DdlRunner(database, database, state.journal, FACTS.server_type, clock=world.clock))
 
         self.ddl_workers = DdlWorkers(runner, WorkerClock(self), self._spawn)
-        self.service = ConsumerService(
-            CONFIGS[self.protocol], state, lambda manager: self._context(manager, state), world.clock
-        )
+        self.service = ConsumerService(self.config, state, lambda manager: self._context(manager, state), world.clock)
         self.service._me = f"process {self.number}"
+
+    @property
+    def config(self) -> Config:
+        """Its settings."""
+        return replace(CONFIGS[self.protocol], limits=self.limits)
 
     @property
     def epoch(self) -> int:
@@ -228,7 +234,7 @@ class Process:
         return self._state.lease.epoch
 
     def _context(self, manager: ConsumerManager, state: Any) -> RoundContext:
-        world, storage, config = self.world, self._watched(self.world.storage), CONFIGS[self.protocol]
+        world, storage, config = self.world, self._watched(self.world.storage), self.config
         return RoundContext(
             config=config,
             reader=StorageReader(

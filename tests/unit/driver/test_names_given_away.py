@@ -17,7 +17,7 @@ def renamed_and_made_anew(*, complete: bool) -> World:
     """shop.a became shop.b, which is held, and another shop.a was made: with all its files, or without the first one."""
     world = two_tables()
     world.once()
-    decide(world, "hold", table="b")
+    decide(world, "pause", table="b")
     world.once()
     world.bucket.schema("shop.b", ts(7), "DROP TABLE `b`", DROP)
     world.bucket.schema("shop.b", ts(8), "RENAME TABLE `shop`.`a` TO `shop`.`b`", RENAME)
@@ -54,11 +54,11 @@ def test_loss_of_the_table_made_anew_is_not_forgotten() -> None:
 def test_hold_of_the_table_made_anew_stays() -> None:
     """The new table of a name that is held stands still until it is resumed, and then nothing of it is missing."""
     world = renamed_and_made_anew(complete=True)
-    decide(world, "hold", table="a")
+    decide(world, "pause", table="a")
     world.once()
     copy_of_b(world)
     for _ in range(2):
-        assert "held by op" in of(world.once(), "shop.a").error
+        assert "paused by op" in of(world.once(), "shop.a").error
         assert numbers(world, "shop.a") == []
     decide(world, "resume", table="a")
     assert world.once().halted == ()
@@ -69,11 +69,11 @@ def test_hold_of_a_table_that_is_gone_ends_with_it() -> None:
     """A name that was held and is no table's any more holds nothing up, over restarts: what others see goes on."""
     world = two_tables()
     world.once()
-    decide(world, "hold", table="a")
+    decide(world, "pause", table="a")
     world.bucket.schema("shop.c", ts(8), "RENAME TABLE `shop`.`a` TO `shop`.`c`", RENAME)
     world.bucket.metadata(ts(13))
     world.once()
-    decide(world, "hold", table="c")
+    decide(world, "pause", table="c")
     world.once()
     copied(world, "1", table="c")
     decide(world, "reload-done", ts(12), table="c")
@@ -86,7 +86,7 @@ def swapped() -> World:
     """shop.a, which is held, and shop.b were swapped at the source by one statement; both have rows behind it."""
     world = two_tables()
     world.once()
-    decide(world, "hold")
+    decide(world, "pause")
     world.bucket.metadata(ts(7))
     world.once()
     for table, old, new in (("shop.a", "b", "a"), ("shop.b", "tmp", "b"), ("shop.tmp", "a", "tmp")):
@@ -112,7 +112,7 @@ def test_swap_is_covered_by_copies_of_both_tables_only(at: int) -> None:
         assert world.rows("shop.b") == before
         assert "50" in numbers(world, "shop.a")
         assert not any(entry.state == DONE for i, entry in world.records.journal.items() if i[1] == ts(8))
-    decide(world, "hold", table="b")
+    decide(world, "pause", table="b")
     world.once()
     copied(world, "1", table="b")
     decide(world, "reload-done", ts(10), table="b")

@@ -18,7 +18,7 @@ def rename(world: World, tick: int, *pairs: tuple[str, str]) -> None:
 
 def copy(world: World, table: str, tick: int, *keys: str) -> None:
     """Hold a table, make a copy of it and say so."""
-    decide(world, "hold", table=table)
+    decide(world, "pause", table=table)
     world.once()
     copied(world, *keys, table=table)
     decide(world, "reload-done", ts(tick), table=table)
@@ -30,7 +30,7 @@ def test_name_that_is_handed_on_needs_a_copy_too() -> None:
     world.once()
     MemoryTarget(world.records).execute_ddl("CREATE TABLE c (id INT PRIMARY KEY, name VARCHAR(20))", "shop", 0)
     copied(world, "70", table="c")  # the initial copy of a table that never changed since
-    decide(world, "hold", table="b")
+    decide(world, "pause", table="b")
     rename(world, 8, ("c", "old"), ("b", "c"))
     world.bucket.metadata(ts(13))
     world.once()
@@ -47,7 +47,7 @@ def test_name_that_is_used_for_a_moment_again_and_again() -> None:
     """Two swaps by the same passing name: copies of both tables hold all that they did, and the passing name needs none."""
     world = two_tables()
     world.once()
-    decide(world, "hold", table="a")
+    decide(world, "pause", table="a")
     for tick in (8, 10):
         rename(world, tick, ("b", "a"), ("tmp", "b"), ("a", "tmp"))
     for number, table in enumerate(("a", "b")):

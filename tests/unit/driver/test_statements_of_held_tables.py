@@ -43,7 +43,7 @@ def test_hold_is_obeyed_when_the_statement_has_ended() -> None:
         world.clock.advance(5)
         seen.append(bool(world.records.obeyed))
         if rounds == 1:
-            decide(world, "hold")
+            decide(world, "pause")
         if rounds == 4:
             ended = threading.Thread(target=work.pop())
             ended.start()
@@ -53,7 +53,7 @@ def test_hold_is_obeyed_when_the_statement_has_ended() -> None:
 
     summary = running(world, act)
     assert (seen[:4], seen[-1]) == ([False] * 4, True)
-    assert "held by op" in of(summary, "shop.a").error
+    assert "paused by op" in of(summary, "shop.a").error
 
 
 def test_copy_under_a_statement_that_may_run_is_refused() -> None:
@@ -66,14 +66,14 @@ def test_copy_under_a_statement_that_may_run_is_refused() -> None:
         world.killed(lambda service: service.run_once(world.stop))
     world.target = usual
     world.clock.advance(100)
-    decide(world, "hold")
+    decide(world, "pause")
     world.once()
     copied(world, "2", "7")
     decide(world, "reload-done", ts(8))
     assert "may still change a copy" in of(world.once(), "shop.a").error
     decide(world, "resume")
     assert world.once().halted == ()
-    decide(world, "hold")
+    decide(world, "pause")
     world.once()
     copied(world, "2", "7")
     decide(world, "reload-done", ts(9))

@@ -208,8 +208,8 @@ def test_rename_that_the_copy_holds(caplog: pytest.LogCaptureFixture, *, stays: 
     world.bucket.rows("shop.b", 1, row("shop.b", 12, "4", '"file"'), version=ts(8))
     world.bucket.metadata(ts(13))
     world.once()
-    decide(world, "hold", table="b")
-    assert "held by op" in of(world.once(), "shop.b").error
+    decide(world, "pause", table="b")
+    assert "paused by op" in of(world.once(), "shop.b").error
     table = world.records.structures[NAME] if stays else world.records.structures.pop(NAME)
     name = TableName(schema="shop", table="b")
     world.records.structures[name] = replace(table, name=name)

@@ -18,7 +18,7 @@ def test_hold_keeps_a_table_from_being_written() -> None:
 
     def act(rounds: int) -> None:
         if rounds == 1:
-            decide(world, "hold")
+            decide(world, "pause")
         if rounds == 2:
             put(world, 2, 6, "2")
             world.bucket.metadata(ts(9))
@@ -27,7 +27,7 @@ def test_hold_keeps_a_table_from_being_written() -> None:
 
     summary = running(world, act)
     world.stop.requested.clear()
-    assert "held by op" in of(summary, "shop.a").error
+    assert "paused by op" in of(summary, "shop.a").error
     assert (summary.checkpoint, world.once().checkpoint) == (ts(3), ts(3))
     assert numbers(world, "shop.a") == ["1"]
     decide(world, "resume")
@@ -64,7 +64,7 @@ def test_keyless_table_is_not_doubled() -> None:
     world.bucket.metadata(ts(13))
     (table,) = world.once().halted
     assert "finds no row" in table.error
-    decide(world, "hold", table="k")
+    decide(world, "pause", table="k")
     world.once()
     rows: list[dict[str, str | None]] = [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
     world.records.rows[TableName(schema="shop", table="k")] = rows
@@ -99,7 +99,7 @@ def test_decision_on_a_late_statement_leaves_a_hold() -> None:
     def act(rounds: int) -> None:
         world.clock.advance(5)
         if rounds == 2:
-            decide(world, "hold")
+            decide(world, "pause")
         if rounds == 4:
             (identity,) = [identity for identity in world.records.journal if identity[1] == ts(4)]
             skip = Decision(verb="skip", statement="", decided_at="2", decided_by="op")
@@ -110,6 +110,6 @@ def test_decision_on_a_late_statement_leaves_a_hold() -> None:
     running(world, act)
     world.stop.requested.clear()
     assert numbers(world, "shop.a") == ["1", "2"]
-    assert "held by op" in of(world.once(), "shop.a").error
+    assert "paused by op" in of(world.once(), "shop.a").error
     decide(world, "resume")
     assert (world.once().halted, numbers(world, "shop.a")) == ((), ["1", "2", "4"])

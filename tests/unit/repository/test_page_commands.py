@@ -117,7 +117,7 @@ def test_commands_in_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     ("line", "told"),
     [
         ("storage-consumer run --upstream-uri s3://b/p … --once", ""),
-        ("storage-consumer table hold --table a.b --downstream-uri …", ""),
+        ("storage-consumer table pause --table a.b --downstream-uri …", ""),
         ("storage-consumer tables", "there is no command `tables`"),
         ("storage-consumer run --oncee", "there is no flag `--oncee`"),
         ("storage-consumer ddl undo", "invalid choice"),
