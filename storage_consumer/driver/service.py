@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from storage_consumer.clock import Clock
@@ -124,11 +124,7 @@ class ConsumerService:
         refuse_ahead_of_clock(highest, self._config.downstream.state_schema, self._clock.now())
         selection = Selection.of(self._config.selecting, self._config.downstream.state_schema, restart.skipped)
         refuse_other_places(restart, selection.routes)
-        if 0 < (until := self._config.limits.until) < restart.checkpoint:
-            text = (
-                f"the target is at {restart.checkpoint} ({tso_time(restart.checkpoint)}) already, beyond --until {until} "
-                f"({tso_time(until)}): only tables that are behind can go on to there"
-            )
+        for text in self._beyond_until(restart.checkpoint):
             _log.warning("notice", text=text)
         manager = ConsumerManager(
             restart,
@@ -141,6 +137,20 @@ class ConsumerService:
         self._context, self._ddl_workers = context, context.ddl_workers
         context.reader.resume(self._storage_floor, restart.done, self._state.history.known_versions())
         return context
+
+    def _beyond_until(self, checkpoint: int) -> Iterator[str]:
+        """Yield why the target may hold more than the source had at --until. `checkpoint`: that of the running tables."""
+        until, seen = self._config.limits.until, self._storage_floor
+        if 0 < until < checkpoint:
+            yield (
+                f"the target is at {checkpoint} ({tso_time(checkpoint)}) already, beyond --until {until} ({tso_time(until)}): only "
+                "tables that are behind can go on to there"
+            )
+        elif 0 < until < seen and checkpoint < seen:
+            yield (
+                f"an earlier run saw the bucket's checkpoint {seen} ({tso_time(seen)}). If it was interrupted while it wrote rows, "
+                f"tables may hold some from after --until {until} ({tso_time(until)}), until a run goes on to that checkpoint"
+            )
 
     def _apply_decisions(self) -> bool:
         """Apply operators' decisions about tables to what is stored; return whether any took effect."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from storage_consumer.config.settings import Limits
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_state import TableState
@@ -34,6 +35,11 @@ class Owner(Protocol):
         """Of its lease."""
         ...
 
+    @property
+    def limits(self) -> Limits:
+        """Where its rounds end before everything is done."""
+        ...
+
 
 class Judge:
     """Holds the target against the source; every method raises `Differs` where they are not as promised."""
@@ -45,6 +51,8 @@ class Judge:
         self.told = 0
         """Highest checkpoint (a tick) that ``metadata`` has shown."""
         self._feed = 0
+        self._written_to = 0
+        """Highest commit-ts up to which any process has begun to write rows; one that was killed may have left such a window open."""
         self._tables: dict[str, int] = {}
 
     # after every call
@@ -54,6 +62,8 @@ class Judge:
         method = where.partition(".")[2]
         if method in _WRITES:
             self._only_in_its_window(where, process)
+            reach = self._records.storage_checkpoint
+            self._written_to = max(self._written_to, min(reach, process.limits.until or reach))
             self._look()
         elif where in _STORES:
             self._only_the_owner(where, process)
@@ -193,8 +203,10 @@ class Judge:
             raise Differs(f"halted: {[table.error for table in stopped]}")
         waiting = {table.table: table.error for table in summary.tables if table.state == "waiting"}
         for name, uid in self._records.owners.items():
-            # A table that waits for a file may stand in the middle of a window that a killed process has left open.
-            exactly = not may_wait or str(name) not in waiting
+            # A table that waits for a file may stand in the middle of a window that a killed process has left open, and so may any
+            # table where a round ends before that window does.
+            ends_within = bool(until or summary.ended_early) and self._written_to > summary.checkpoint_running
+            exactly = not ends_within and (not may_wait or str(name) not in waiting)
             self._is_at_its_place(name, self._source.known[uid], exactly=exactly)
         if summary.ended_early or (waiting and may_wait):
             return
@@ -217,7 +229,7 @@ class Judge:
         ):
             raise Differs(f"stands at {summary.checkpoint}, not at the end {until}: {waiting}")
         beyond = [table for table in self._records.tables.values() if table.checkpoint > until]
-        if self._records.checkpoint == until and not beyond:
+        if self._records.checkpoint == until and not beyond and self._written_to <= until:
             self._is_whole(tick_of(until), takes_last=True)
 
     def _is_whole(self, tick: int, *, takes_last: bool) -> None:

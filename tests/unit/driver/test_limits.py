@@ -208,3 +208,15 @@ def test_paused_tables_are_told_apart() -> None:
     assert "paused by op since" in summary.paused[0].error
     assert "table resume" in summary.paused[0].error
     assert summary.checkpoint < summary.checkpoint_running
+
+
+def test_earlier_run_that_may_have_been_interrupted(caplog: pytest.LogCaptureFixture) -> None:
+    """Rows that an interrupted run wrote are not taken back: a run that is to end before them says that they may be there."""
+    world = limited(backlog(), max_files=1)
+    world.once()
+    caplog.clear()
+    limited(world, until=ts(6)).once()
+    assert "an earlier run saw the bucket's checkpoint" in caplog.text
+    caplog.clear()
+    limited(world).once()
+    assert "an earlier run saw the bucket's checkpoint" not in caplog.text
