@@ -267,6 +267,33 @@ _MONITORING = (
         help="Where to answer over HTTP while the program runs: /metrics, /healthz and /readyz. A port alone, such as "
         ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
     ),
+    Option(
+        name="metrics-tables",
+        group="monitoring",
+        parse=parsers.integer(low=0, high=10_000),
+        default=_MONITORING_DEFAULTS.metrics_tables,
+        metavar="N",
+        help="Most tables that have metrics of their own: halted ones first, then waiting ones, then those with most "
+        "rows. The others are summed up.",
+    ),
+    Option(
+        name="metrics-textfile",
+        group="monitoring",
+        parse=parsers.path,
+        default=_MONITORING_DEFAULTS.metrics_textfile,
+        metavar="FILE",
+        help="File to write the metrics to, every 15 s and at the end of the run, for the textfile collector of "
+        "node_exporter: its name ends in .prom, and its folder must exist.",
+    ),
+    Option(
+        name="ready-lag",
+        group="monitoring",
+        parse=parsers.duration(),
+        default=_MONITORING_DEFAULTS.ready_lag,
+        shown_default="any lag",
+        metavar="DURATION",
+        help="Lag of the checkpoint of all tables beyond which /readyz answers 503.",
+    ),
 )
 
 _PROGRAM = (
