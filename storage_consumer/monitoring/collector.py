@@ -107,13 +107,17 @@ def _checkpoints(facts: Facts, expiration_days: int) -> dict[str, _Values]:
     for prefix, tso in (
         ("", last.checkpoint),
         ("running_", last.checkpoint_running),
-        ("source_", last.storage_checkpoint),
     ):
         # 0 is no time: a lag of fifty years would wake somebody.
         if tso:
             at = physical_ms(tso) / 1000
             found[f"{prefix}checkpoint_timestamp_seconds"] = at
             found[f"{prefix}lag_seconds"] = max(0.0, facts.now - at)
+    if facts.source_checkpoint:
+        at = physical_ms(facts.source_checkpoint) / 1000
+        found["source_checkpoint_timestamp_seconds"] = at
+        # As of when it was read: during a long round nobody reads it, and TiCDC is not behind for that.
+        found["source_lag_seconds"] = max(0.0, facts.source_read_at - at)
     return found
 
 

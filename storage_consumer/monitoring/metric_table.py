@@ -44,12 +44,13 @@ METRICS: dict[str, Metric] = {
     ),
     "running_checkpoint_timestamp_seconds": _gauge(f"The same for the tables that are not halted. {_ABSENT}"),
     "source_checkpoint_timestamp_seconds": _gauge(
-        f"Time of the bucket's checkpoint-ts at the beginning of the last round, since 1970-01-01 UTC. {_ABSENT}"
+        "Time of the bucket's checkpoint-ts as it was last read, since 1970-01-01 UTC. Absent before it is read."
     ),
     "lag_seconds": _gauge(f"Time since `checkpoint_timestamp_seconds`, by this machine's clock. {_ABSENT}"),
     "running_lag_seconds": _gauge(f"Time since `running_checkpoint_timestamp_seconds`. {_ABSENT}"),
     "source_lag_seconds": _gauge(
-        f"Time since `source_checkpoint_timestamp_seconds`: what TiCDC itself is behind. It is part of the others. {_ABSENT}"
+        "How old the bucket's checkpoint-ts was when it was last read, at the beginning of a round: what TiCDC itself is behind. It is "
+        "part of the other lags. Absent before it is read."
     ),
     "source_file_expiration_seconds": _gauge(
         "Age at which TiCDC deletes files, read or not, as the changefeed's file says. Absent where it does not."

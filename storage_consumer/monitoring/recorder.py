@@ -73,6 +73,8 @@ class Recorder:
         self._last = RoundSummary()
         self._last_round_at = 0.0
         self._tally = Tally()
+        self._source = (0, 0.0)
+        """The bucket's checkpoint-ts, and when it was read."""
         self._minute = 0
         self._minute_began = self._asked = Totals()
         self._read = 0
@@ -85,6 +87,7 @@ class Recorder:
         with self._lock:
             self._enter(Phase.APPLYING)
             self._moved_at = self._clock.monotonic()
+            self._source = (storage_checkpoint, self._clock.now())
             self._round = _Round(self._moved_at, files, size)
         self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
 
@@ -163,6 +166,8 @@ class Recorder:
                 tally=self._tally.copy(),
                 rows_read=self._read,
                 last=self._last,
+                source_checkpoint=self._source[0],
+                source_read_at=self._source[1],
             )
 
     def report(self) -> Report:

@@ -53,7 +53,7 @@ class Tally:
         self.bytes += summary.bytes
         self.round_seconds += summary.seconds
         self.rounds_by_bucket[bisect_left(ROUND_BUCKETS, summary.seconds)] += 1
-        self.stages.update(summary.stages)  # type: ignore[arg-type]  # typeshed: counts are whole
+        self.stages.update(summary.stages)
         rows = self.table_rows
         for table in summary.tables:
             if table.rows:
@@ -86,3 +86,7 @@ class Facts:
     """Row changes read, those of the running round included."""
     last: RoundSummary
     """The last round."""
+    source_checkpoint: int
+    """The bucket's checkpoint-ts as last read; 0 for none."""
+    source_read_at: float
+    """When it was read, in seconds since 1970-01-01 UTC."""
