@@ -24,6 +24,8 @@ class TableSummary:
     """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``paused`` by an operator; ``dropped``."""
     error: str = ""
     """Why the table is halted or waiting."""
+    waits_for: str = ""
+    """What kind of thing a waiting table waits for: ``file``, ``ddl`` (a statement before its rows) or ``lock`` (of other sessions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,10 @@ class RoundSummary:
     """Why the round ended before everything that could be done was done: ``asked``, ``max-files`` or ``max-seconds``; empty if it did not."""
     reached_until: bool = False
     """Whether every table that is not stopped has all changes up to the option ``until``, so that the run is over."""
+    bytes: int = 0
+    """Size of the data files read."""
+    states: dict[str, int] = field(default_factory=dict)
+    """State → number of tables at the end of the round; tables that are left out do not count."""
     tables: tuple[TableSummary, ...] = ()
 
     @property

@@ -210,13 +210,27 @@ EVENTS: dict[str, Event] = {
         fields=("table", "version", "query"),
     ),
     "table_halted": Event(
-        meaning="This table stops, the others go on; the error says what to do.",
-        fields=("table", "checkpoint", "error"),
+        meaning="This table stops, the others go on; the error says what to do. `kind` is what stopped it: ddl, gate, file, gap, row, "
+        "schema or name.",
+        fields=("table", "checkpoint", "kind", "error"),
         levels=("error",),
     ),
     "report_failed": Event(
         meaning="What `status` shows could not be stored. Rounds go on; the next report is tried in a few seconds.",
         fields=("error",),
+        levels=("warning",),
+    ),
+    "listening": Event(
+        meaning="The HTTP server of --metrics-listen answers at this address.", fields=("address", "paths")
+    ),
+    "textfile_failed": Event(
+        meaning="The file of --metrics-textfile could not be written; this is said once until it can be again. Rounds go on.",
+        fields=("path", "error"),
+        levels=("warning",),
+    ),
+    "page_failed": Event(
+        meaning="A page of --metrics-listen could not be made; this is said once until it can be again. Rounds go on.",
+        fields=("path", "error"),
         levels=("warning",),
     ),
     "decision_obeyed": Event(

@@ -8,10 +8,11 @@ from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.hooks import hooks
 from storage_consumer.config.option import OWN_TABLE, Option, switch
-from storage_consumer.config.settings import SSL_MODES, Downstream, Tuning
+from storage_consumer.config.settings import SSL_MODES, Downstream, Monitoring, Tuning
 
 # The defaults stand in the records of the settings; the options only show them.
 _TUNING = Tuning()
+_MONITORING_DEFAULTS = Monitoring()
 _DOWNSTREAM_STATE_SCHEMA = Downstream().state_schema
 
 
@@ -257,6 +258,45 @@ _SPARK = (
     ),
 )
 
+_MONITORING = (
+    Option(
+        name="metrics-listen",
+        group="monitoring",
+        parse=parsers.listen_address,
+        default=_MONITORING_DEFAULTS.metrics_listen,
+        metavar="HOST:PORT",
+        help="Where to answer over HTTP while the program runs: /metrics, /healthz and /readyz. A port alone, such as "
+        ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
+    ),
+    Option(
+        name="metrics-tables",
+        group="monitoring",
+        parse=parsers.integer(low=0, high=10_000),
+        default=_MONITORING_DEFAULTS.metrics_tables,
+        metavar="N",
+        help="Most tables that have metrics of their own: halted ones first, then waiting ones, then those with most "
+        "rows. The others are summed up.",
+    ),
+    Option(
+        name="metrics-textfile",
+        group="monitoring",
+        parse=parsers.path,
+        default=_MONITORING_DEFAULTS.metrics_textfile,
+        metavar="FILE",
+        help="File to write the metrics to, every 15 s and at the end of the run, for the textfile collector of "
+        "node_exporter: its name ends in .prom, and its folder must exist.",
+    ),
+    Option(
+        name="ready-lag",
+        group="monitoring",
+        parse=parsers.duration(),
+        default=_MONITORING_DEFAULTS.ready_lag,
+        shown_default="any lag",
+        metavar="DURATION",
+        help="Lag of the checkpoint of all tables beyond which /readyz answers 503.",
+    ),
+)
+
 _PROGRAM = (
     switch(
         "once",
@@ -349,6 +389,6 @@ _PROGRAM = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
+OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_MONITORING, *_PROGRAM)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

@@ -176,6 +176,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """What the program shows of itself while it runs."""
+
+    metrics_listen: str = ""
+    """``host:port`` of the HTTP server; empty: there is none."""
+    metrics_tables: int = 100
+    """Most tables that have series of their own."""
+    metrics_textfile: str = ""
+    """File that the metrics are written to; empty: none."""
+    ready_lag: float | None = None
+    """Most seconds that the checkpoint of all tables may lie back in a process that is ready; None: any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
     """One ``[[consumer.filter.event-filters]]``: statements that are not run, for the tables that the matcher includes."""
 
@@ -219,6 +233,7 @@ class Config:
     tuning: Tuning = field(default_factory=Tuning)
     selecting: Selecting = field(default_factory=Selecting)
     limits: Limits = field(default_factory=Limits)
+    monitoring: Monitoring = field(default_factory=Monitoring)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
