@@ -27,6 +27,7 @@ from storage_consumer.driver.service import ConsumerService
 from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
+from storage_consumer.monitoring.http_server import Handler, HttpServer
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.plan.manager import ConsumerManager
@@ -65,6 +66,7 @@ class Consumer:
         self._recorder = Recorder(progress or Silent(), self._clock, __version__)
         self._stop_listening = listen(lambda event, _level, fields: self._recorder.heard(event, fields))
         self._reporting: Reporting | None = None
+        self._http_server: HttpServer | None = None
         self._stop = Stop()
         # The event that connections obey now: `close` has to forget this very one.
         self._hurried = self._stop.requested
@@ -98,11 +100,13 @@ class Consumer:
         TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, and `TransientError` after all retries. Once `stop` is requested, the
         round ends after the step that is running.
         """
+        self._listen()
         asked = self._heeding(stop)
         return self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
 
     def run(self, stop: StopSignal | None = None) -> RoundSummary:
         """Run rounds until `stop` is requested; return the summary of the last one."""
+        self._listen()
         asked = self._heeding(stop)
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
 
@@ -132,6 +136,21 @@ class Consumer:
             self._pipeline = None
         self._stop_listening()
         no_hurry(self._hurried)
+        # Last: probes get an answer for as long as there is anything to end.
+        if self._http_server is not None:
+            self._http_server.close()
+            self._http_server = None
+
+    def _listen(self) -> None:
+        """Start the HTTP server, if there is to be one and it does not run yet. Raises `ConfigError` if its port is taken."""
+        # Before the bucket and the target are looked at: a start may take long, and a standby waits.
+        listen = self._loaded.config.monitoring.metrics_listen
+        if listen and self._http_server is None:
+            self._http_server = HttpServer(listen, self._routes())
+
+    def _routes(self) -> dict[str, Handler]:
+        """Return what is answered over HTTP: path → who answers."""
+        return {}
 
     def _heeding(self, stop: StopSignal | None) -> StopSignal:
         """Return the stop signal in force: `stop`, or our own. Until `close`, no connection waits long once it is requested."""

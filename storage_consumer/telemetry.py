@@ -200,6 +200,14 @@ EVENTS: dict[str, Event] = {
         fields=("error",),
         levels=("warning",),
     ),
+    "listening": Event(
+        meaning="The HTTP server of --metrics-listen answers at this address.", fields=("address", "paths")
+    ),
+    "page_failed": Event(
+        meaning="A page of --metrics-listen could not be made; this is said once until it can be again. Rounds go on.",
+        fields=("path", "error"),
+        levels=("warning",),
+    ),
     "decision_obeyed": Event(
         meaning="An operator's decision about a table took effect; after a reload, `checkpoint` is the TSO of the "
         "copy.",

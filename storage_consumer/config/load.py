@@ -14,7 +14,7 @@ from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.config.secrets import password_in
-from storage_consumer.config.settings import Config, Downstream, Secrets, Selecting, Tuning, Upstream
+from storage_consumer.config.settings import Config, Downstream, Monitoring, Secrets, Selecting, Tuning, Upstream
 from storage_consumer.config.sources import Given, Sources, known_options
 from storage_consumer.config.stores import environment_secrets
 from storage_consumer.config.upstream import (
@@ -95,7 +95,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
     if not unset(upstream, origins):
         refuse_lost_keys(upstream, raw_updates)
     downstream = _downstream(sources, time_zone)
-    # The fields of `Tuning` have the names of their options, so a new one needs no line here.
+    # The fields of `Tuning` and `Monitoring` have the names of their options, so a new one needs no line here.
     tuning = Tuning(**sources.values(*Tuning.__slots__))
     program = _program(sources)
     secrets = Secrets(
@@ -108,6 +108,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
             downstream=downstream,
             tuning=tuning,
             selecting=_selecting(sources, downstream.state_schema),
+            monitoring=Monitoring(**sources.values(*Monitoring.__slots__)),
         ),
         secrets=secrets,
         program=program,

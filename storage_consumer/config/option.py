@@ -21,6 +21,7 @@ Group = Literal[
     "the target",
     "pace and patience",
     "Spark",
+    "monitoring",
     "the program",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)

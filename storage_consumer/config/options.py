@@ -7,10 +7,11 @@ from typing import Literal
 from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
 from storage_consumer.config.option import OWN_TABLE, Option, switch
-from storage_consumer.config.settings import SSL_MODES, Downstream, Tuning
+from storage_consumer.config.settings import SSL_MODES, Downstream, Monitoring, Tuning
 
 # The defaults stand in the records of the settings; the options only show them.
 _TUNING = Tuning()
+_MONITORING_DEFAULTS = Monitoring()
 _DOWNSTREAM_STATE_SCHEMA = Downstream().state_schema
 
 
@@ -256,6 +257,18 @@ _SPARK = (
     ),
 )
 
+_MONITORING = (
+    Option(
+        name="metrics-listen",
+        group="monitoring",
+        parse=parsers.listen_address,
+        default=_MONITORING_DEFAULTS.metrics_listen,
+        metavar="HOST:PORT",
+        help="Where to answer over HTTP while the program runs: /metrics, /healthz and /readyz. A port alone, such as "
+        ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
+    ),
+)
+
 _PROGRAM = (
     switch(
         "once",
@@ -298,6 +311,6 @@ _PROGRAM = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_PROGRAM)
+OPTIONS: tuple[Option, ...] = (*_WHAT, *_SELECTING, *FORMAT, *_TARGET, *_PACE, *_SPARK, *_MONITORING, *_PROGRAM)
 BY_KEYWORD: dict[str, Option] = {keyword: option for option in OPTIONS for keyword in option.keywords}
 BY_ENVIRONMENT: dict[str, Option] = {option.environment: option for option in OPTIONS}

@@ -25,6 +25,8 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_$]{1,64}")
 _SPARK_MASTER = re.compile(r"(local|local\[[^\]]+\]|local-cluster\[[^\]]+\]|yarn|spark://.+|k8s://.+)")
+_LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\])?:)?(?P<port>\d{1,5})")
+_MAX_PORT = 65535
 _ESCAPE = re.compile(r"\\(t|r|n|x[0-9A-Fa-f]{2})")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n"}
 _LONGEST = 20
@@ -154,6 +156,20 @@ def schema_name(value: object) -> str:
             f"a schema name of 1 to 64 letters, digits, _ or $ that is not the server's own is expected, not {given!r}"
         )
     return given
+
+
+def listen_address(value: object) -> str:
+    """Return where to listen as ``host:port``; without a host that is this machine alone. An empty text means nowhere."""
+    # TOML and keywords may give the port as a number.
+    given = str(value) if isinstance(value, int) and not isinstance(value, bool) else text(value).strip()
+    if not given:
+        return ""
+    match = _LISTEN.fullmatch(given)
+    if not match or int(match["port"]) > _MAX_PORT:
+        raise ValueError(
+            f"an address like 127.0.0.1:9464 or [::1]:9464, or a port on this machine alone like :9464, is expected, not {given!r}"
+        )
+    return f"{match['host'] or '127.0.0.1'}:{int(match['port'])}"
 
 
 def spark_master(value: object) -> str:

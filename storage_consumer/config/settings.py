@@ -164,6 +164,14 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """What the program shows of itself while it runs."""
+
+    metrics_listen: str = ""
+    """``host:port`` of the HTTP server; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
     """One ``[[consumer.filter.event-filters]]``: statements that are not run, for the tables that the matcher includes."""
 
@@ -206,6 +214,7 @@ class Config:
     downstream: Downstream
     tuning: Tuning = field(default_factory=Tuning)
     selecting: Selecting = field(default_factory=Selecting)
+    monitoring: Monitoring = field(default_factory=Monitoring)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
