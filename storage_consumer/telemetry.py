@@ -115,6 +115,11 @@ EVENTS: dict[str, Event] = {
     "failed": Event(
         meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
     ),
+    "notify_failed": Event(
+        meaning="systemd could not be told how the service is; the work goes on. Logged once.",
+        fields=("error",),
+        levels=("warning",),
+    ),
     "listener_failed": Event(
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),
@@ -219,8 +224,9 @@ EVENTS: dict[str, Event] = {
         levels=("error",),
     ),
     "tables_halted": Event(
-        meaning="Tables are halted; the first of them are named. Repeated every ten minutes while it lasts.",
-        fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds"),
+        meaning="Tables are halted; the first of them are named, with the error of the first. Repeated every ten "
+        "minutes while it lasts.",
+        fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds", "error"),
         levels=("error",),
     ),
     "table_waiting": Event(
@@ -230,17 +236,30 @@ EVENTS: dict[str, Event] = {
     ),
     "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
     "retry": Event(
-        meaning="Storage or target did not answer; the program tries again.",
-        fields=("what", "wait", "error"),
+        meaning="Storage or target did not answer; the program tries again after `wait` seconds. `since`: when this trouble "
+        "began; --retry-limit counts from there.",
+        fields=("what", "since", "wait", "error"),
         levels=("warning",),
     ),
+    "round_started": Event(meaning="The next round begins to poll the bucket.", fields=("number",), levels=("debug",)),
+    "round_progress": Event(
+        meaning="A round, or a statement beside it, takes long; said every 30 seconds. `phase`: whether it lists the "
+        "bucket (`poll`), applies rows, or waits for a statement. `bytes` are those of all `files`; `expected_end` goes "
+        "by the files that are left. `query` is the longest-running of the `statements` that run.",
+        fields=(
+            *("phase", "seconds", "files_done", "files", "bytes", "rows", "rows_per_second", "seconds_left"),
+            *("expected_end", "storage_checkpoint", "statements", "table", "version", "query", "statement_seconds"),
+        ),
+    ),
     "round_finished": Event(
-        meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch.",
+        meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch. "
+        "Rounds that had nothing to do are at level debug, but for one a minute.",
         fields=(
             *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
             *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),
             *("halted", "halted_tables", "waiting", "skipped"),
         ),
+        levels=("debug", "info"),
     ),
 }
 """All events. A test compares this table with the calls in the package."""

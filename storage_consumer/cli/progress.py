@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Never, TextIO
 
 from tqdm import tqdm
 
 from storage_consumer import telemetry
+from storage_consumer.cli.round_watch import RoundWatch
 from storage_consumer.clock import span
 from storage_consumer.model import physical_ms
-from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 
 _log = telemetry.Log("display")
 MANY_FILES = 50
@@ -24,6 +26,9 @@ _NAMED = 10
 """Number of halted tables that a line names."""
 _LOGGED_AGAIN = 600.0
 """Seconds between two lines about tables that stay halted."""
+_IDLE_EVERY = 60.0
+"""Seconds between two lines about rounds that had nothing to do."""
+_SECONDS = re.compile(r"\b\d+ s\b")
 PATIENCE = 3.0
 """Seconds after which a round with fewer files shows its bar too."""
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} files [{elapsed}<{remaining}{postfix}]"
@@ -66,10 +71,17 @@ def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
     return Silent()
 
 
-class Reporter:
-    """A `Progress` that logs each round and every change among waiting tables, and passes all calls on to another.
+def _standing(summary: RoundSummary) -> tuple[object, ...]:
+    """Return what a round says of the tables beside its work: which stand still, what was skipped, and whether all is applied."""
+    waiting = tuple(table.table for table in summary.waiting)
+    return summary.halted_tables, waiting, summary.skipped, summary.checkpoint < summary.storage_checkpoint
 
-    While tables are halted, it logs them again at intervals, however little the rounds do.
+
+class Reporter:
+    """A `Progress` that logs rounds and every change among waiting tables, and passes all calls on to another.
+
+    `tick` logs what is to be said at intervals, however long a round lasts: how far it is, and which tables are halted.
+    Of rounds without anything to do only one a minute is logged, unless something about the tables has changed.
     """
 
     def __init__(
@@ -79,19 +91,27 @@ class Reporter:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Pass calls on to `inner`; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
+        self.statements: Callable[[], Sequence[RunningStatement]] = tuple
+        """Returns the statements that run on the target; called by `tick`."""
         self._monotonic = monotonic
         self._halted: tuple[str, ...] = ()
         self._halts_logged_at = 0.0
         self._inner = inner
         self._now = now
         self._waiting: dict[str, str] = {}
+        self._watch = RoundWatch(now, monotonic)
+        self._last: RoundSummary | None = None
+        self._round_logged_at = 0.0
+        self._lock = threading.Lock()
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """Pass the call on."""
+        """Begin to watch the round, and pass the call on."""
+        self._watch.started(files=files, size=size, storage_checkpoint=storage_checkpoint)
         self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
 
     def advanced(self, *, files: int, rows: int) -> None:
-        """Pass the call on."""
+        """Count, and pass the call on."""
+        self._watch.advanced(files=files, rows=rows)
         self._inner.advanced(files=files, rows=rows)
 
     def ddl(self, *, table: str, query: str) -> None:
@@ -100,28 +120,55 @@ class Reporter:
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Log the round, and each table that begins or ends to wait."""
+        self._watch.finished()
         self._inner.round_finished(summary)
-        waiting = {table.table: table.error for table in summary.waiting}
+        # Without the seconds that some reasons hold, or each round would find a new one.
+        waiting = {table.table: _SECONDS.sub("", table.error) for table in summary.waiting}
         for table in summary.waiting:
-            if self._waiting.get(table.table) != table.error:
+            if self._waiting.get(table.table) != waiting[table.table]:
                 _log.warning("table_waiting", table=table.table, checkpoint=table.checkpoint, error=table.error)
         # A table that has halted did not go on, though it waits no longer.
         for name in self._waiting.keys() - waiting.keys() - {table.table for table in summary.halted}:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
-        _log.info("round_finished", **round_fields(summary, self._now()))
+        is_worth_a_line = self._is_worth_a_line(summary)
+        self._last = summary
+        (_log.info if is_worth_a_line else _log.debug)("round_finished", **round_fields(summary, self._now()))
         self._log_halted(summary)
+
+    def heard(self, name: str, level: int, fields: Mapping[str, object]) -> None:
+        """Take an event of the log, as a listener."""
+        self._watch.heard(name, level, fields)
+
+    def tick(self) -> None:
+        """Log what is due; called about once a second, from a thread of its own."""
+        self._watch.tick(self.statements())
+        if self._last is not None:
+            self._log_halted(self._last)
+
+    def _is_worth_a_line(self, summary: RoundSummary) -> bool:
+        """Return whether a round did something, found something changed, or is the first one for a minute."""
+        now = self._monotonic()
+        done = summary.rows or summary.written or summary.files or summary.ddls
+        changed = self._last is None or _standing(self._last) != _standing(summary)
+        if not (done or changed or now - self._round_logged_at >= _IDLE_EVERY):
+            return False
+        self._round_logged_at = now
+        return True
 
     def _log_halted(self, summary: RoundSummary) -> None:
         """Log which tables are halted when that changes, and again while it lasts."""
         halted, now = summary.halted_tables, self._monotonic()
-        # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
-        if halted and (halted != self._halted or now - self._halts_logged_at >= _LOGGED_AGAIN):
+        with self._lock:  # a round that ends and `tick` may find the same
+            # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
+            is_due = halted and (halted != self._halted or now - self._halts_logged_at >= _LOGGED_AGAIN)
+            self._halted = halted
+            if is_due:
+                self._halts_logged_at = now
+        if is_due:
             fields = round_fields(summary, self._now())
             names = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
-            _log.error("tables_halted", **{name: fields[name] for name in names})
-            self._halts_logged_at = now
-        self._halted = halted
+            _log.error("tables_halted", **{name: fields[name] for name in names}, error=summary.halted[0].error)
 
 
 class Bar:
