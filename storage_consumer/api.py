@@ -30,6 +30,7 @@ from storage_consumer.inspection.result import Bucket
 from storage_consumer.monitoring.http_server import Handler, HttpServer
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
+from storage_consumer.operating.looking import status_site
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
@@ -177,7 +178,9 @@ class Consumer:
 
     def _routes(self) -> dict[str, Handler]:
         """Return what is answered over HTTP: path → who answers."""
-        return {}
+        config = self._loaded.config
+        site = status_site(config.downstream, self._loaded.secrets.password, self._recorder, self._clock)
+        return site.routes()
 
     def _heeding(self, stop: StopSignal | None) -> StopSignal:
         """Return the stop signal in force: `stop`, or our own. Until `close`, no connection waits long once it is requested."""
