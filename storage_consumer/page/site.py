@@ -113,8 +113,8 @@ class Site:
             return _page("overview.html", values)
         status, now = known.status, known.status.snapshot.now
         stopped = [each for each in status.tables if each.state in (TableState.HALTED, TableState.LOST)]
-        # A table that runs is among them if a decision about it is open.
-        waiting = [each for each in status.tables if each not in stopped]
+        # Stopped tables stand first. One that runs is among the others if a decision about it is open.
+        waiting = status.tables[len(stopped) :]
         more = {
             "listing": listed(known.rows, query),
             "facts": [fact for fact in facts(status) if fact[1]],
