@@ -18,7 +18,7 @@ from tests.harness.servers import DatabaseServer
 
 pytestmark = pytest.mark.server
 TABLES = 10_000
-HOSTILE = "<img src=//evil.example/x onerror=alert(1)>"
+HOSTILE = "<img src=evil onerror=alert(1)>"
 BROKEN = ("shop.t00007", "shop.t00021")
 RTL = "\u202eelbat"
 
@@ -162,7 +162,7 @@ def test_without_javascript(browser: Browser, address: str) -> None:
         assert "page=2" in page.url
         page.get_by_label("Name contains").fill("0002")
         page.get_by_role("button", name="Filter").click()
-        expect(page.locator(".found")).to_have_text("18 tables")
+        expect(page.locator(".found")).to_have_text("10 tables")
         assert "state=running" in page.url
         page.get_by_role("link", name="shop.t00020").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("shop.t00020")
@@ -224,7 +224,7 @@ def test_widths(browser: Browser, address: str, width: int, height: int, path: s
 def test_hostile_names(viewer: Tab, address: str) -> None:
     """A name that is HTML, or turns the writing direction round, is text; its page is found by its link."""
     page = viewer.page
-    page.get_by_label("Name contains").fill("evil.example")
+    page.get_by_label("Name contains").fill("evil")
     expect(page.locator(".found")).to_have_text("1 table")
     assert page.locator("#list img").count() == 0
     page.locator("#list tbody a").click()

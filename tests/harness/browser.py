@@ -26,7 +26,7 @@ class Tab:
         """Listen from the start."""
         self.page.on("console", lambda said: self._complain(said.text) if said.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self._complain(str(error)))
-        self.page.on("request", self._asked)
+        self.page.on("request", lambda request: self._asked(request))  # noqa: PLW0108 - Playwright marks what it is given
 
     def _asked(self, request: Request) -> None:
         if not request.url.startswith((self.home, "data:")):
