@@ -41,8 +41,9 @@ def chromium() -> Iterator[Browser]:
     """A browser. While it is open, no other event loop can run in this thread."""
     program = os.environ.get("STORAGE_CONSUMER_CHROMIUM") or shutil.which("chromium") or "chromium"
     with sync_playwright() as playwright:
-        # Root may not use Chromium's own sandbox; it only sees what the tests serve.
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        # Root may not use Chromium's own sandbox; it only sees what the tests serve. Grey edges of letters
+        # make small pictures.
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-lcd-text"])
         yield found
         found.close()
 
