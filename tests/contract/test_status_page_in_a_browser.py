@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -40,10 +41,10 @@ def rig(mariadb: DatabaseServer) -> Iterator[Rig]:
     found.close()
 
 
-def save(owner: object, *broken: str) -> None:
+def save(owner: Any, *broken: str) -> None:
     """Store all tables, some of them as halted."""
     names = [f"t{n:05}" for n in range(TABLES - 2)] + [HOSTILE, RTL]
-    halted = {"state": "halted", "follows": False, "error": "it broke"}
+    halted: dict[str, Any] = {"state": "halted", "follows": False, "error": "it broke"}
     tables = [
         progress(f"shop/{name}", now_ts(600), **halted)
         if str(TableName(schema="shop", table=name)) in broken
@@ -51,7 +52,7 @@ def save(owner: object, *broken: str) -> None:
         for name in names
     ]
     marks = {"checkpoint": now_ts(2), "storage_checkpoint": now_ts(1), "lowest": now_ts(600)}
-    owner.progress.save(tables=tables, sequences={}, **marks)  # type: ignore[attr-defined] # a handle on the state
+    owner.progress.save(tables=tables, sequences={}, **marks)
 
 
 @pytest.fixture
