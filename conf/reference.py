@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference from the tables in the code: options, differences, log events, errors and exit codes.
+"""Writes the pages of docs/reference from the tables in the code: options, differences, log events, metrics, errors and exit codes.
 
 python conf/reference.py            writes the pages
 python conf/reference.py --check    writes nothing; names the pages that are stale, and exits with 1 if there are any
@@ -24,6 +24,7 @@ from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.errors import Abandoned, StorageConsumerError
+from storage_consumer.monitoring.metric_table import METRICS, PREFIX
 from storage_consumer.telemetry import EVENTS, TSO_FIELDS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -54,6 +55,7 @@ def pages() -> Iterator[tuple[str, str]]:
         ("differences.md", differences),
         ("log-events.md", log_events),
         ("errors.md", errors_and_codes),
+        ("metrics.md", metrics),
     )
     for name, maker in makers:
         yield name, "\n\n".join(maker()) + "\n"
@@ -166,6 +168,39 @@ def log_events() -> Iterator[str]:
             for name, event in EVENTS.items()
         ),
     )
+
+
+def metrics() -> Iterator[str]:
+    """Yield the blocks of the page about metrics."""
+    yield _title("Metrics", "storage_consumer/monitoring/metric_table.py")
+    yield (
+        "`--metrics-listen` serves these metrics on `/metrics`, and `--metrics-textfile` writes them into a file. "
+        "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Alerts](../operations/prometheus-alerts.md) what to do about "
+        "each alert. Counters begin with 0 at the start of a process."
+    )
+    yield _table(
+        ("metric", "type", "unit", "labels", "meaning"),
+        (
+            (
+                f"`{PREFIX}{name}`",
+                metric.kind,
+                _unit(name),
+                ", ".join(f"`{label}`" for label in metric.labels),
+                metric.meaning,
+            )
+            for name, metric in METRICS.items()
+        ),
+    )
+    yield (
+        "Beside these there are `process_*` and `python_gc_*`, which the library `prometheus-client` counts for the driver's process: "
+        "processor time, memory, open files, and collections of garbage."
+    )
+
+
+def _unit(name: str) -> str:
+    """Return the unit that a metric's name tells."""
+    words = name.removesuffix("_total").split("_")
+    return next((unit for unit in ("seconds", "bytes") if unit in words), "")
 
 
 def errors_and_codes() -> Iterator[str]:

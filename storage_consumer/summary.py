@@ -24,6 +24,8 @@ class TableSummary:
     """``running``; ``waiting`` for something that should come (a missing file, a torn last line); ``halted``; ``dropped``."""
     error: str = ""
     """Why the table is halted or waiting."""
+    waits_for: str = ""
+    """What kind of thing a waiting table waits for: ``file``, ``ddl`` (a statement before its rows) or ``lock`` (of other sessions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,10 @@ class RoundSummary:
     """Their size, as far as they were listed."""
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of the round by what it was doing: ``poll``, ``plan``, ``rows``, ``ddl`` and ``checkpoint``."""
+    bytes: int = 0
+    """Size of the data files read."""
+    states: dict[str, int] = field(default_factory=dict)
+    """State → number of tables at the end of the round; tables that are left out do not count."""
     tables: tuple[TableSummary, ...] = ()
 
     @property

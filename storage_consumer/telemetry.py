@@ -113,7 +113,9 @@ EVENTS: dict[str, Event] = {
         meaning="Something could not be cancelled; this is harmless.", fields=("error",), levels=("warning",)
     ),
     "failed": Event(
-        meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
+        meaning="The program ends because of this error. At level debug where it is reported on standard error as well.",
+        fields=("error", "kind", "exit_code"),
+        levels=("debug", "error"),
     ),
     "notify_failed": Event(
         meaning="systemd could not be told how the service is; the work goes on. Logged once.",
@@ -124,6 +126,15 @@ EVENTS: dict[str, Event] = {
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),
         levels=("warning",),
+    ),
+    "alert_sent": Event(
+        meaning="A hook of --on-halt took a document; `alert` is its event.",
+        fields=("hook", "alert", "attempts", "seconds"),
+    ),
+    "alert_failed": Event(
+        meaning="A hook of --on-halt did not take a document, which is given up: nobody was told. Mend the hook.",
+        fields=("hook", "alert", "attempts", "error"),
+        levels=("error",),
     ),
     "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
@@ -142,7 +153,10 @@ EVENTS: dict[str, Event] = {
         fields=("text",),
         levels=("debug", "warning"),
     ),
-    "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
+    "lease_acquired": Event(
+        meaning="This process is the one writer. `former`: whom it waited for, or found dead.",
+        fields=("holder", "epoch", "former"),
+    ),
     "lease_waiting": Event(
         meaning="Another process, named as `holder`, is the writer; this one is on standby.",
         fields=("holder",),
@@ -196,8 +210,9 @@ EVENTS: dict[str, Event] = {
         fields=("table", "version", "query"),
     ),
     "table_halted": Event(
-        meaning="This table stops, the others go on; the error says what to do.",
-        fields=("table", "checkpoint", "error"),
+        meaning="This table stops, the others go on; the error says what to do. `kind` is what stopped it: ddl, gate, file, gap, row, "
+        "schema or name.",
+        fields=("table", "checkpoint", "kind", "error"),
         levels=("error",),
     ),
     "report_failed": Event(
@@ -207,6 +222,11 @@ EVENTS: dict[str, Event] = {
     ),
     "listening": Event(
         meaning="The HTTP server of --metrics-listen answers at this address.", fields=("address", "paths")
+    ),
+    "textfile_failed": Event(
+        meaning="The file of --metrics-textfile could not be written; this is said once until it can be again. Rounds go on.",
+        fields=("path", "error"),
+        levels=("warning",),
     ),
     "page_failed": Event(
         meaning="A page of --metrics-listen could not be made; this is said once until it can be again. Rounds go on.",

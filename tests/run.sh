@@ -7,6 +7,7 @@
 #
 # STORAGE_CONSUMER_CORPORA   a folder of unpacked corpora: the corpus tests use it instead of fixtures/
 # STORAGE_CONSUMER_SERVERS   where the tests' MySQL and S3 servers are kept (default: below ~/.cache/storage-consumer)
+# STORAGE_CONSUMER_PROMETHEUS   where promtool is kept, if there is none on the PATH (likewise)
 # STORAGE_CONSUMER_AZURITE   where Azurite, the emulator of Azure, is kept (likewise)
 set -euo pipefail
 
@@ -15,6 +16,7 @@ started=$SECONDS
 source "$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/conf/setup.sh"
 export STORAGE_CONSUMER_SERVERS=${STORAGE_CONSUMER_SERVERS:-$cache/servers}
 export STORAGE_CONSUMER_AZURITE=${STORAGE_CONSUMER_AZURITE:-$cache/azurite}
+export STORAGE_CONSUMER_PROMETHEUS=${STORAGE_CONSUMER_PROMETHEUS:-$cache/prometheus}
 azurite=3.29.0
 
 # Debian mirrors that this machine's package lists come from; then, as an empty line, the one that debootstrap knows itself.
@@ -75,6 +77,24 @@ install_azurite() {
   fail "Azurite could not be installed, and the tests need it (the whole log: $log)"
 }
 
+# The package is unpacked, not installed: it would bring a service that starts with the machine.
+unpack_prometheus() {
+  local folder=$1
+  rm -rf "$folder" && mkdir -p "$folder/package" &&
+    (cd "$folder/package" && apt-get download prometheus) &&
+    dpkg-deb --extract "$folder"/package/prometheus_*.deb "$folder" &&
+    rm -rf "$folder/package"
+}
+
+install_prometheus() {
+  local folder=$STORAGE_CONSUMER_PROMETHEUS log=$cache/prometheus.log
+  if has promtool || [ -x "$folder/usr/bin/promtool" ]; then return; fi
+  say "unpacking Prometheus for the tests into $folder"
+  if unpack_prometheus "$folder" >"$log" 2>&1; then return; fi
+  tail -n 20 "$log" >&2 || true
+  fail "promtool could not be installed, and the tests need it (the whole log: $log)"
+}
+
 run() { "$venv/bin/python" -m "$@"; }
 
 # Each campaign with a seed of its own; the first that fails is told at the end, the others run nevertheless.
@@ -102,8 +122,10 @@ set_up test
 if [ "$tier" != quick ]; then
   has ip || apt_install iproute2 # one test pulls a network cable
   has chromium || apt_install chromium fonts-dejavu-core # looks at the status page
+  has systemd-analyze || apt_install systemd # reads the units of conf/systemd; none of it is started
   install_servers
   install_azurite
+  install_prometheus
 fi
 say "set up in $((SECONDS - started)) s"
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from storage_consumer.config import filter_and_routes, parsers
 from storage_consumer.config.format_options import FORMAT
+from storage_consumer.config.hooks import hooks
 from storage_consumer.config.option import OWN_TABLE, Option, switch
 from storage_consumer.config.settings import SSL_MODES, Downstream, Monitoring, Tuning
 
@@ -267,6 +268,33 @@ _MONITORING = (
         help="Where to answer over HTTP while the program runs: the status page (/), /metrics, /healthz and /readyz. A port alone, such as "
         ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
     ),
+    Option(
+        name="metrics-tables",
+        group="monitoring",
+        parse=parsers.integer(low=0, high=10_000),
+        default=_MONITORING_DEFAULTS.metrics_tables,
+        metavar="N",
+        help="Most tables that have metrics of their own: halted ones first, then waiting ones, then those with most "
+        "rows. The others are summed up.",
+    ),
+    Option(
+        name="metrics-textfile",
+        group="monitoring",
+        parse=parsers.path,
+        default=_MONITORING_DEFAULTS.metrics_textfile,
+        metavar="FILE",
+        help="File to write the metrics to, every 15 s and at the end of the run, for the textfile collector of "
+        "node_exporter: its name ends in .prom, and its folder must exist.",
+    ),
+    Option(
+        name="ready-lag",
+        group="monitoring",
+        parse=parsers.duration(),
+        default=_MONITORING_DEFAULTS.ready_lag,
+        shown_default="any lag",
+        metavar="DURATION",
+        help="Lag of the checkpoint of all tables beyond which /readyz answers 503.",
+    ),
 )
 
 _PROGRAM = (
@@ -298,6 +326,24 @@ _PROGRAM = (
         default="text",
         metavar="text|json",
         help="One line per event, as `time LEVEL event key=value …` or as a JSON object.",
+    ),
+    Option(
+        name="on-halt",
+        group="the program",
+        parse=hooks,
+        default=(),
+        shown_default="none",
+        metavar="COMMAND|URL",
+        repeatable=True,
+        help="Command to run, without a shell and with a JSON document on standard input, or http(s) address to POST "
+        "that document to, when a table halts or goes on, at a take-over, and when the program fails. May be given "
+        "several times. (The environment variable takes one per line.)",
+    ),
+    switch(
+        "test-on-halt",
+        "the program",
+        "Send a test document to each --on-halt and end: with 0 if all of them took it, else with 1. Nothing else is touched.",
+        toml="",
     ),
     switch(
         "no-progress",

@@ -169,6 +169,12 @@ class Monitoring:
 
     metrics_listen: str = ""
     """``host:port`` of the HTTP server; empty: there is none."""
+    metrics_tables: int = 100
+    """Most tables that have series of their own."""
+    metrics_textfile: str = ""
+    """File that the metrics are written to; empty: none."""
+    ready_lag: float | None = None
+    """Most seconds that the checkpoint of all tables may lie back in a process that is ready; None: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

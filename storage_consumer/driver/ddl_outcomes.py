@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ddl_workers import Outcome
-from storage_consumer.driver.ledger import RoundLedger
+from storage_consumer.driver.ledger import HaltKind, RoundLedger
 from storage_consumer.driver.remedies import ways_on
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.errors import TableError, TargetBusy
@@ -58,11 +58,11 @@ class DdlOutcomes:
             self.ledger.save([self.context.manager.tables[key] for key in sorted(self._unstored)])
         self._unstored.clear()
 
-    def refuse(self, step: DdlStep, error: str, *, late: bool = False) -> None:
+    def refuse(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
         """Halt the table of a statement that cannot even start. `late`: it turned up after later rows of its table were applied."""
         # The journal first: after a crash in between, the statement is refused again, and halts the table then.
         self.context.state.journal.refused(step, error)
-        self._stop(step, error, late=late)
+        self._stop(step, error, kind=kind, late=late)
 
     def resume(self, step: DdlStep) -> None:
         """Let the table of a statement go on that an operator has decided about, unless something else keeps it halted."""
@@ -93,11 +93,13 @@ class DdlOutcomes:
         """Retry a statement in the next round; the table of one that came late is halted anyway."""
         if not self.context.manager.stopped.is_late(step):
             self.context.manager.wait(step.table_key, (reason,), self.context.clock.monotonic())
+            self.ledger.locked.add(step.table_key)
         self.queue.let_go(step)
         _log.warning("ddl_waits", table=str(step.name), version=step.version, error=reason)
 
-    def _stop(self, step: DdlStep, error: str, *, late: bool = False) -> None:
+    def _stop(self, step: DdlStep, error: str, *, kind: HaltKind = "ddl", late: bool = False) -> None:
         """Halt the table of a statement until an operator decides about it, and log the next steps."""
         self.context.manager.stopped.note(step, late=late)
-        self.ledger.halt(step.table_key, f"{error}. {ways_on(step, self.context.config.downstream)}")
+        way = ways_on(step, self.context.config.downstream)
+        self.ledger.halt(step.table_key, f"{error}. {way}", kind=kind)
         self.queue.let_go(step)

@@ -54,7 +54,7 @@ class Intake:
         # Last, since what was read just now may have closed a gap.
         missing = manager.look_for_gaps(self.ledger.storage_checkpoint, self.context.clock.monotonic())
         for key, error in missing.items():
-            self.ledger.halt(key, error)
+            self.ledger.halt(key, error, kind="gap")
         return late
 
     def _warn(self, poll: Poll) -> None:
@@ -97,7 +97,7 @@ class Intake:
         for read, error in unreadable:
             key = (read.file.version, read.file.table_dir)
             catalog.unreadable[read.file.stored.path] = key, error
-            self.ledger.halt(catalog.owner(key).key, error)
+            self.ledger.halt(catalog.owner(key).key, error, kind="schema")
         for warning in (warning for _, definition in placed for warning in definition.warnings):
             _log.warning("schema_warning", text=warning)
         return placed
@@ -157,7 +157,7 @@ class Intake:
             self.ledger.skipped["object: data file of a table that the filter leaves out"] += left_out
             self.context.reader.leave_out(manager.catalog.left_out_directories())
         for key, error in manager.refuse_places().items():
-            self.ledger.halt(key, error)  # stored without a place, so that another route may be given
+            self.ledger.halt(key, error, kind="name")  # stored without a place, so that another route may be given
 
     def _save_moved(self, poll: Poll) -> None:
         """Store what the poll changed in the progress of tables and files."""
@@ -175,7 +175,7 @@ class Intake:
         manager = self.context.manager
         overwritten = manager.catalog.overwritten(poll.overwritten)
         for key, error in overwritten.items():
-            self.ledger.halt(key, error, save=False)
+            self.ledger.halt(key, error, kind="gap", save=False)
         return [manager.tables[key] for key in overwritten]
 
     def _record_covered(self, steps: Sequence[DdlStep]) -> None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.renewal import Renewal
@@ -21,6 +22,9 @@ from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
 
 _log = Log("round")
+HaltKind = Literal["ddl", "gate", "file", "gap", "row", "schema", "name"]
+"""Why a table halts: its statement failed or may not run, a file cannot be read or is missing, the target refused a row, the structure
+cannot be read or does not fit, or it has no place of its own in the target."""
 _STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
 """States that a statement may have replaced at its end."""
 
@@ -51,6 +55,10 @@ class RoundLedger:
     """Whether the round was asked to end before everything was done."""
     written: int = 0
     """Rows written and deleted."""
+    size: int = 0
+    """Bytes of the data files read."""
+    locked: set[str] = field(default_factory=set)
+    """Keys of the tables whose statement waits for locks of other sessions."""
     stages: Counter[str] = field(default_factory=Counter)
     """Stage of the round → seconds; see `RoundSummary.stages`."""
     skipped: Counter[str] = field(default_factory=Counter)
@@ -81,11 +89,12 @@ class RoundLedger:
 
     # tables
 
-    def halt(self, key: str, error: str, *, save: bool = True) -> None:
+    def halt(self, key: str, error: str, *, kind: HaltKind, save: bool = True) -> None:
         """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
         table = self.context.manager.tables[key]
         table.halt(error)
-        _log.error("table_halted", table=str(table.name), checkpoint=table.checkpoint, error=table.status.error)
+        fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": kind}
+        _log.error("table_halted", **fields, error=table.status.error)
         if save:
             self.save([table])
 
@@ -168,8 +177,23 @@ class RoundLedger:
             pending_bytes=manager.pending_bytes,
             stages=dict(self.stages),
             skipped={reason: count for reason, count in self.skipped.items() if count},
+            bytes=self.size,
+            states=self._states(tables),
             tables=tables,
         )
+
+    def _states(self, tables: Iterable[TableSummary]) -> dict[str, int]:
+        """Return state → number of tables that are not left out."""
+        # A table that only a statement before its rows keeps waiting is not waiting by its own state.
+        waiting = {table.table for table in tables if table.state == TableState.WAITING}
+        taken = (table for table in self.context.manager.tables.values() if not table.status.excluded)
+        return dict(Counter(str(TableState.WAITING if str(t.name) in waiting else t.status.shown) for t in taken))
+
+    def _waits_for(self, key: str, stuck: Mapping[str, str]) -> str:
+        """Return the kind of thing that a waiting table waits for; see `TableSummary.waits_for`."""
+        if key in self.locked:
+            return "lock"
+        return "ddl" if key in stuck and not self.context.manager.tables[key].status.blocked else "file"
 
     def _table_summaries(self, stuck: Mapping[str, str]) -> tuple[TableSummary, ...]:
         """Return the tables that did something, are halted or wait, by name."""
@@ -190,6 +214,7 @@ class RoundLedger:
                         checkpoint=table.checkpoint,
                         state=state,
                         error=error,
+                        waits_for=self._waits_for(table.key, stuck) if state == TableState.WAITING else "",
                     )
                 )
         return tuple(sorted(tables, key=lambda t: t.table))

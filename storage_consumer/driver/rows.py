@@ -95,7 +95,7 @@ class RowJobs:
             try:
                 plan = self._plan(len(planned), step)
             except TableError as fault:
-                self.ledger.halt(step.table_key, str(fault))
+                self.ledger.halt(step.table_key, str(fault), kind="schema")
             else:
                 planned.append((step, replace(plan, latest=latest)))
         return planned
@@ -157,6 +157,7 @@ class RowJobs:
         ledger = self.ledger
         ledger.written += outcome.written
         ledger.counts[step.table_key].files += len(outcome.files)
+        ledger.size += sum(file.stored.size for file in step.files if file.stored.path in outcome.files)
         for file in outcome.files.values():
             ledger.skipped["row: repeated delivery"] += file.duplicates
             ledger.skipped["row: beyond the storage checkpoint"] += file.later
@@ -173,7 +174,7 @@ class RowJobs:
                     self.context.reader.list_everything()
                 return False
             error = f"{error}. The file has not changed for a while"
-        self.ledger.halt(step.table_key, error, save=False)
+        self.ledger.halt(step.table_key, error, kind="row" if outcome.refused else "file", save=False)
         return True
 
     def _finish(self, step: RowStep, outcome: TableOutcome) -> None:

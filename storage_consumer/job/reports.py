@@ -59,6 +59,8 @@ class TableOutcome:
     """Paths of files that changed while they were read in splits: then nothing of the table was written."""
     error: str
     """Why the table cannot go on, with the place in the bucket; the first of several. Empty if it can."""
+    refused: bool
+    """Whether it is the target that refused a row; else a file cannot be read."""
     may_pass: bool
     """Whether every error may vanish by itself; see `FileReport.torn`."""
     gone: bool
@@ -79,6 +81,7 @@ def table_outcome(step: RowStep, reports: Sequence[FileReport | WriteReport]) ->
         # For a split `gone` also means that its file has to be read whole.
         changed=frozenset(report.path for report in of_files if report.gone and report.span != WHOLE),
         error=_with_place(faulty[0], step, of_files) if faulty else "",
+        refused=bool(faulty) and isinstance(faulty[0], WriteReport),
         may_pass=all(isinstance(report, FileReport) and report.torn for report in faulty),
         gone=any(report.gone for report in of_files),
     )

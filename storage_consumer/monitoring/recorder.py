@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from storage_consumer.clock import Clock
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
 from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes
+from storage_consumer.monitoring.tally import Facts, Tally
 from storage_consumer.summary import Progress, RoundSummary
 
 WINDOW = 60.0
@@ -73,6 +74,9 @@ class Recorder:
         self._last = RoundSummary()
         self._last_round_at = 0.0
         self._tables = TableMinutes()
+        self._tally = Tally()
+        self._source = (0, 0.0)
+        """The bucket's checkpoint-ts, and when it was read."""
         self._minute = 0
         self._minute_began = self._asked = Totals()
         self._read = 0
@@ -85,6 +89,7 @@ class Recorder:
         with self._lock:
             self._enter(Phase.APPLYING)
             self._moved_at = self._clock.monotonic()
+            self._source = (storage_checkpoint, self._clock.now())
             self._round = _Round(self._moved_at, files, size)
         self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
 
@@ -96,6 +101,7 @@ class Recorder:
                 self._round.files_done += files
                 self._round.rows += rows
             self._read += rows
+            self._tally.files += files
             self._rate.add(self._moved_at, now, rows)
             self._moved_at = now
         self._inner.advanced(files=files, rows=rows)
@@ -117,6 +123,7 @@ class Recorder:
                 ddls=totals.ddls + summary.ddls,
             )
             self._skipped.update(summary.skipped)
+            self._tally.round_finished(summary)
             self._last, self._last_round_at = summary, self._clock.now()
             self._tables.add(self._last_round_at, summary.tables)
             self._round = None
@@ -126,6 +133,7 @@ class Recorder:
     def heard(self, event: str, fields: Mapping[str, object]) -> None:
         """Take note of an event of the log."""
         with self._lock:
+            self._tally.heard(event, fields)
             if event == "lease_waiting":
                 self._enter(Phase.STANDBY)
             elif event == "lease_acquired":
@@ -150,6 +158,20 @@ class Recorder:
         """Return the summary of the last round; an empty one before the first."""
         with self._lock:
             return self._last
+
+    def facts(self) -> Facts:
+        """Return what a scrape shows."""
+        report = self.report()
+        with self._lock:
+            return Facts(
+                now=self._clock.now(),
+                report=report,
+                tally=self._tally.copy(),
+                rows_read=self._read,
+                last=self._last,
+                source_checkpoint=self._source[0],
+                source_read_at=self._source[1],
+            )
 
     def report(self) -> Report:
         """Return what there is to say now."""

@@ -1,0 +1,55 @@
+"""Prometheus' own tool on what this repository gives it: rules, configuration, and a scrape."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.monitoring.collector import Sources
+from storage_consumer.monitoring.exposition import Exposition
+from storage_consumer.monitoring.http_server import Request
+from storage_consumer.monitoring.processes import ProcessLook
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.testing.storage import FakeClock
+from tests.harness.program import ROOT
+
+pytestmark = pytest.mark.slow
+_KEPT = Path.home() / ".cache" / "storage-consumer" / "prometheus"
+
+
+def promtool(*words: str, given: bytes = b"") -> str:
+    """Run promtool; return what it says if it is content."""
+    folder = Path(os.environ.get("STORAGE_CONSUMER_PROMETHEUS", str(_KEPT)))
+    program = shutil.which("promtool") or str(folder / "usr" / "bin" / "promtool")
+    done = subprocess.run([program, *words], input=given, capture_output=True, cwd=ROOT, check=False)
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode == 0, said
+    return said
+
+
+def test_rules() -> None:
+    """The example configuration is right, and each rule fires when it should and not else."""
+    assert "SUCCESS" in promtool("check", "config", "conf/prometheus/prometheus.yml")
+    assert "SUCCESS" in promtool("test", "rules", "conf/prometheus/alerts_test.yml")
+
+
+def test_a_scrape_has_nothing_to_complain_of() -> None:
+    """`promtool check metrics` finds neither a wrong name nor a missing meaning."""
+    recorder = Recorder(Silent(), FakeClock(), "1.2")
+    recorder.round_started(files=1, size=1, storage_checkpoint=1 << 60)
+    table = TableSummary(table="d.a", rows=1, checkpoint=1 << 60, state="halted", error="why")
+    recorder.round_finished(RoundSummary(checkpoint=1 << 60, checkpoint_running=1 << 60, tables=(table,)))
+    sources = Sources(
+        facts=recorder.facts,
+        is_writer=lambda: True,
+        statements=lambda: (),
+        processes=ProcessLook(3306),
+        expiration_days=1,
+    )
+    body = Exposition(sources, 10).page(Request(path="/metrics", query={})).body
+    assert promtool("check", "metrics", given=body) == ""

@@ -1,0 +1,297 @@
+"""Metrics: that what is exported is what the table says, and that no counter ever goes back."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from storage_consumer.clock import SystemClock
+from storage_consumer.errors import ConfigError
+from storage_consumer.monitoring.collector import Sources
+from storage_consumer.monitoring.exposition import Exposition, Textfile
+from storage_consumer.monitoring.http_server import Request
+from storage_consumer.monitoring.metric_table import METRICS, OTHERS, PREFIX
+from storage_consumer.monitoring.processes import Processes, ProcessLook
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.summary import RoundSummary, RunningStatement, Silent, TableSummary
+from storage_consumer.testing.storage import FakeClock
+
+_CONF = Path(__file__).resolve().parents[3] / "conf"
+_NAMED = re.compile(rf"{PREFIX}\w+")
+_FOREIGN = ("process_", "python_gc_")
+_AT = 1_700_000_000
+_TSO = _AT * 1000 << 18
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that the test moves."""
+    return FakeClock(_AT + 100)
+
+
+@pytest.fixture
+def recorder(clock: FakeClock) -> Recorder:
+    """A recorder before anything happened."""
+    return Recorder(Silent(), clock, "1.2")
+
+
+def _exposition(recorder: Recorder, *, most_tables: int = 100) -> Exposition:
+    sources = Sources(
+        facts=recorder.facts,
+        is_writer=lambda: True,
+        statements=lambda: (RunningStatement(table="d.a", version=7, query="DROP", seconds=2.5),),
+        processes=lambda: Processes(memory={"driver": 5}, counts={"driver": 1}, connections=3),
+        expiration_days=1,
+    )
+    return Exposition(sources, most_tables)
+
+
+def _scraped(exposition: Exposition) -> dict[tuple[str, str], float]:
+    """Return (name without prefix, value of its label) → value."""
+    text = exposition.page(Request(path="/metrics", query={})).body.decode()
+    return {
+        (sample.name.removeprefix(PREFIX), next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def _summary(**more: object) -> RoundSummary:
+    fields: dict[str, object] = {
+        "rows": 3,
+        "written": 2,
+        "files": 1,
+        "bytes": 50,
+        "seconds": 0.7,
+        "checkpoint": _TSO,
+        "checkpoint_running": _TSO + (60_000 << 18),
+        "storage_checkpoint": _TSO + (90_000 << 18),
+        "skipped": {"row: repeated delivery": 4},
+        "stages": {"poll": 0.2, "rows": 0.5},
+        "states": {"running": 1, "halted": 1, "waiting": 1},
+        "tables": (
+            TableSummary(table="d.a", rows=3, checkpoint=_TSO + (90_000 << 18)),
+            TableSummary(table="d.halted", checkpoint=_TSO, state="halted", error="why"),
+            TableSummary(table="d.waits", checkpoint=_TSO, state="waiting", error="why", waits_for="lock"),
+        ),
+    }
+    return RoundSummary(**{**fields, **more})  # type: ignore[arg-type]  # each has the type of its field
+
+
+def _round(recorder: Recorder, summary: RoundSummary) -> None:
+    recorder.round_started(files=1, size=50, storage_checkpoint=summary.storage_checkpoint)
+    recorder.advanced(files=summary.files, rows=summary.rows)
+    recorder.round_finished(summary)
+
+
+def test_what_is_exported_is_what_the_table_says(recorder: Recorder) -> None:
+    """Each metric of the table is in a scrape with its type and labels, and nothing else is, in both formats."""
+    _round(recorder, _summary())
+    exposition = _exposition(recorder)
+    for accept, parse in (
+        ("", text_string_to_metric_families),
+        ("application/openmetrics-text; version=1.0.0", openmetrics),
+    ):
+        response = exposition.page(Request(path="/metrics", query={}, accept=accept))
+        assert ("openmetrics" in response.content_type) == bool(accept)
+        found = {}
+        for family in parse(response.body.decode()):
+            if not family.name.startswith(_FOREIGN):
+                name = family.name.removeprefix(PREFIX) + ("_total" if family.type == "counter" else "")
+                labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+                found[name] = (family.type, labels)
+        assert found == {name: (metric.kind, set(metric.labels)) for name, metric in METRICS.items()}
+
+
+def test_names_keep_to_the_rules() -> None:
+    """Counters end with _total and nothing else does; units are seconds and bytes; no label is one that Prometheus sets."""
+    for name, metric in METRICS.items():
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", name), name
+        assert name.endswith("_total") == (metric.kind == "counter"), name
+        assert not re.search(r"_(ms|minutes|kb|mb|millis|count|sum|bucket)(_|$)", name), name
+        assert len(metric.labels) <= 1, name
+        assert not {"job", "instance", "le"} & set(metric.labels), name
+        assert metric.meaning.endswith("."), name
+
+
+def test_values(recorder: Recorder) -> None:
+    """A round shows as what it did; lags count from the times of the checkpoints."""
+    recorder.heard("lease_acquired", {"epoch": 4})
+    recorder.heard("table_halted", {"kind": "gate"})
+    recorder.heard("retry", {"what": "round", "error": "no"})
+    _round(recorder, _summary())
+    found = _scraped(_exposition(recorder))
+    expected = {
+        ("build_info", "1.2"): 1,
+        ("writer", ""): 1,
+        ("lease_epoch", ""): 4,
+        ("phase", "idle"): 1,
+        ("phase", "standby"): 0,
+        ("lag_seconds", ""): 100,
+        ("running_lag_seconds", ""): 40,
+        ("source_lag_seconds", ""): 10,
+        ("checkpoint_timestamp_seconds", ""): _AT,
+        ("source_file_expiration_seconds", ""): 86400,
+        ("rows_read_total", ""): 3,
+        ("rows_written_total", ""): 2,
+        ("read_bytes_total", ""): 50,
+        ("skipped_total", "row: repeated delivery"): 4,
+        ("stage_seconds_total", "rows"): 0.5,
+        ("stage_seconds_total", "ddl"): 0,
+        ("round_duration_seconds_bucket", "0.5"): 0,
+        ("round_duration_seconds_bucket", "1.0"): 1,
+        ("round_duration_seconds_count", ""): 1,
+        ("tables", "halted"): 1,
+        ("tables_waiting", "lock"): 1,
+        ("tables_waiting", "file"): 0,
+        ("table_halts_total", "gate"): 1,
+        ("table_halts_total", "row"): 0,
+        ("table_halted", "d.halted"): 1,
+        ("table_lag_seconds", "d.halted"): 100,
+        ("table_lag_seconds", "d.a"): 10,
+        ("table_rows_total", "d.a"): 3,
+        ("retries_total", "round"): 1,
+        ("statements_running", ""): 1,
+        ("statement_seconds", ""): 2.5,
+        ("memory_bytes", "driver"): 5,
+        ("target_connections", ""): 3,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    assert ("table_halted", "d.a") not in found
+
+
+def test_before_the_first_round_there_is_no_lag(recorder: Recorder) -> None:
+    """A checkpoint of 0 is no time, so nothing is derived from it."""
+    found = _scraped(_exposition(recorder))
+    assert not [name for name, _ in found if name.endswith(("lag_seconds", "checkpoint_timestamp_seconds"))]
+    assert found["rounds_total", ""] == 0
+
+
+def test_the_lag_of_the_source_does_not_grow_while_nobody_reads_it(recorder: Recorder, clock: FakeClock) -> None:
+    """During a long round TiCDC is not behind for what this program does."""
+    recorder.round_started(files=1, size=1, storage_checkpoint=_TSO)
+    clock.advance(3600)
+    assert _scraped(_exposition(recorder))["source_lag_seconds", ""] == 100
+
+
+def test_rows_move_during_a_round_and_never_go_back(recorder: Recorder) -> None:
+    """Rows and files count as they are read, also those of a round that fails and is tried again."""
+    exposition = _exposition(recorder)
+    seen = []
+    for step in (
+        lambda: recorder.round_started(files=2, size=9, storage_checkpoint=_TSO),
+        lambda: recorder.advanced(files=1, rows=10),
+        lambda: recorder.advanced(files=1, rows=5),
+        lambda: recorder.heard("retry", {"what": "round", "error": "gone"}),
+        lambda: recorder.round_started(files=2, size=9, storage_checkpoint=_TSO),
+        lambda: recorder.advanced(files=2, rows=15),
+        lambda: recorder.round_finished(_summary(rows=15)),
+    ):
+        step()
+        found = _scraped(exposition)
+        seen.append((found["rows_read_total", ""], found["files_read_total", ""]))
+    assert seen == [(0, 0), (10, 1), (15, 2), (15, 2), (15, 2), (30, 4), (30, 4)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_by_table_add_up_and_never_go_back(recorder: Recorder, seed: int) -> None:
+    """However the tables with series of their own change, each series only grows, and all together are all rows."""
+    chance, exposition = random.Random(seed), _exposition(recorder, most_tables=3)  # noqa: S311 - not for secrets
+    before, total = Counter[str](), 0
+    for _ in range(60):
+        tables = tuple(
+            TableSummary(
+                table=f"d.t{number}",
+                rows=chance.randrange(1, 50),
+                checkpoint=_TSO,
+                state=chance.choice(["running", "halted"]),
+            )
+            for number in chance.sample(range(12), 5)
+        )
+        total += sum(table.rows for table in tables)
+        _round(recorder, _summary(tables=tables))
+        if chance.random() < 0.6:
+            continue
+        shown = {table: rows for (name, table), rows in _scraped(exposition).items() if name == "table_rows_total"}
+        assert len(shown) <= 4
+        assert all(rows >= before[table] for table, rows in shown.items())
+        before.update({table: int(rows - before[table]) for table, rows in shown.items()})
+        assert before.total() == total
+
+
+def test_halted_tables_come_first(recorder: Recorder) -> None:
+    """With room for one table the halted one has it; the others are summed up with their lowest checkpoint."""
+    exposition = _exposition(recorder, most_tables=1)
+    _round(recorder, _summary())
+    found = _scraped(exposition)
+    assert {table for name, table in found if name == "table_lag_seconds"} == {"d.halted", OTHERS}
+    assert found["table_checkpoint_timestamp_seconds", OTHERS] == _AT
+    assert found["table_rows_total", OTHERS] == 3
+
+
+def test_ten_thousand_tables(recorder: Recorder) -> None:
+    """A scrape takes well below half a second, and its size does not grow with the number of tables."""
+    tables = tuple(
+        TableSummary(table=f"shop.t{n}", rows=n + 1, checkpoint=_TSO, state="running") for n in range(10_000)
+    )
+    exposition = _exposition(recorder)
+    _round(recorder, _summary(tables=tables))
+    began = time.perf_counter()
+    body = exposition.page(Request(path="/metrics", query={})).body
+    assert time.perf_counter() - began < 0.5
+    assert len(body) < 100_000
+
+
+def test_the_file_is_written_at_once_and_at_the_end(recorder: Recorder, tmp_path: Path) -> None:
+    """The file is whole from the start, and its last version has what happened since; no other file is left."""
+    path = tmp_path / "feed.prom"
+    file = Textfile(str(path), _exposition(recorder), SystemClock())
+    assert "storage_consumer_rounds_total 0.0" in path.read_text(encoding="utf-8")
+    _round(recorder, _summary())
+    file.close()
+    assert "storage_consumer_rounds_total 1.0" in path.read_text(encoding="utf-8")
+    assert [each.name for each in tmp_path.iterdir()] == ["feed.prom"]
+
+
+def test_a_file_that_cannot_be_written_is_refused(recorder: Recorder, tmp_path: Path) -> None:
+    """The message names the option, the file and what the system says."""
+    with pytest.raises(ConfigError, match=r"--metrics-textfile .*none/feed\.prom: it cannot be written: No such file"):
+        Textfile(str(tmp_path / "none" / "feed.prom"), _exposition(recorder), SystemClock())
+
+
+def test_the_process_itself_is_seen() -> None:
+    """The driver's memory is that of this process, and what was found is kept for a few seconds."""
+    look = ProcessLook(1)
+    found = look()
+    assert found.memory["driver"] > 1 << 20
+    assert found.counts["driver"] == 1
+    assert look() is found
+
+
+@pytest.mark.parametrize(
+    "file", ["prometheus/alerts.yml", "prometheus/alerts_test.yml", "grafana/storage-consumer.json"]
+)
+def test_rules_and_dashboard_name_metrics_that_exist(file: str) -> None:
+    """A metric that is renamed must not leave an alert or a panel silent."""
+    named = set(_NAMED.findall((_CONF / file).read_text(encoding="utf-8")))
+    known = {PREFIX + name for name in METRICS} | {f"{PREFIX}round_duration_seconds_bucket"}
+    assert named
+    assert named <= known
+
+
+def test_each_alert_is_explained() -> None:
+    """The page about alerts has a section for each rule, and none for another."""
+    rules = (_CONF / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
+    alerts = re.findall(r"alert: (\w+)", rules)
+    page = (_CONF.parent / "docs" / "operations" / "prometheus-alerts.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (StorageConsumer\w+)", page, re.MULTILINE) == alerts
+    assert re.findall(r"runbook_url: docs/operations/prometheus-alerts.md#(\w+)", rules) == [
+        alert.lower() for alert in alerts
+    ]
