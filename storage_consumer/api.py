@@ -34,6 +34,7 @@ from storage_consumer.monitoring.probes import Probes
 from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
+from storage_consumer.operating.looking import status_site
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
@@ -188,13 +189,22 @@ class Consumer:
 
     def _routes(self) -> dict[str, Handler]:
         """Return what is answered over HTTP: path → who answers."""
+        config = self._loaded.config
         probes = Probes(
             facts=self._recorder.facts,
             is_writer=lambda: self.is_writer,
             silent_seconds=lambda: self.silent_seconds,
-            ready_lag=self._loaded.config.monitoring.ready_lag,
+            ready_lag=config.monitoring.ready_lag,
         )
-        return {"/metrics": self._exposition().page, "/healthz": probes.health, "/readyz": probes.readiness}
+        page = status_site(
+            config.downstream,
+            self._loaded.secrets.password,
+            self._recorder,
+            self._clock,
+            max_lag=config.monitoring.ready_lag,
+        )
+        probed = {"/metrics": self._exposition().page, "/healthz": probes.health, "/readyz": probes.readiness}
+        return page.routes() | probed
 
     def _exposition(self) -> Exposition:
         """Return the metrics of this consumer."""

@@ -48,8 +48,11 @@ COLUMNS = tuple(copy_values(Copies()))
 def copies_from(values: Sequence[Any]) -> Copies:
     """Return what a row's `COLUMNS` say; columns that an outer join did not find say nothing."""
     copy_from, absent, copied_at, passed, listed, listed_at = values
+    # Most tables have no such record; of ten thousand they are read within each look of the status page.
+    if copy_from is None:
+        return Copies()
     return Copies(
-        copy_from=copy_from or 0,
+        copy_from=copy_from,
         absent=json.loads(absent or "{}"),
         copied_at=copied_at or 0,
         passed=json.loads(passed or "{}"),

@@ -12,7 +12,7 @@ from storage_consumer.driver.lease_holder import readable
 from storage_consumer.errors import ConfigError
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Minute, Report
-from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.monitoring.snapshot import SHOWN_CHARACTERS, JournalEntry, Snapshot, Statement, Table
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 
 _MICROSECOND = 1e-6
@@ -67,6 +67,24 @@ class StatusInspector:
         rows = self._connection.rows(select(kept).order_by(kept.c.minute.desc()).limit(most))
         names = kept.c.keys()
         return tuple(Minute(**dict(zip(names, row, strict=True))) for row in reversed(rows))
+
+    def journal_of(self, table: TableName, most: int) -> tuple[JournalEntry, ...]:
+        """Return the newest statements of a table, the newest first."""
+        journal = self._tables.journal
+        query = (
+            select(
+                journal.c.version,
+                journal.c.state,
+                *(func.left(journal.c[name], SHOWN_CHARACTERS) for name in ("query", "statement", "note")),
+                journal.c.seconds,
+                _seconds("started_at", "NOW(6)"),
+                _seconds("finished_at", "NOW(6)"),
+            )
+            .where(journal.c.schema_name == table.schema, journal.c.table_name == table.table)
+            .order_by(journal.c.version.desc(), journal.c.table_dir, journal.c.checksum)
+            .limit(most)
+        )
+        return tuple(_entry(*row) for row in self._connection.rows(query))
 
     def _all_tables(self) -> list[Table]:
         found = []
@@ -124,4 +142,17 @@ def _statement(table_dir: str, version: int, checksum: int, schema: str, table: 
         query=query,
         note=note,
         seconds=float(ago) if state == STARTED and ago is not None else None,
+    )
+
+
+def _entry(version: int, state: str, query: str, statement: str, note: str, *times: Any) -> JournalEntry:
+    took, started, ended = (None if each is None else float(each) for each in times)
+    return JournalEntry(
+        version=version,
+        state=state,
+        query=query,
+        statement=statement,
+        note=note,
+        seconds=started if state == STARTED else took,
+        ended_ago=ended,
     )

@@ -8,7 +8,6 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.cli.answer import Answer
@@ -20,12 +19,13 @@ from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Downstream
 from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import ConfigError, StorageConsumerError
-from storage_consumer.monitoring.report import Phase, Report
+from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Health, Status, TableStatus, judged, lag_of
+from storage_consumer.monitoring.wording import doing, moment, pending, skipped
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_words import is_meant, refuse_several
-from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret, tso_time
+from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
 
 _ONLY_HERE = ("table", "max_lag", "batch", "watch", "files", "all", "json")
 _SHOWN = 20
@@ -39,7 +39,6 @@ _CODES = {
     Health.STOPPED: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -83,7 +82,7 @@ def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, st
     code = _CODES[status.health]
     chosen = _chosen(snapshot, own["table"]) if "table" in own else None
     if "json" in own:
-        return Answer(json_text(document(status, files, chosen)), code)
+        return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)
     lines = _of_table(status, chosen) if chosen else _lines(status, everything="all" in own)
     if files is not None:
         lines = [*lines, "", *_file_lines(files)]
@@ -121,9 +120,6 @@ def _chosen(snapshot: Snapshot, name: str) -> Table:
     raise ConfigError(f"the state knows no table {name}{did_you_mean(name, [str(t.name) for t in snapshot.tables])}")
 
 
-# as text
-
-
 def _lines(status: Status, *, everything: bool) -> list[str]:
     """Return the status of the whole feed."""
     snapshot = status.snapshot
@@ -131,15 +127,15 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
     facts = {
         "bucket": snapshot.upstream,
         "writer": snapshot.writer or "nobody",
-        "doing": _doing(status),
-        "checkpoint": _moment(snapshot.checkpoint, status.lag),
-        "": f"{_moment(snapshot.checkpoint_running, status.lag_running)} without stopped tables"
+        "doing": doing(status),
+        "checkpoint": moment(snapshot.checkpoint, status.lag),
+        "": f"{moment(snapshot.checkpoint_running, status.lag_running)} without stopped tables"
         if snapshot.checkpoint_running != snapshot.checkpoint
         else "",
-        "at source": _moment(snapshot.storage_checkpoint, status.source_lag),
+        "at source": moment(snapshot.storage_checkpoint, status.source_lag),
         "tables": ", ".join(f"{count:,} {state}" for state, count in status.counts.items()) or "none yet",
-        "pending": _pending(status.report),
-        "skipped": _skipped(status.report),
+        "pending": pending(status.report),
+        "skipped": skipped(status.report),
     }
     lines += [f"  {label:<{_LABEL}}{text}" for label, text in facts.items() if text]
     for table in status.tables if everything else status.tables[:_SHOWN]:
@@ -160,40 +156,10 @@ def _headline(status: Status) -> str:
     return f"{status.health}: {sum(status.counts.values()):,} tables, {lag}"
 
 
-def _doing(status: Status) -> str:
-    """Return what the writer is doing, by its own word."""
-    report, now = status.report, status.snapshot.now
-    if report is None:
-        return ""
-    if not status.is_reported:
-        ended = "ended" if report.phase == Phase.ENDED else f"last heard of while {report.phase}"
-        return f"{ended} {span(status.snapshot.report_age)} ago"
-    words = f"{report.phase} for {span(max(0.0, now - report.since))}"
-    if (work := report.work) is not None and work.files:
-        left = f", {span(status.seconds_left)} left" if status.seconds_left is not None else ""
-        words += (
-            f": {work.files_done:,} of {work.files:,} files ({_size(work.bytes)}), {work.rows:,} rows, "
-            f"{report.rows_per_second:,.0f} rows/s{left}"
-        )
-    return words
-
-
-def _pending(report: Report | None) -> str:
-    if report is None or not report.last_round_at:
-        return ""
-    return f"{report.pending_files:,} files, {_size(report.pending_bytes)}, at the end of the last round"
-
-
-def _skipped(report: Report | None) -> str:
-    if report is None or not report.skipped:
-        return ""
-    return ", ".join(f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()))
-
-
 def _table_lines(table: TableStatus) -> Iterator[str]:
     """Yield what is to be said of a table that stands still."""
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
-    yield f"{table.state}: {table.name}, at {_moment(table.checkpoint, None)}{behind}"
+    yield f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}"
     # Its commands follow, whole.
     reason = table.reason.partition(" Next steps: ")[0]
     yield from _wrapped([reason] if reason else [], "  ")
@@ -211,7 +177,7 @@ def _of_table(status: Status, table: Table) -> list[str]:
     else:
         snapshot = status.snapshot
         checkpoint = snapshot.checkpoint_running if table.follows else table.checkpoint
-        lines = [f"{table.state}: {table.name}, at {_moment(checkpoint, lag_of(checkpoint, snapshot.now))}"]
+        lines = [f"{table.state}: {table.name}, at {moment(checkpoint, lag_of(checkpoint, snapshot.now))}"]
     return lines + [_statement_line(each) for each in status.statements if each.name.folded() == table.name.folded()]
 
 
@@ -242,22 +208,6 @@ def _more(count: int, what: str, *, everything: bool) -> list[str]:
     return [] if everything or count <= _SHOWN else ["", f"… and {count - _SHOWN:,} more {what}s: add --all"]
 
 
-def _moment(checkpoint: int, lag: float | None) -> str:
-    """Return a TSO with its time, and how long ago that is."""
-    if not checkpoint:
-        return "none yet"
-    ago = f", {span(lag)} ago" if lag is not None else ""
-    return f"{checkpoint} ({tso_time(checkpoint)}){ago}"
-
-
-def _size(size: float) -> str:
-    """Return a number of bytes as readers like it."""
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - the step of these units
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if not unit else f"{size:.1f} {_UNITS[unit]}"
-
-
 def _wrapped(texts: Iterable[str], indent: str) -> list[str]:
     """Return texts as lines that fit the terminal."""
     width = max(60, min(shutil.get_terminal_size().columns, 120))
@@ -268,64 +218,3 @@ def _wrapped(texts: Iterable[str], indent: str) -> list[str]:
             text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
     ]
-
-
-# as a document
-
-
-def document(
-    status: Status, files: Mapping[str, Finished] | None = None, chosen: Table | None = None
-) -> dict[str, object]:
-    """Return the status as JSON takes it; the keys are part of the program's interface. Lags are seconds."""
-    snapshot = status.snapshot
-    shown = [table for table in status.tables if chosen is None or table.name == chosen.name]
-    found: dict[str, object] = {
-        "health": status.health,
-        "reasons": list(status.reasons),
-        "time": snapshot.now,
-        "state_schema": snapshot.state_schema,
-        "bucket": snapshot.upstream,
-        "writer": snapshot.writer,
-        "last_writer": snapshot.last_writer,
-        "checkpoint": _mark(snapshot.checkpoint, status.lag),
-        "checkpoint_running": _mark(snapshot.checkpoint_running, status.lag_running),
-        "storage_checkpoint": _mark(snapshot.storage_checkpoint, status.source_lag),
-        "tables_by_state": status.counts,
-        "tables": [_table_document(table) for table in shown],
-        "statements": [_statement_document(each) for each in status.statements],
-        "seconds_left": status.seconds_left,
-        "report": None if status.report is None else asdict(status.report) | {"age": snapshot.report_age},
-        "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
-    }
-    if chosen is not None:
-        found["table"] = {"name": str(chosen.name), "state": chosen.state, "checkpoint": chosen.checkpoint}
-    if files is not None:
-        found["files"] = _needed(files)
-    return found
-
-
-def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
-    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": lag}
-
-
-def _table_document(table: TableStatus) -> dict[str, object]:
-    return {
-        "table": str(table.name),
-        "state": table.state,
-        "checkpoint": _mark(table.checkpoint, table.lag),
-        "reason": table.reason,
-        "decision": table.decision,
-        "next": list(table.next_steps),
-    }
-
-
-def _statement_document(each: Statement) -> dict[str, object]:
-    return {
-        "table": str(each.name),
-        "version": each.identity.version,
-        "checksum": each.identity.checksum,
-        "state": each.state,
-        "seconds": each.seconds,
-        "query": each.query,
-        "note": each.note,
-    }

@@ -265,7 +265,7 @@ _MONITORING = (
         parse=parsers.listen_address,
         default=_MONITORING_DEFAULTS.metrics_listen,
         metavar="HOST:PORT",
-        help="Where to answer over HTTP while the program runs: /metrics, /healthz and /readyz. A port alone, such as "
+        help="Where to answer over HTTP while the program runs: the status page (/), /metrics, /healthz and /readyz. A port alone, such as "
         ":9464, answers this machine only; 0.0.0.0:9464 answers everybody, without TLS and without a password.",
     ),
     Option(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_consumer.clock import Clock
 from storage_consumer.monitoring.report import SHOWN_TABLES, Minute, Phase, Report, Totals, Work
+from storage_consumer.monitoring.table_minutes import TableMinute, TableMinutes
 from storage_consumer.monitoring.tally import Facts, Tally
 from storage_consumer.summary import Progress, RoundSummary
 
@@ -72,6 +73,7 @@ class Recorder:
         self._skipped: Counter[str] = Counter()
         self._last = RoundSummary()
         self._last_round_at = 0.0
+        self._tables = TableMinutes()
         self._tally = Tally()
         self._source = (0, 0.0)
         """The bucket's checkpoint-ts, and when it was read."""
@@ -123,6 +125,7 @@ class Recorder:
             self._skipped.update(summary.skipped)
             self._tally.round_finished(summary)
             self._last, self._last_round_at = summary, self._clock.now()
+            self._tables.add(self._last_round_at, summary.tables)
             self._round = None
             self._enter(Phase.IDLE)
         self._inner.round_finished(summary)
@@ -189,6 +192,11 @@ class Recorder:
                 skipped=dict(self._skipped),
                 waiting={table.table: table.error for table in waiting},
             )
+
+    def table_minutes(self, table: str) -> tuple[TableMinute, ...]:
+        """Return what was done with a table in each minute of the last hour; nothing if it is not among those that are kept."""
+        with self._lock:
+            return self._tables.of(table, self._clock.now())
 
     def minute(self) -> Minute:
         """Return what was done in the current minute. Only one thread may ask: it is who tells one minute from the next."""

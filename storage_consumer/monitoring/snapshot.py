@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Report
 
+SHOWN_CHARACTERS = 4_000
+"""Most characters of a statement in a `JournalEntry`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -42,6 +45,24 @@ class Statement:
     note: str = ""
     seconds: float | None = None
     """Since it was started, if it runs or its end is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One statement of a table's journal, as it is shown."""
+
+    version: int
+    """Its TSO at the source."""
+    state: str
+    query: str
+    """What the source ran; at most `SHOWN_CHARACTERS`."""
+    statement: str = ""
+    """What ran here, or was to run; at most `SHOWN_CHARACTERS`."""
+    note: str = ""
+    seconds: float | None = None
+    """How long it took, or since when it has been running; None if it did not start."""
+    ended_ago: float | None = None
+    """Seconds since its end; None before that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Tiers: which tests a newcomer runs, and which only the whole suite does.
 
-The quick tier needs the virtual environment, Java and MariaDB, and takes a few minutes. It leaves out what asks for any other server,
-what starts Spark or the program, and what is marked ``slow``; what is marked ``quick`` is in it all the same, as a sample of the rest.
+The quick tier needs the virtual environment, Java and MariaDB, and takes a few minutes. It leaves out what asks for any other server
+or a browser, what starts Spark or the program, and what is marked ``slow``; what is marked ``quick`` is in it all the same, as a sample of the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 IS_ROOT = os.geteuid() == 0
 QUICK, ALL = "quick", "all"
-_OTHER_SERVERS = frozenset({"mysql", "tidb", "s3", "gcs", "azure"})
+_OTHER_SERVERS = frozenset({"mysql", "tidb", "s3", "gcs", "azure", "browser"})
 """Names of fixtures, and of parameters that choose one of them."""
 _SLOW = ("slow", "spark", "acceptance")
 

@@ -1,0 +1,71 @@
+"""The status of a feed as a document: what ``status --json`` prints and the status page serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from storage_consumer.monitoring.snapshot import Statement, Table
+from storage_consumer.monitoring.status import Status, TableStatus
+from storage_consumer.telemetry import tso_time
+
+
+def document(
+    status: Status, needed: Sequence[Mapping[str, object]] | None = None, chosen: Table | None = None
+) -> dict[str, object]:
+    """Return the status as JSON takes it; the keys are part of the program's interface. Lags are seconds.
+
+    `needed`: the first file of each directory that is still needed, if that was asked for; `chosen`: the one table to be shown.
+    """
+    snapshot = status.snapshot
+    shown = [table for table in status.tables if chosen is None or table.name == chosen.name]
+    found: dict[str, object] = {
+        "health": status.health,
+        "reasons": list(status.reasons),
+        "time": snapshot.now,
+        "state_schema": snapshot.state_schema,
+        "bucket": snapshot.upstream,
+        "writer": snapshot.writer,
+        "last_writer": snapshot.last_writer,
+        "checkpoint": _mark(snapshot.checkpoint, status.lag),
+        "checkpoint_running": _mark(snapshot.checkpoint_running, status.lag_running),
+        "storage_checkpoint": _mark(snapshot.storage_checkpoint, status.source_lag),
+        "tables_by_state": status.counts,
+        "tables": [_table_document(table) for table in shown],
+        "statements": [_statement_document(each) for each in status.statements],
+        "seconds_left": status.seconds_left,
+        "report": None if status.report is None else asdict(status.report) | {"age": snapshot.report_age},
+        "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
+    }
+    if chosen is not None:
+        found["table"] = {"name": str(chosen.name), "state": chosen.state, "checkpoint": chosen.checkpoint}
+    if needed is not None:
+        found["files"] = list(needed)
+    return found
+
+
+def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
+    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": lag}
+
+
+def _table_document(table: TableStatus) -> dict[str, object]:
+    return {
+        "table": str(table.name),
+        "state": table.state,
+        "checkpoint": _mark(table.checkpoint, table.lag),
+        "reason": table.reason,
+        "decision": table.decision,
+        "next": list(table.next_steps),
+    }
+
+
+def _statement_document(each: Statement) -> dict[str, object]:
+    return {
+        "table": str(each.name),
+        "version": each.identity.version,
+        "checksum": each.identity.checksum,
+        "state": each.state,
+        "seconds": each.seconds,
+        "query": each.query,
+        "note": each.note,
+    }

@@ -1,0 +1,53 @@
+"""What the status page asks of the target: a look at the state, and the statements of one table, each on a connection of its own."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.clock import Clock
+from storage_consumer.config.settings import Downstream
+from storage_consumer.driver.remedies import table_command
+from storage_consumer.model import TableName
+from storage_consumer.monitoring.recorder import Recorder
+from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
+from storage_consumer.monitoring.status import Status, judged
+from storage_consumer.page.site import Look, Site, Sources
+from storage_consumer.plan.table_decisions import Verb
+
+_MINUTES = 24 * 60
+"""Minutes of the feed's course that are read."""
+_STATEMENTS = 50
+"""Newest statements of one table that are shown."""
+
+
+def status_site(
+    downstream: Downstream, password: str, recorder: Recorder, clock: Clock, *, max_lag: float | None = None
+) -> Site:
+    """Return the status page of a feed; a checkpoint older than `max_lag` seconds counts as behind."""
+
+    def look() -> Look:
+        with closing(StateInspector(downstream, password)) as desk:
+            return Look(snapshot=desk.status.snapshot(), minutes=desk.status.minutes(_MINUTES))
+
+    def journal(table: TableName) -> tuple[JournalEntry, ...]:
+        with closing(StateInspector(downstream, password)) as desk:
+            return desk.status.journal_of(table, _STATEMENTS)
+
+    def command(verb: Verb, name: TableName) -> str:
+        return table_command(verb, name, downstream)
+
+    def judge(snapshot: Snapshot) -> Status:
+        return judged(snapshot, command, max_lag=max_lag)
+
+    return Site(
+        Sources(
+            look=look,
+            journal=journal,
+            judge=judge,
+            command=command,
+            process=recorder.report,
+            table_minutes=recorder.table_minutes,
+        ),
+        clock,
+    )

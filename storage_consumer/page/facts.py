@@ -1,0 +1,84 @@
+"""What the page says of a feed, in words: the headline and the list of facts; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storage_consumer.clock import span
+from storage_consumer.monitoring.report import Phase, Report
+from storage_consumer.monitoring.snapshot import Snapshot
+from storage_consumer.monitoring.status import Health, Status
+from storage_consumer.monitoring.wording import doing, moment, pending, skipped
+
+_UNKNOWN = "unknown"
+_LOOKS = {Health.HEALTHY: "good", Health.BEHIND: "warn"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The one word, and why."""
+
+    word: str
+    look: str
+    """``good``, ``warn``, ``bad`` or ``unknown``: the colour beside the word."""
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """How far the running round is."""
+
+    done: int
+    of: int
+
+
+def headline(status: Status | None, age: float, fault: str) -> Headline:
+    """Return the headline. While the target does not answer nothing is known for sure, whatever was seen `age` seconds ago."""
+    if status is None:
+        return Headline(word=_UNKNOWN, look=_UNKNOWN, reasons=(fault or "nothing was seen yet",))
+    if fault:
+        last = f"the state could not be read for {span(age)}; this is what was seen before that ({status.health})"
+        return Headline(word=_UNKNOWN, look=_UNKNOWN, reasons=(last, fault))
+    look = _LOOKS.get(status.health, "bad")
+    # A healthy feed can have something odd to say too.
+    return Headline(word=status.health, look=look, reasons=status.reasons)
+
+
+def facts(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield label and text of what is known of a feed, in the words of the command `status`."""
+    snapshot = status.snapshot
+    yield "bucket", snapshot.upstream
+    yield "writer", snapshot.writer or "nobody"
+    yield "doing", doing(status)
+    yield "checkpoint", moment(snapshot.checkpoint, status.lag)
+    if snapshot.checkpoint_running != snapshot.checkpoint:
+        yield "without stopped tables", moment(snapshot.checkpoint_running, status.lag_running)
+    yield "at source", moment(snapshot.storage_checkpoint, status.source_lag)
+    yield "pending", pending(status.report)
+    yield "skipped", skipped(status.report)
+
+
+def process_facts(process: Report, snapshot: Snapshot | None, now: float) -> Iterator[tuple[str, str]]:
+    """Yield label and text of what the serving process knows of itself; nothing if the state has its report anyway."""
+    if snapshot is not None and is_own(process, snapshot):
+        return
+    retry = f": {process.retry}" if process.phase == Phase.RETRYING else ""
+    yield "this process", f"{process.phase} for {span(max(0.0, now - process.since))}{retry}"
+    yield (
+        "its rounds",
+        f"{process.totals.rounds:,}, with {process.totals.rows:,} row changes" if process.totals.rounds else "",
+    )
+    yield "pending", pending(process)
+    yield "skipped", skipped(process)
+
+
+def is_own(process: Report, snapshot: Snapshot) -> bool:
+    """Return whether the report in the state is of the serving process."""
+    return snapshot.report is not None and snapshot.report.started_at == process.started_at
+
+
+def progress(status: Status) -> Bar | None:
+    """Return how far the running round is; None if none runs, or it has nothing to read."""
+    work = status.report.work if status.report and status.is_reported else None
+    return Bar(done=work.files_done, of=work.files) if work and work.files else None

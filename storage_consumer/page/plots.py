@@ -1,0 +1,207 @@
+"""Plots: the course of lags and rates as paths of an SVG, with the texts of their axes; pure.
+
+A plot is `WIDTH` by `HEIGHT` units, which the page stretches. Its texts stand beside it, so that they stay readable at any width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from storage_consumer.clock import span
+from storage_consumer.monitoring.report import Minute
+from storage_consumer.monitoring.snapshot import JournalEntry
+from storage_consumer.monitoring.status import lag_of
+from storage_consumer.monitoring.table_minutes import KEPT, TableMinute
+from storage_consumer.telemetry import utc_time
+
+WIDTH, HEIGHT = 1000, 100
+POINTS = 360
+"""Most points of a line; minutes are put together where there are more."""
+_MINUTE = 60
+_SECONDS = (1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14400, 43200, 86400)
+"""Ends of an axis of time whose half is a plain duration too."""
+_X_LABELS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line, or a set of bars."""
+
+    name: str
+    """Of its style, and in the legend."""
+    label: str
+    path: str
+    """The attribute ``d``; empty if there is nothing to draw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One plot."""
+
+    name: str
+    """Unique on its page."""
+    title: str
+    description: str
+    """What it shows, in a sentence, for those who do not see it."""
+    lines: tuple[Line, ...]
+    y_labels: tuple[str, ...]
+    """From the top, at equal distances."""
+    x_labels: tuple[str, ...]
+    """From the left, at equal distances."""
+    marks: tuple[float, ...] = ()
+    """Where statements ended, in units from the left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """A value of a stretch of minutes, which begins at `minute`."""
+
+    minute: int
+    value: float
+
+
+def lag_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
+    """Return how far checkpoints lay back over the last `hours`, up to `now`; of several minutes in one point the worst counts."""
+
+    def points(of: Callable[[Minute], int]) -> list[_Point]:
+        lags = ((each.minute, lag_of(of(each), min(now, (each.minute + 1) * _MINUTE))) for each in minutes)
+        return _joined(((minute, lag) for minute, lag in lags if lag is not None), _step(hours), max)
+
+    found = {
+        ("all", "all tables"): points(lambda each: each.checkpoint),
+        ("running", "without stopped tables"): points(lambda each: each.checkpoint_running),
+        ("source", "at source"): points(lambda each: each.storage_checkpoint),
+    }
+    top = _top_of_time(max((point.value for line in found.values() for point in line), default=0))
+    return Plot(
+        name="lag",
+        title="Lag",
+        description=_said("The lag of all tables", found["all", "all tables"], span, hours),
+        lines=tuple(
+            Line(name=name, label=label, path=_line(line, now, hours, top)) for (name, label), line in found.items()
+        ),
+        y_labels=(span(top), span(top / 2) if top > 1 else "", "0s"),
+        x_labels=_times(now, hours),
+    )
+
+
+def rate_plot(minutes: Sequence[Minute], now: float, hours: int) -> Plot:
+    """Return the row changes a second over the last `hours`, up to `now`."""
+    rates = [(each.minute, each.row_changes / min(_MINUTE, max(1, now - each.minute * _MINUTE))) for each in minutes]
+    bars = _joined(rates, _step(hours), lambda values: sum(values) / len(values))
+    top = _top(max((bar.value for bar in bars), default=0))
+    return Plot(
+        name="rate",
+        title="Row changes per second",
+        description=_said("Row changes per second", bars, short, hours),
+        lines=(Line(name="rows", label="read", path=_bars(bars, now, hours, top)),),
+        y_labels=(short(top), short(top / 2), "0"),
+        x_labels=_times(now, hours),
+    )
+
+
+def table_plot(minutes: Sequence[TableMinute], statements: Sequence[JournalEntry], now: float) -> Plot:
+    """Return the row changes of one table in each minute of the last hour, and where its statements ended."""
+    bars = [_Point(minute=each.minute, value=each.rows) for each in minutes]
+    top = _top(max((bar.value for bar in bars), default=0))
+    ended = (WIDTH * (1 - each.ended_ago / (KEPT * _MINUTE)) for each in statements if each.ended_ago is not None)
+    return Plot(
+        name="table",
+        title="Row changes per minute",
+        description=_said("Row changes per minute", bars, short, 1),
+        lines=(Line(name="rows", label="read", path=_bars(bars, now, 1, top)),),
+        y_labels=(short(top), short(top / 2), "0"),
+        x_labels=_times(now, 1),
+        marks=tuple(round(place, 1) for place in ended if 0 <= place <= WIDTH),
+    )
+
+
+def short(number: float) -> str:
+    """Return a number in at most five characters: ``0.5``, ``120``, ``1.5k``, ``20M``."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
+
+
+def _step(hours: int) -> int:
+    """Return how many minutes make one point."""
+    return max(1, ceil(hours * _MINUTE / POINTS))
+
+
+def _joined(
+    values: Iterator[tuple[int, float]] | Sequence[tuple[int, float]],
+    step: int,
+    of: Callable[[Sequence[float]], float],
+) -> list[_Point]:
+    """Return one point for each `step` minutes that have values."""
+    together: dict[int, list[float]] = {}
+    for minute, value in values:
+        together.setdefault(minute // step * step, []).append(value)
+    return [_Point(minute=minute, value=of(found)) for minute, found in sorted(together.items())]
+
+
+def _line(points: Sequence[_Point], now: float, hours: int, top: float) -> str:
+    """Return a line that is interrupted where minutes are missing."""
+    path, before, step = [], None, _step(hours)
+    for point in points:
+        left, right = _across(point.minute, now, hours), _across(point.minute + step, now, hours)
+        if right <= 0:
+            continue
+        begins = before is None or point.minute - before > step
+        high = _up(point.value, top)
+        # A point of its own would not be seen, so that each has a piece as wide as its minutes.
+        path.append(f"M{left:.1f} {high:.1f}H{right:.1f}" if begins else f"L{right:.1f} {high:.1f}")
+        before = point.minute
+    return "".join(path)
+
+
+def _bars(points: Sequence[_Point], now: float, hours: int, top: float) -> str:
+    """Return a bar for each point above zero."""
+    step, path = _step(hours), []
+    for point in points:
+        left, right = _across(point.minute, now, hours), _across(point.minute + step, now, hours)
+        if right > 0 and point.value > 0:
+            path.append(f"M{left:.1f} {HEIGHT}V{_up(point.value, top):.1f}H{right:.1f}V{HEIGHT}Z")
+    return "".join(path)
+
+
+def _across(minute: int, now: float, hours: int) -> float:
+    """Return where a minute begins, in units from the left; what lies outside is at the border."""
+    seconds = hours * _MINUTE * _MINUTE
+    return min(WIDTH, max(0.0, WIDTH * (1 - (now - minute * _MINUTE) / seconds)))
+
+
+def _up(value: float, top: float) -> float:
+    return HEIGHT * (1 - min(1.0, value / top))
+
+
+def _top(most: float) -> float:
+    """Return the end of an axis: the next of 1, 2, 4, 6, 8 and 10 times a power of ten."""
+    if most <= 1:
+        return 1.0
+    power = 10.0 ** floor(log10(most))
+    return next(power * step for step in (1, 2, 4, 6, 8, 10) if power * step >= most)
+
+
+def _top_of_time(most: float) -> float:
+    """Return the end of an axis of seconds."""
+    days = 2 * 86_400
+    return next((float(each) for each in _SECONDS if each >= most), float(ceil(most / days) * days))
+
+
+def _times(now: float, hours: int) -> tuple[str, ...]:
+    """Return times of day (UTC) at equal distances, the last one `now`."""
+    seconds = hours * _MINUTE * _MINUTE
+    return tuple(utc_time(now - seconds * (1 - place / _X_LABELS))[11:16] for place in range(_X_LABELS + 1))
+
+
+def _said(what: str, points: Sequence[_Point], shown: Callable[[float], str], hours: int) -> str:
+    """Return a plot in a sentence."""
+    over = "the last hour" if hours == 1 else f"the last {hours} hours"
+    if not points:
+        return f"{what} over {over}: nothing is known."
+    values = [point.value for point in points]
+    return f"{what} over {over}: {shown(values[-1])} at last, {shown(min(values))} to {shown(max(values))}."

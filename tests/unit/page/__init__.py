@@ -1,0 +1,1 @@
+"""The status page: its parts, and what it answers."""

@@ -1,0 +1,89 @@
+"""Plots: where lines and bars are, and what their axes say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from storage_consumer.monitoring.report import Minute
+from storage_consumer.monitoring.snapshot import JournalEntry
+from storage_consumer.monitoring.table_minutes import TableMinute
+from storage_consumer.page.plots import POINTS, lag_plot, rate_plot, short, table_plot
+
+NOW = 1_789_999_980.0
+"""The begin of a minute."""
+LAST = int(NOW) // 60
+
+
+def minute(ago: int, lag: float = 30, rows: int = 0, **more: int) -> Minute:
+    """A minute in the past, at whose end the checkpoint lay back by `lag` seconds."""
+    ts = int(((LAST - ago + 1) * 60 - lag) * 1000) << 18
+    values = {"checkpoint": ts, "checkpoint_running": ts, "storage_checkpoint": ts, **more}
+    return Minute(minute=LAST - ago, row_changes=rows, statements=0, **values)
+
+
+def test_line_of_lags() -> None:
+    """A line runs from left to right, high lags are up, and the axis ends at a plain duration above the highest."""
+    plot = lag_plot([minute(3, 30), minute(2, 90), minute(1, 60)], NOW, 1)
+    (line,) = {line.path for line in plot.lines}
+    assert line == "M950.0 75.0H966.7L983.3 25.0L1000.0 50.0"
+    assert plot.y_labels == ("2m00s", "1m00s", "0s")
+    assert plot.description == "The lag of all tables over the last hour: 1m00s at last, 30s to 1m30s."
+    assert plot.x_labels == ("10:53", "11:08", "11:23", "11:38", "11:53") or len(plot.x_labels) == 5
+
+
+def test_gap() -> None:
+    """Minutes in which nobody wrote interrupt the line; a feed without a checkpoint has none."""
+    assert lag_plot([minute(30), minute(29), minute(9), minute(8)], NOW, 1).lines[0].path.count("M") == 2
+    none = lag_plot([minute(1, checkpoint=0)], NOW, 1)
+    assert (none.lines[0].path, none.lines[1].path != "") == ("", True)
+
+
+def test_only_the_chosen_hours() -> None:
+    """What is older than the range is left out, and nothing is drawn outside of the plot."""
+    every = [minute(ago, 30, 60) for ago in range(1440, -1, -1)]
+    for hours in (1, 6, 24):
+        for plot in (lag_plot(every, NOW, hours), rate_plot(every, NOW, hours)):
+            for line in plot.lines:
+                numbers = [float(found) for found in re.findall(r"[\d.]+", line.path)]
+                assert 0 <= min(numbers) <= max(numbers) <= 1000
+                assert 50 < len(re.findall("[ML]", line.path)) <= POINTS + 1
+
+
+def test_worst_lag_of_a_point_is_shown() -> None:
+    """Where minutes are put together, a short lag is not lost."""
+    every = [minute(ago, 500 if ago == 700 else 10) for ago in range(1440, -1, -1)]
+    assert " 16.7" in lag_plot(every, NOW, 24).lines[0].path
+
+
+def test_rates() -> None:
+    """Bars have the height of a rate; the running minute counts by its seconds so far."""
+    plot = rate_plot([minute(2, rows=600), minute(0, rows=10)], NOW + 5, 1)
+    assert plot.y_labels == ("10", "5", "0")
+    assert plot.description == "Row changes per second over the last hour: 2 at last, 2 to 10."
+    assert plot.lines[0].path.count("M") == 2
+    assert "V0.0" in plot.lines[0].path
+    assert "V80.0" in plot.lines[0].path
+
+
+def test_nothing_known() -> None:
+    """Without any minute there is an empty plot that says so."""
+    for plot in (lag_plot([], NOW, 6), rate_plot([], NOW, 6), table_plot([], [], NOW)):
+        assert {line.path for line in plot.lines} == {""}
+        assert plot.description.endswith("nothing is known.")
+
+
+def test_statements_of_a_table_are_marked() -> None:
+    """A statement is marked where it ended; one of more than an hour ago, or without an end, is not."""
+    done = [JournalEntry(version=1, state="done", query="", ended_ago=ago) for ago in (1800.0, 3700.0, None)]
+    assert table_plot([TableMinute(minute=LAST - 1, rows=5, statements=0, checkpoint=1)], done, NOW).marks == (500.0,)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (0.25, "0.25"), (999, "999"), (1500, "1.5k"), (98_000, "98k"), (2e7, "20M"), (3e9, "3G")],
+)
+def test_short_numbers(number: float, text: str) -> None:
+    """Numbers of an axis take little room."""
+    assert short(number) == text

@@ -1,0 +1,115 @@
+"""The list of tables: filter, order and pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.model import TableName
+from storage_consumer.monitoring.snapshot import Table
+from storage_consumer.page.query import Query, table_path
+from storage_consumer.page.tables import PAGE, Listing, Row, listed, rows_of, table_called
+from tests.unit.monitoring.test_status import at, report, snapshot, status, table
+
+
+def rows(*tables: Table, **more: object) -> tuple[Row, ...]:
+    """The list of all tables."""
+    return rows_of(status(snapshot(*tables, **more)))
+
+
+def names(listing: Listing) -> list[str]:
+    """The tables that are shown, in their order, without the database."""
+    return [row.name.table for row in listing.rows]
+
+
+FEED = rows(
+    table("slow", checkpoint=at(60), follows=False),
+    table("Fast"),
+    table("broken", "halted", checkpoint=at(600), error="x"),
+    table("poor", "lost", checkpoint=at(700), error="y"),
+    table("late", checkpoint=at(30)),
+    table("gone", "dropped"),
+    table("left", "excluded"),
+    table("new", checkpoint=0, follows=False),
+    report=report(waiting={"d.late": "a file is missing"}),
+)
+
+
+def test_what_stands_still_comes_first() -> None:
+    """By itself the list begins with lost and halted tables, then those that wait; dropped tables are left out."""
+    assert names(listed(FEED, Query())) == ["poor", "broken", "late", "Fast", "new", "slow", "left"]
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ("halted", ["poor", "broken"]),
+        ("waiting", ["late"]),
+        ("running", ["Fast", "new", "slow"]),
+        ("dropped", ["gone"]),
+    ],
+)
+def test_states(state: str, found: list[str]) -> None:
+    """A state holds the tables that are counted in it; a lost table counts as halted."""
+    listing = listed(FEED, Query(state=state))
+    assert (names(listing), listing.found) == (found, len(found))
+    assert listing.counts == {"halted": 2, "waiting": 1, "running": 3, "excluded": 1, "dropped": 1}
+
+
+def test_search() -> None:
+    """A table is found by any part of its whole name, in any case."""
+    assert names(listed(FEED, Query(q="FA"))) == ["Fast"]
+    assert len(names(listed(FEED, Query(q="D.")))) == 7
+    assert names(listed(FEED, Query(q="fa", state="halted"))) == []
+
+
+@pytest.mark.parametrize(
+    ("sort", "desc", "found"),
+    [
+        ("table", False, ["Fast", "broken", "late", "left", "new", "poor", "slow"]),
+        ("table", True, ["slow", "poor", "new", "left", "late", "broken", "Fast"]),
+        ("lag", True, ["new", "poor", "broken", "slow", "Fast", "late", "left"]),
+        ("checkpoint", False, ["new", "poor", "broken", "slow", "Fast", "late", "left"]),
+    ],
+)
+def test_orders(sort: str, desc: bool, found: list[str]) -> None:  # noqa: FBT001 - a value of the table
+    """Without a checkpoint a table is behind all others; equal ones stay in the order of their names."""
+    assert names(listed(FEED, Query.of({"sort": sort, "desc": str(int(desc))}))) == found
+
+
+def test_pages() -> None:
+    """Each table is on one page; beyond the last page is the last page; an empty list has one page."""
+    many = rows(*(table(f"t{n:04}") for n in range(2 * PAGE + 1)))
+    found = [listed(many, Query(page=page)) for page in (1, 2, 3, 99)]
+    assert [(each.page, each.pages, each.first, len(each.rows)) for each in found] == [
+        (1, 3, 1, PAGE),
+        (2, 3, PAGE + 1, PAGE),
+        (3, 3, 2 * PAGE + 1, 1),
+        (3, 3, 2 * PAGE + 1, 1),
+    ]
+    assert [name for each in found[:3] for name in names(each)] == [f"t{n:04}" for n in range(2 * PAGE + 1)]
+    empty = listed((), Query())
+    assert (empty.page, empty.pages, empty.first, empty.found) == (1, 1, 0, 0)
+
+
+def test_query_from_an_address() -> None:
+    """What an address holds comes back as the same address; what means nothing is as if it was not given."""
+    given = {"state": "halted", "q": "ä&b=c", "sort": "lag", "desc": "1", "page": "3", "hours": "24", "reload": "1"}
+    assert Query.of(given).parameters() == given
+    for nonsense in ("x", "-1", "0", "9" * 5000, "²", "1e3", "<b>"):
+        found = Query.of(dict.fromkeys(("state", "sort", "desc", "page", "hours", "reload"), nonsense))
+        assert found == Query(page=1)
+    assert Query().link(q="a b") == "?q=a+b"
+    assert Query(page=7, q="x").link(sort="lag") == "?q=x&sort=lag"
+
+
+def test_addresses_of_tables() -> None:
+    """Two tables whose names look alike have two addresses, and each leads to its table."""
+    one, two = TableName(schema="a.b", table="c"), TableName(schema="a", table="b.c")
+    assert table_path(one) != table_path(two)
+    alike = rows(*(Table(name=name, state="running", checkpoint=1) for name in (one, two)))
+    assert [(row.name if row else None) for row in (table_called(alike, "a.b.c", s) for s in ("a.b", "a", "b"))] == [
+        one,
+        two,
+        None,
+    ]
+    assert table_path(TableName(schema="d", table="x/y?#%")) == "tables/d.x%2Fy%3F%23%25"
