@@ -26,6 +26,7 @@ from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata
 from storage_consumer.driver.lease_holder import readable
 from storage_consumer.driver.service import ConsumerService
+from storage_consumer.dry_run.hearing import Heard
 from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Plan
 from storage_consumer.dry_run.sources import Sources
@@ -42,7 +43,7 @@ from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
-from storage_consumer.telemetry import Log, listen, register_secret
+from storage_consumer.telemetry import Log, heard_by, listen, register_secret
 
 _log = Log("api")
 _PAUSE = 1.0
@@ -136,33 +137,30 @@ class Consumer:
         and may be called beside a running consumer. Raises `ConfigError`, `NoMetadata` if TiCDC has not begun to write, and
         `TransientError` if bucket or target do not answer.
         """
-        self._complete()
-        config, secrets = self._loaded.config, self._loaded.secrets
-        storage = open_storage(config.upstream, secrets)
-        storage.check()
-        wait_for_metadata(config.upstream, lambda _: storage, config.tuning, self._clock, self._stop, once=True)
-        database, reader = (
-            TargetDatabase(config.downstream, secrets.password),
-            StateReader(config.downstream, secrets.password),
-        )
+        with heard_by(heard := Heard()):
+            self._complete()
+            config, secrets = self._loaded.config, self._loaded.secrets
+            storage = open_storage(config.upstream, secrets)
+            wait_for_metadata(config.upstream, lambda _: storage, config.tuning, self._clock, self._stop, once=True)
+        database = TargetDatabase(config.downstream, secrets.password)
+        reader = StateReader(config.downstream, secrets.password)
         with closing(database), closing(reader):
             has_state = reader.exists(config.upstream.identity)
-            return planned(
-                Sources(
-                    config=config,
-                    storage=storage,
-                    stored=reader if has_state else None,
-                    structure=database.structure,
-                    zones=database.ddl,
-                    notes=database.key_notes,
-                    has_rows=database.structure.has_rows,
-                    server_info=database.session.server_info(),
-                    writer=readable(reader.holder()) if has_state and reader.holder() else "",
-                    clock=self._clock,
-                    warnings=tuple(_waiting(each) for each in reader.decisions.waiting()) if has_state else (),
-                ),
-                rows=rows,
+            holder = reader.holder() if has_state else ""
+            waiting = reader.decisions.waiting() if has_state else []
+            sources = Sources(
+                config=config,
+                storage=storage,
+                stored=reader if has_state else None,
+                structure=database.structure,
+                zones=database.ddl,
+                notes=database.key_notes,
+                server_info=database.session.server_info(),
+                writer=readable(holder) if holder else "",
+                clock=self._clock,
+                warnings=(*heard.texts, *map(_waiting, waiting)),
             )
+            return planned(sources, rows=rows)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
@@ -11,6 +10,7 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
+from storage_consumer.dry_run.hearing import Heard
 from storage_consumer.dry_run.recording import Recording
 from storage_consumer.dry_run.result import Outcome, Plan, Stop
 from storage_consumer.dry_run.rows import PlannedRowJobs
@@ -29,7 +29,6 @@ from storage_consumer.telemetry import heard_by
 _SMALL = 64 << 20
 """Bytes of files that are read, to count their rows, without being asked to."""
 _NO_RENEWAL = 3600.0
-_TEXTS = frozenset(("storage_warning", "schema_warning"))
 
 
 def planned(sources: Sources, *, rows: bool | None = None) -> Plan:
@@ -38,7 +37,7 @@ def planned(sources: Sources, *, rows: bool | None = None) -> Plan:
     `rows`: whether to read all files to count their rows; None reads them if they are few. Raises what a round raises when it cannot begin:
     `ConfigError`, `TargetUnavailable`, `StorageUnavailable`.
     """
-    recording, heard = Recording(), _Heard()
+    recording, heard = Recording(), Heard()
     state = PlannedState(sources.stored, lambda step, error: _refused(recording, step, error))
     structure = PlannedStructure(sources.structure, sources.server_info.server_type)
     with heard_by(heard):
@@ -124,7 +123,7 @@ def _filled(sources: Sources, manager: ConsumerManager, restart: Restart) -> Ite
     targets = {routes.target(name).folded(): name for name in new}
     there = sources.structure.read(targets)
     for folded, table in sorted(there.items()):
-        if not table.is_view and not table.unseen and sources.has_rows(table.name):
+        if not table.is_view and not table.unseen and sources.structure.has_rows(table.name):
             yield (
                 f"not empty: the target's table {table.name} has rows already, and {targets[folded]} is new to this "
                 "program. Rows of the source replace those with the same key; the others stay"
@@ -142,17 +141,3 @@ class _Sizes(Silent):
         """Read a little without being asked to."""
         if self._wish is None:
             self._jobs.reads = size <= _SMALL
-
-
-@dataclass(slots=True)
-class _Heard:
-    """What the engine warns of while it plans."""
-
-    texts: list[str] = field(default_factory=list)
-
-    def __call__(self, event: str, _: int, fields: Mapping[str, object]) -> None:
-        """Keep warnings about the bucket."""
-        if event in _TEXTS and (text := str(fields.get("text", ""))) not in self.texts:
-            self.texts.append(text)
-        elif event == "checkpoint_missing":
-            self.texts.append("the bucket has no readable metadata: nothing is applied before TiCDC writes it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,8 +47,6 @@ class Sources:
     structure: RealStructure
     zones: Zones
     notes: NotedKeys
-    has_rows: Callable[[TableName], bool]
-    """Whether a table of the target, as it spells it, has a row."""
     server_info: ServerInfo
     writer: str
     """See `Plan.writer`."""

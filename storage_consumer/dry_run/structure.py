@@ -25,6 +25,10 @@ class RealStructure(Structure, Protocol):
         """Return the same as `describe`, without comparing noted keys."""
         ...
 
+    def has_rows(self, name: TableName) -> bool:
+        """Return whether a table, by the name that the target gives it, has a row."""
+        ...
+
 
 class Refused(Exception):
     """What the server would answer: number and text."""
