@@ -12,7 +12,7 @@ from storage_consumer.dry_run.tables import PlannedTable, changed, created
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableDefinition, TableName, folded_name
 from storage_consumer.sql.parse import parse_ddl
-from storage_consumer.sql.tokens import Token, has_words, tokens
+from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
 
 _DATABASE = ("DATABASE", "SCHEMA")
 _ROWS_DECIDE = "whether the rows that are in the table by then allow it: it turns texts into integers, or takes the rows of a partition"
@@ -159,7 +159,7 @@ class PlannedStructure:
         ddl = parse_ddl(statement, own)
         names = [each.within(own.schema) for each in ddl.names if not each.reads]
         subject = names[0] if names else own
-        if has_words(found[:8], "VIEW"):
+        if _is_about_view(found):
             self._apply_to_view(head[0], found, names or [own])
         elif head == ("CREATE", "TABLE"):
             likes = [each.within(own.schema) for each in ddl.names if each.reads]
@@ -252,3 +252,11 @@ class PlannedStructure:
             indexes={index: unique.get(index) for index in sorted(parts.indexes)},
             foreign_keys=parts.foreign_keys,
         )
+
+
+def _is_about_view(found: Sequence[Token]) -> bool:
+    """Return whether a statement creates or drops a view: options of any length stand between CREATE and VIEW."""
+    if has_words(found[1:2], "TABLE"):
+        return False
+    select = find_words(found, "AS")
+    return has_words(found[:select] if select > 0 else found[:2], "VIEW", depth=0)
