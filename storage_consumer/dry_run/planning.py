@@ -78,7 +78,7 @@ def planned(sources: Sources, *, rows: bool | None = None) -> Plan:
         halts=_stops(summary, "halted"),
         waits=_stops(summary, "waiting"),
         skipped=dict(summary.skipped),
-        databases=structure.created_databases,
+        databases=tuple(dict.fromkeys(structure.created)),
         warnings=(*sources.warnings, *heard.texts, *filled),
     )
 

@@ -47,14 +47,10 @@ class PlannedStructure:
         """Folded name → spelling and collation; None if it is gone."""
         self._gone: set[str] = set()
         """Folded databases whose tables of now are gone."""
-        self._created: list[str] = []
+        self.created: list[str] = []
+        """The databases that planned statements create, in order."""
         self.unknown = ""
         """What the last question left open."""
-
-    @property
-    def created_databases(self) -> tuple[str, ...]:
-        """The databases that planned statements create, in order."""
-        return tuple(dict.fromkeys(self._created))
 
     # what is there
 
@@ -180,7 +176,7 @@ class PlannedStructure:
             if there and not conditional:
                 raise Refused(1007, f"Can't create database '{named}'; database exists")
             if not there:
-                self._created.append(named)
+                self.created.append(named)
                 self._databases[folded] = (named, source_collation([statement], self._server_type))
             return
         if not there and not conditional:

@@ -43,18 +43,6 @@ class MemoryTarget:
         names = {name.folded() for name in wanted}
         return {name: table for name, table in self._records.structures.items() if name in names}
 
-    def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
-        """Return the same as `describe`: the twin notes no keys."""
-        return self.describe(wanted)
-
-    def has_rows(self, name: TableName) -> bool:
-        """Return whether a table has a row."""
-        return bool(self._records.rows.get(name.folded()))
-
-    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - the twin notes no keys
-        """Return no notes."""
-        return {}
-
     def existing(self, wanted: Iterable[TableName]) -> dict[TableName, TableName]:
         """Return the wanted tables and databases that exist: folded name → name as created."""
         databases = [TableName(schema=name, table="") for name in self._records.databases]

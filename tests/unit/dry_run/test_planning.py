@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
 
 from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Outcome, Plan
 from storage_consumer.dry_run.sources import Sources
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableName
 from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.target import FACTS, MemoryTarget
 from tests.harness.small_bucket import row, ts
 from tests.unit.driving import World, of, two_tables
+
+
+class ReadTarget(MemoryTarget):
+    """The twin of a target that is only read."""
+
+    def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """The same as `describe`: the twin notes no keys."""
+        return self.describe(wanted)
+
+    def has_rows(self, name: TableName) -> bool:
+        """Whether a table has a row."""
+        return bool(self._records.rows.get(name.folded()))
+
+    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:
+        """No notes."""
+        return {}
 
 
 def plan_of(world: World, *, rows: bool | None = None) -> Plan:
@@ -18,7 +37,7 @@ def plan_of(world: World, *, rows: bool | None = None) -> Plan:
     state = MemoryState(world.records, world.clock)
     # A reader asks for no lease; the twin lets only its holder read.
     state.progress._owned.epoch = world.records.epoch
-    target = MemoryTarget(world.records)
+    target = ReadTarget(world.records)
     return planned(
         Sources(
             config=world.config,
