@@ -27,7 +27,7 @@ class ReadTarget(MemoryTarget):
         """Whether a table has a row."""
         return bool(self._records.rows.get(name.folded()))
 
-    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:
+    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - of the port
         """No notes."""
         return {}
 
