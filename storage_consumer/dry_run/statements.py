@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.downstream.key_drift import KeyDriftGuard
+from storage_consumer.dry_run.open_questions import open_question
 from storage_consumer.dry_run.recording import Recording
 from storage_consumer.dry_run.result import Outcome, PlannedStatement
 from storage_consumer.dry_run.sources import NotedKeys, Sources, Zones
@@ -24,17 +25,16 @@ class PlannedDdl:
 
     def __init__(self, structure: PlannedStructure, journal: Journal, sources: Sources, recording: Recording) -> None:
         """Record each statement in `recording`."""
-        self._structure = structure
         self._journal = journal
+        self._server_type = sources.server_info.server_type
         self._recording = recording
         self._execution = _Execution(structure, sources.zones)
-        runner = DdlRunner(structure, self._execution, journal, sources.server_info.server_type, clock=sources.clock)
+        runner = DdlRunner(structure, self._execution, journal, self._server_type, clock=sources.clock)
         self._guard = KeyDriftGuard(runner, structure, _Notes(sources.notes))
 
     def run(self, step: DdlStep, context: DdlContext, moved: Sequence[TableProgress]) -> str:
         """Find out what would be run, and record it; raise what would stop the table."""
         self._execution.begin(step)
-        self._structure.unknown = ""
         try:
             note = self._guard.run(step, context, moved)
         except StorageConsumerError as fault:
@@ -54,7 +54,7 @@ class PlannedDdl:
                 reasons,
                 run=tuple(statement for statement, _ in sent),
                 schema=sent[-1][1] if sent else "",
-                unknown=self._structure.unknown,
+                unknown=next(filter(None, (open_question(text, self._server_type) for text, _ in sent)), ""),
             ),
             step.identity,
         )

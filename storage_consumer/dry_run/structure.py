@@ -7,7 +7,7 @@ from typing import Protocol
 
 from storage_consumer.ddl.ports import Structure
 from storage_consumer.ddl.rules.clauses import source_collation
-from storage_consumer.downstream.existing_names import PartNames, takes_rows_of_partitions, to_integers
+from storage_consumer.downstream.existing_names import PartNames, takes_rows_of_partitions
 from storage_consumer.dry_run.tables import PlannedTable, changed, created
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableDefinition, TableName, folded_name
@@ -15,7 +15,6 @@ from storage_consumer.sql.parse import parse_ddl
 from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
 
 _DATABASE = ("DATABASE", "SCHEMA")
-_ROWS_DECIDE = "whether the rows that are in the table by then allow it: it turns texts into integers, or takes the rows of a partition"
 
 
 class RealStructure(Structure, Protocol):
@@ -49,8 +48,6 @@ class PlannedStructure:
         """Folded databases whose tables of now are gone."""
         self.created: list[str] = []
         """The databases that planned statements create, in order."""
-        self.unknown = ""
-        """What the last question left open."""
 
     # what is there
 
@@ -99,8 +96,6 @@ class PlannedStructure:
 
     def part_names(self, name: TableName, found: Sequence[Token] = ()) -> PartNames:
         """Return the names of a table's parts by then."""
-        if to_integers(found) or takes_rows_of_partitions(found):
-            self.unknown = _ROWS_DECIDE
         if name.folded() not in self._tables:
             return PartNames() if self._is_gone(name) else self._real.part_names(name, found)
         planned = self._tables[name.folded()]
@@ -114,6 +109,7 @@ class PlannedStructure:
             indexes=frozenset(planned.indexes),
             foreign_keys=planned.foreign_keys,
             other_foreign_keys=others,
+            scattered=takes_rows_of_partitions(found) and planned.is_scattered,
         )
 
     def _other_foreign_keys(self, name: TableName, found: Sequence[Token]) -> frozenset[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from storage_consumer.dry_run.indexes import indexes_after, renamed_columns
 from storage_consumer.inspection.virtual_columns import virtual_columns
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
-from storage_consumer.sql.tokens import tokens
+from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
 
 _HIDDEN = "_V$_"
 _LENGTHS = {
@@ -32,6 +32,8 @@ class PlannedTable:
     """See `indexes.Indexes`."""
     foreign_keys: frozenset[str] = frozenset()
     """Their folded names."""
+    is_scattered: bool = False
+    """Whether its partitions hold other rows than those of the same names at the source; see `PartNames.scattered`."""
 
     def called(self, name: TableName) -> PlannedTable:
         """Return the same under another name."""
@@ -67,7 +69,16 @@ def changed(before: PlannedTable, definition: TableDefinition, statement: str) -
         table=replace(before.table, columns=columns, unique_keys=tuple(keys), key_drift=""),
         indexes=kept,
         foreign_keys=before.foreign_keys | foreign,
+        is_scattered=_is_scattered(found, before=before.is_scattered),
     )
+
+
+def _is_scattered(found: Sequence[Token], *, before: bool) -> bool:
+    """Return whether a table is partitioned by KEY or by a linear method after a statement."""
+    at = find_words(found, "PARTITION", "BY")
+    if at < 0:
+        return before and not has_words(found, "REMOVE", "PARTITIONING")
+    return found[at + 2].upper in ("KEY", "LINEAR") if at + 2 < len(found) else before
 
 
 def _columns(

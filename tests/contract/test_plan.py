@@ -36,9 +36,9 @@ def bucket(tmp_path: Path) -> SmallBucket:
     return found
 
 
-def plan(bucket: SmallBucket, uri: str, **options: object) -> Plan:
+def plan(bucket: SmallBucket, uri: str) -> Plan:
     """The plan of a start on this bucket."""
-    with Consumer(upstream_uri=bucket.uri, downstream_uri=uri, config=CONFIG, **options) as consumer:
+    with Consumer(upstream_uri=bucket.uri, downstream_uri=uri, config=CONFIG) as consumer:
         return consumer.plan()
 
 
@@ -69,8 +69,9 @@ def with_state(bucket: SmallBucket, server: DatabaseServer) -> None:
 def test_only_reads(kind: str, request: pytest.FixtureRequest, bucket: SmallBucket) -> None:
     """The server's own log of a plan holds nothing but reads and settings of the session, on an empty target and beside a state."""
     server: DatabaseServer = request.getfixturevalue(kind)
-    for prepare in (lambda: None, lambda: with_state(bucket, server)):
-        prepare()
+    for has_state in (False, True):
+        if has_state:
+            with_state(bucket, server)
         databases = server.query("SHOW DATABASES")
         with logged(server) as statements:
             found = plan(bucket, server.uri)
