@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 from storage_consumer import Consumer
@@ -78,12 +79,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="plans-") as name, ExitStack() as stack:
         servers = [stack.enter_context(SERVERS[kind]()) for kind in asked.servers.split(",")]
         stack.enter_context(local_spark())
-        for source in corpora:
-            corpus = source.open(Path(name))
-            for server in servers:
-                for way in asked.ways.split(","):
-                    total[server.kind], right = _shown(corpus, way, server, Path(name) / "replay", total)
-                    equal[server.kind] += right
+        for source, server, way in product(corpora, servers, asked.ways.split(",")):
+            found = _shown(source.open(Path(name)), way, server, Path(name) / "replay")
+            total[server.kind] += len(found)
+            equal[server.kind] += sum(not problems for problems in found)
     for kind, count in total.items():
         print(f"{kind}: {equal[kind]} of {count} rounds equal to their plans, {time.monotonic() - began:.0f} s")
     return 0 if total == equal else 1
@@ -102,8 +101,8 @@ def _kinds(servers: Sequence[str]) -> int:
     return 1 if wrong else 0
 
 
-def _shown(corpus: Corpus, way: str, server: DatabaseServer, folder: Path, total: Counter[str]) -> tuple[int, int]:
-    """Print what differs of one corpus; return the number of rounds so far, and how many of this corpus are equal."""
+def _shown(corpus: Corpus, way: str, server: DatabaseServer, folder: Path) -> list[list[str]]:
+    """Print and return what differs in each round of one corpus."""
     try:
         found = rounds(corpus, way, server, folder)
     except Exception as error:  # noqa: BLE001 - one corpus that fails must not hide the others
@@ -113,7 +112,7 @@ def _shown(corpus: Corpus, way: str, server: DatabaseServer, folder: Path, total
     for number, problems in enumerate(found):
         for problem in problems:
             print(f"  round {number}: {problem[:1500]}", flush=True)
-    return total[server.kind] + len(found), right
+    return found
 
 
 if __name__ == "__main__":
