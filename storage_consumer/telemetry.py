@@ -113,7 +113,9 @@ EVENTS: dict[str, Event] = {
         meaning="Something could not be cancelled; this is harmless.", fields=("error",), levels=("warning",)
     ),
     "failed": Event(
-        meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
+        meaning="The program ends because of this error. At level debug where it is reported on standard error as well.",
+        fields=("error", "kind", "exit_code"),
+        levels=("debug", "error"),
     ),
     "notify_failed": Event(
         meaning="systemd could not be told how the service is; the work goes on. Logged once.",
@@ -124,6 +126,15 @@ EVENTS: dict[str, Event] = {
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),
         levels=("warning",),
+    ),
+    "alert_sent": Event(
+        meaning="A hook of --on-halt took a document; `alert` is its event.",
+        fields=("hook", "alert", "attempts", "seconds"),
+    ),
+    "alert_failed": Event(
+        meaning="A hook of --on-halt did not take a document, which is given up: nobody was told. Mend the hook.",
+        fields=("hook", "alert", "attempts", "error"),
+        levels=("error",),
     ),
     "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
@@ -142,7 +153,10 @@ EVENTS: dict[str, Event] = {
         fields=("text",),
         levels=("debug", "warning"),
     ),
-    "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
+    "lease_acquired": Event(
+        meaning="This process is the one writer. `former`: whom it waited for, or found dead.",
+        fields=("holder", "epoch", "former"),
+    ),
     "lease_waiting": Event(
         meaning="Another process, named as `holder`, is the writer; this one is on standby.",
         fields=("holder",),

@@ -101,6 +101,7 @@ has git || apt_install git # the guards ask it which files belong to the reposit
 set_up test
 if [ "$tier" != quick ]; then
   has ip || apt_install iproute2 # one test pulls a network cable
+  has systemd-analyze || apt_install systemd # reads the units of conf/systemd; none of it is started
   install_servers
   install_azurite
 fi

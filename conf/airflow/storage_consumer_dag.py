@@ -15,8 +15,8 @@ from kubernetes.client import models as k8s
 
 SETTINGS = ("--config=/etc/storage-consumer/changefeed.toml", "--config=/etc/storage-consumer/consumer.toml")
 ONCE = ("run", "--once", *SETTINGS)
+QUARTERLY = "*/15 * * * *"
 COMMON = {
-    "schedule": "*/15 * * * *",
     "start_date": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
     "catchup": False,
     # A second round would only wait for the lease, and end with code 3.
@@ -26,7 +26,7 @@ COMMON = {
     "tags": ["storage-consumer"],
 }
 
-with DAG("storage_consumer_on_this_machine", **COMMON):
+with DAG("storage_consumer_on_this_machine", schedule=QUARTERLY, **COMMON):
     BashOperator(
         task_id="run_once",
         # `exec`, so that a task that is stopped stops the program and not a shell.
@@ -35,7 +35,7 @@ with DAG("storage_consumer_on_this_machine", **COMMON):
         append_env=True,
     )
 
-with DAG("storage_consumer_as_a_pod", **COMMON):
+with DAG("storage_consumer_as_a_pod", schedule=QUARTERLY, **COMMON):
     KubernetesPodOperator(
         task_id="run_once",
         name="storage-consumer",
@@ -56,14 +56,14 @@ with DAG("storage_consumer_as_a_pod", **COMMON):
         },
         volumes=[
             k8s.V1Volume(name="settings", config_map=k8s.V1ConfigMapVolumeSource(name="storage-consumer")),
-            k8s.V1Volume(name="secret", secret=k8s.V1SecretVolumeSource(secret_name="storage-consumer")),
+            k8s.V1Volume(name="secret", secret=k8s.V1SecretVolumeSource(secret_name="storage-consumer")),  # noqa: S106 - a name
             k8s.V1Volume(name="tmp", empty_dir=k8s.V1EmptyDirVolumeSource()),
             k8s.V1Volume(name="spark", empty_dir=k8s.V1EmptyDirVolumeSource()),
         ],
         volume_mounts=[
             k8s.V1VolumeMount(name="settings", mount_path="/etc/storage-consumer", read_only=True),
             k8s.V1VolumeMount(name="secret", mount_path="/run/storage-consumer", read_only=True),
-            k8s.V1VolumeMount(name="tmp", mount_path="/tmp"),
+            k8s.V1VolumeMount(name="tmp", mount_path="/tmp"),  # noqa: S108 - of the container
             k8s.V1VolumeMount(name="spark", mount_path="/var/lib/storage-consumer/spark"),
         ],
     )

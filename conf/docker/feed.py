@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import time
 from pathlib import Path
@@ -34,7 +33,7 @@ def deliver(tree: Path, bucket: Path, cut: dict[str, Any]) -> int:
         shutil.copyfile(tree / path, bucket / path)
     waiting = bucket / "metadata.tmp"
     waiting.write_text(json.dumps({"checkpoint-ts": cut["checkpoint_ts"]}), encoding="utf-8")
-    os.replace(waiting, bucket / "metadata")
+    waiting.replace(bucket / "metadata")
     return len(new)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Never, TextIO
 
 from tqdm import tqdm
 
 from storage_consumer import telemetry
+from storage_consumer.cli.bar_line import Figures, bar_format, columns
 from storage_consumer.cli.round_watch import RoundWatch
 from storage_consumer.clock import span
 from storage_consumer.model import physical_ms
@@ -31,7 +34,6 @@ _IDLE_EVERY = 60.0
 _SECONDS = re.compile(r"\b\d+ s\b")
 PATIENCE = 3.0
 """Seconds after which a round with fewer files shows its bar too."""
-_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} files [{elapsed}<{remaining}{postfix}]"
 
 
 def lag_seconds(checkpoint: int, now: float) -> float | None:
@@ -66,7 +68,7 @@ def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
     """Return a bar on standard error if `wanted` and that is a terminal that can show one; else `Silent`."""
     where = sys.stderr if stream is None else stream
     # In a file or a pipe a bar would be a mass of control characters.
-    if wanted and where.isatty() and os.environ.get("TERM") != "dumb":
+    if wanted and where.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return Bar(stream=where)
     return Silent()
 
@@ -174,7 +176,8 @@ class Reporter:
 class Bar:
     """A `Progress` on a terminal: files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
 
-    It appears only while a round takes long, and leaves nothing on the screen. Calls may come from any thread.
+    It appears only while a round takes long, and leaves nothing on the screen. It fits the terminal's width, also after a
+    resize, and uses no colours. Calls may come from any thread. A terminal that is gone ends the bar, and nothing else.
     """
 
     def __init__(
@@ -194,85 +197,128 @@ class Bar:
         self._every = every
         self._lock = threading.RLock()
         self._bar: tqdm[Never] | None = None
+        self._width = 0
         self._started = 0.0
+        self._drawn_at = -every
+        self._figures = Figures()
         self._rows = 0
         self._checkpoint = 0
         self._storage_checkpoint = 0
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:  # noqa: ARG002 - files are the scale
         """Prepare a bar if there is anything to do."""
-        with self._lock:
+        with self._drawing():
             self._close()
             self._rows, self._started, self._storage_checkpoint = 0, time.monotonic(), storage_checkpoint
+            self._figures = Figures(files=files)
             if not files:
                 return
-            self._bar = tqdm(
-                total=files,
-                desc="catching up",
-                file=self._stream,
-                leave=False,
-                mininterval=self._every,
-                dynamic_ncols=True,
-                bar_format=_BAR,
-                # tqdm itself waits so long before it shows anything
-                delay=0 if files >= self._many_files else self._patience,
-                postfix=self._words(),
-            )
+            # It never draws by itself: how long it waits to be shown, and what the line holds, is decided here.
+            self._bar = tqdm(total=files, file=self._stream, leave=False, delay=math.inf, miniters=1)
             telemetry.around_writes(self._aside)
+            self._draw()
 
     def advanced(self, *, files: int, rows: int) -> None:
         """Move the bar."""
-        with self._lock:
+        with self._drawing():
             self._rows += rows
             if self._bar is not None:
-                # The update draws the bar, at most as often as it may.
-                self._bar.set_postfix_str(self._words(), refresh=False)
-                self._bar.update(files)
+                self._bar.n += files
+                self._draw(at_most_every=self._every)
 
     def ddl(self, *, table: str, query: str) -> None:  # noqa: ARG002 - a statement can be longer than a line
         """Name the table whose statement runs."""
-        with self._lock:
-            if self._bar is not None:
-                self._bar.set_postfix_str(f"DDL on {table}, {self._words()}", refresh=False)
-                # No file moves while a statement runs, and by itself tqdm draws only what has moved far enough.
-                if self._is_due():
-                    self._bar.refresh()
+        with self._drawing():
+            # A name is data from outside: a terminal would obey what it holds.
+            self._figures = replace(self._figures, statement=f"DDL on {telemetry.escaped(telemetry.redact(table))}")
+            self._draw()
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Remove the bar."""
-        with self._lock:
+        with self._drawing():
             # A round before the first checkpoint reports 0, which says nothing about the lag.
             self._checkpoint = summary.checkpoint or self._checkpoint
             self._close()
+
+    def tick(self) -> None:
+        """Move the times on; called about once a second, since no file may move for minutes."""
+        with self._drawing():
+            self._draw()
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Let one thread draw at a time; give the bar up if the terminal is gone."""
+        with self._lock:
+            try:
+                yield
+            except (OSError, ValueError):  # the second one if the stream was closed
+                telemetry.around_writes(None)
+                if self._bar is not None:
+                    self._bar.disable = True
+                    self._bar = None
+
+    def _draw(self, at_most_every: float = 0.0) -> None:
+        bar, now = self._bar, time.monotonic()
+        if bar is None or not self._is_due() or now - self._drawn_at < at_most_every:
+            return
+        self._drawn_at = now
+        self._fit(bar)
+        bar.bar_format = bar_format(self._shown(bar), self._width)
+        # Our own lock is held; tqdm would keep its own for ever if the terminal is gone.
+        bar.refresh(nolock=True)
+
+    def _fit(self, bar: tqdm[Never]) -> None:
+        """Take over the terminal's width."""
+        width = columns(self._stream)
+        if width != self._width:
+            # What is left of the old line, which a terminal may have wrapped; tqdm would blank it in its old length.
+            self._stream.write("\r\x1b[J" if self._width else "")
+            bar.sp = tqdm.status_printer(self._stream)  # where tqdm itself keeps it
+            self._width = width
+        bar.ncols = width
 
     def _close(self) -> None:
         if self._bar is not None:
             # First, so that no line of the log looks for a bar that is gone.
             telemetry.around_writes(None)
-            # tqdm itself takes away only what an update has drawn, not what a statement or a line of the log has.
+            # tqdm takes away only what it has drawn by itself.
             if self._is_due():
-                self._bar.clear()
+                self._fit(self._bar)
+                self._bar.clear(nolock=True)
             self._bar.close()
             self._bar = None
 
     def _is_due(self) -> bool:
         """Return whether the bar may be on the screen by now."""
-        # Read once: a line of the log asks from its own thread.
-        bar = self._bar
-        return bar is not None and time.monotonic() - self._started >= (bar.delay or 0)
+        patience = 0.0 if self._figures.files >= self._many_files else self._patience
+        return self._bar is not None and time.monotonic() - self._started >= patience
 
-    def _aside(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
         """Take the bar off the screen for a line of the log, and put it back below; do nothing before its time."""
-        return tqdm.external_write_mode(file=self._stream) if self._is_due() else nullcontext()
+        with self._lock:
+            with self._drawing():
+                if self._bar is not None and self._is_due():
+                    self._fit(self._bar)
+                    self._bar.clear(nolock=True)
+            yield
+            with self._drawing():
+                self._draw()
 
-    def _words(self) -> str:
-        """Return rows, rows/s and lag; before the checkpoint is known, the bucket's lag is a lower limit."""
+    def _shown(self, bar: tqdm[Never]) -> Figures:
+        """Return the figures of now; before the checkpoint is known, the bucket's lag is a lower limit."""
         # The first call may come in the same instant as the start.
-        rate = self._rows / max(time.monotonic() - self._started, 0.001)
-        words = f"{self._rows:,} rows, {rate:,.0f} rows/s"
+        passed = max(time.monotonic() - self._started, 0.001)
         known = lag_seconds(self._checkpoint, self._now())
         # The target is never ahead of the bucket.
         least = lag_seconds(self._storage_checkpoint, self._now())
-        if known is not None:
-            return f"{words}, lag {span(known)}"
-        return f"{words}, lag >{span(least)}" if least is not None else words
+        lag = f"lag {span(known)}" if known is not None else f"lag >{span(least)}" if least is not None else ""
+        return replace(
+            self._figures,
+            done=int(bar.n),
+            passed=span(passed),
+            left=span(passed * (self._figures.files - bar.n) / bar.n) if bar.n else "?",
+            rows=f"{self._rows:,} rows",
+            rate=f"{self._rows / passed:,.0f} rows/s",
+            lag=lag,
+        )

@@ -92,10 +92,12 @@ class RoundWatch:
             if oldest < EVERY or at - self._said_at < EVERY:
                 return None
             self._said_at = at
-            fields = {} if self._round is None else self._of_round(self._round, age)
-            phase = self._phase(self._round, statements)
-            if self._round is not None:
-                self._round.has_advanced = False
+            # Beside a statement that outlasts them, short rounds come and go.
+            running = self._round if age >= EVERY or not statements else None
+            fields = {} if running is None else self._of_round(running, age)
+            phase = self._phase(running, statements)
+            if running is not None:
+                running.has_advanced = False
         return {"phase": phase, **fields, **_of_statements(statements)}
 
     def _begin(self) -> _Round:

@@ -81,7 +81,7 @@ class Notifier:
         """Note the checkpoint, its lag, and how many tables are halted."""
         lag = lag_seconds(summary.checkpoint, self._now())
         behind = "" if lag is None else f", {span(lag)} behind"
-        halted = f", {len(summary.halted)} tables halted" if summary.halted else ""
+        halted = f", halted tables: {len(summary.halted)}" if summary.halted else ""
         self._reached, self._round = f"checkpoint {summary.checkpoint}{behind}{halted}", ""
         self._inner.round_finished(summary)
 

@@ -76,22 +76,23 @@ class ConsumerService:
         ttl, me = self._config.tuning.lease_ttl, self._me
         # If the holder has the same --lease-ttl and died, its lease runs out in this time: whoever still has it then renews it.
         deadline = self._clock.monotonic() + ttl + 5
-        has_logged = False
+        former = ""
         while not stop.requested.is_set():
-            other = self._state.lease.acquire(me, ttl)
+            waited_for, other = former, self._state.lease.acquire(me, ttl)
+            former = other or former
             # A process that is gone cannot renew, so there is no need to wait for its lease to expire.
             if other and process_is_gone(other):
                 # Only that holder's lease counts as free here: if a third process has taken it by now, that one prevents us.
                 other = self._state.lease.acquire(me, ttl, dead=other)
             if not other:
-                _log.info("lease_acquired", holder=readable(me), epoch=self._state.lease.epoch)
+                fields = {"former": readable(former)} if former else {}
+                _log.info("lease_acquired", holder=readable(me), epoch=self._state.lease.epoch, **fields)
                 return True
             if not standby and self._clock.monotonic() > deadline:
                 message = f"another process writes to this target: {readable(other)}. Stop it first, or wait for its end with --standby"
                 raise LeaseHeld(message)
-            if not has_logged:
+            if not waited_for:
                 _log.warning("lease_waiting", holder=readable(other))
-                has_logged = True
             self._clock.wait(stop.requested, 1.0)
         return False
 

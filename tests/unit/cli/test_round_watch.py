@@ -91,7 +91,7 @@ def test_a_line_names_the_statement_that_takes_longest() -> None:
     assert (waiting["phase"], waiting["query"]) == ("statement", QUERY)
     watched.watch.finished()
     assert watched.after(29, _statement(79)) is None
-    assert watched.after(1, _statement(80)) == {
+    outlasting = {
         "phase": "statement",
         "statements": 1,
         "table": "shop.orders",
@@ -99,6 +99,10 @@ def test_a_line_names_the_statement_that_takes_longest() -> None:
         "query": QUERY,
         "statement_seconds": 80.0,
     }
+    assert watched.after(1, _statement(80)) == outlasting
+    watched.after(28)
+    watched.watch.started(files=2, size=1, storage_checkpoint=9)
+    assert watched.after(2, _statement(80)) == outlasting
 
 
 def test_a_long_listing_is_a_line_and_a_round_that_is_given_up_is_none() -> None:
@@ -142,7 +146,7 @@ def test_a_ticker_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with Ticker(call, every=0.001):
         for _ in range(3):
             assert called.acquire(timeout=10)
-    assert [message for message in caplog.messages if message.startswith("listener_failed")] == [
+    assert [message for message in caplog.messages if message.startswith("listener_failed listener=ticker")] == [
         'listener_failed listener=ticker error="OSError: no terminal"'
     ]
 

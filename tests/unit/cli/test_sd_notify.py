@@ -95,7 +95,7 @@ def test_status(manager: Manager) -> None:
     notifier.round_started(files=8, size=1, storage_checkpoint=CHECKPOINT)
     notifier.advanced(files=3, rows=7)
     with notifier.telling(Running(), Stop()):
-        line = f"STATUS=checkpoint {CHECKPOINT}, 3m20s behind, 1 tables halted; round: 3 of 8 files"
+        line = f"STATUS=checkpoint {CHECKPOINT}, 3m20s behind, halted tables: 1; round: 3 of 8 files"
         wait_until("the status", lambda: manager.told(line))
     with notifier.telling(Running(is_writer=False), Stop()):
         wait_until("the standby's status", lambda: manager.told("STATUS=standby"))
