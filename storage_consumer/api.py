@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self
 
 from storage_consumer import __version__
+from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.load import Loaded, load
@@ -23,11 +24,16 @@ from storage_consumer.downstream.tls import unverified
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.first_look import wait_for_metadata
+from storage_consumer.driver.lease_holder import readable
 from storage_consumer.driver.service import ConsumerService
+from storage_consumer.dry_run.hearing import Heard
+from storage_consumer.dry_run.planning import planned
+from storage_consumer.dry_run.result import Plan
+from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
-from storage_consumer.monitoring.collector import Sources
+from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.exposition import Exposition, Textfile
 from storage_consumer.monitoring.http_server import Handler, HttpServer
 from storage_consumer.monitoring.probes import Probes
@@ -36,13 +42,14 @@ from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.operating.looking import status_site
 from storage_consumer.plan.manager import ConsumerManager
+from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
-from storage_consumer.telemetry import Log, listen, register_secret
+from storage_consumer.telemetry import Log, heard_by, listen, register_secret
 
 _log = Log("api")
 _PAUSE = 1.0
@@ -133,6 +140,38 @@ class Consumer:
         asked = self._heeding(stop)
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
 
+    def plan(self, *, rows: bool | None = None) -> Plan:
+        """Return what `run_once` would do now, without doing it: nothing is written, and no lease is taken.
+
+        `rows`: whether to read all data files to count their rows; None reads them only if they are few. It needs no right but to read,
+        and may be called beside a running consumer. Raises `ConfigError`, `NoMetadata` if TiCDC has not begun to write, and
+        `TransientError` if bucket or target do not answer.
+        """
+        with heard_by(heard := Heard()):
+            self._complete()
+            config, secrets = self._loaded.config, self._loaded.secrets
+            storage = open_storage(config.upstream, secrets)
+            wait_for_metadata(config.upstream, lambda _: storage, config.tuning, self._clock, self._stop, once=True)
+        database = TargetDatabase(config.downstream, secrets.password)
+        reader = StateReader(config.downstream, secrets.password)
+        with closing(database), closing(reader):
+            has_state = reader.exists(config.upstream.identity)
+            holder = reader.holder() if has_state else ""
+            waiting = reader.decisions.waiting() if has_state else []
+            sources = PlanSources(
+                config=config,
+                storage=storage,
+                stored=reader if has_state else None,
+                structure=database.structure,
+                zones=database.ddl,
+                notes=database.key_notes,
+                server_info=database.session.server_info(),
+                writer=readable(holder) if holder else "",
+                clock=self._clock,
+                warnings=(*heard.texts, *map(_waiting, waiting)),
+            )
+            return planned(sources, rows=rows)
+
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""
         workers = self._ddl_workers
@@ -210,7 +249,7 @@ class Consumer:
         """Return the metrics of this consumer."""
         config = self._loaded.config
         return Exposition(
-            Sources(
+            MetricSources(
                 facts=self._recorder.facts,
                 is_writer=lambda: self.is_writer,
                 statements=self.running_statements,
@@ -338,3 +377,11 @@ class Consumer:
             clock=self._clock,
             secrets_file=self._secrets_file,
         )
+
+
+def _waiting(decision: TableDecision) -> str:
+    """Return what a plan says of an operator's decision about a table that nobody has obeyed yet."""
+    return (
+        f"`{decision.verb}` of the table {decision.table_key}, decided by {decision.decided_by} at {decision.decided_at} "
+        "UTC, is obeyed before the next round; this plan shows the table as it is without it"
+    )

@@ -9,8 +9,8 @@ import logging
 import logging.handlers
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -318,6 +318,17 @@ def listen(listener: Listener) -> Callable[[], None]:
     return remove
 
 
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Give what this thread says inside the block to `listener` alone: no log has it, nor any other listener."""
+    before = getattr(_telling, "alone", None)
+    _telling.alone = listener
+    try:
+        yield
+    finally:
+        _telling.alone = before
+
+
 class _Guarded:
     """A listener that cannot disturb whoever says an event."""
 
@@ -376,6 +387,9 @@ class Log:
         self._say(logging.ERROR, event, fields)
 
     def _say(self, level: int, event: str, fields: dict[str, object]) -> None:
+        if (alone := getattr(_telling, "alone", None)) is not None:
+            alone(event, level, {**self._bound, **fields})
+            return
         # Before the filter: what is worth a line is another question than what happened.
         if _listeners:
             _tell(event, level, {**self._bound, **fields})

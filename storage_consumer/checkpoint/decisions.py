@@ -57,6 +57,12 @@ class StoredDecisions:
             for row in rows
         }
 
+    def waiting(self) -> list[TableDecision]:
+        """Return the decisions about tables that nobody has obeyed yet."""
+        waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
+        with self._transactions.shared("reading the decisions about tables") as connection:
+            return [_decision(row) for row in connection.execute(waits).all()]
+
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
 

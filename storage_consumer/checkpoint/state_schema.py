@@ -61,6 +61,28 @@ class StateSchema:
             self._version(connection)
             mark(partial(_as_it_is, connection), self._schema)
             known = connection.execute(select(tables.feed.c.upstream)).scalar_one()
+        self._refuse_other(known, upstream)
+
+    def look(self, upstream: str) -> bool:
+        """Return whether there is a state, and write nothing; raise `ConfigError` for one of another bucket or version."""
+        with self._transactions.shared("looking for the state") as connection:
+            version = self._version(connection)
+            if not self._exists(connection, self._tables.version.name):
+                return False
+            if version != STATE_VERSION:
+                raise ConfigError(
+                    f"the state schema {self._schema} has version {version}, this program reads version "
+                    f"{STATE_VERSION}: start `storage-consumer run`, which migrates an older state"
+                )
+            known = connection.execute(select(self._tables.feed.c.upstream)).scalar_one_or_none()
+        # Whoever created it came no further than this.
+        if known is None:
+            return False
+        self._refuse_other(known, upstream)
+        return True
+
+    def _refuse_other(self, known: str, upstream: str) -> None:
+        """Raise `ConfigError` if the state belongs to another bucket."""
         if known != upstream:
             message = (
                 f"the state schema {self._schema} belongs to the bucket {known}, not to {upstream}: give this bucket "

@@ -36,8 +36,12 @@ _CONNECTIONS = 7
 class OwnedTransactions:
     """Connections to the state schema, and the epoch of the lease that their transactions need."""
 
-    def __init__(self, downstream: Downstream, password: str) -> None:
-        """Prepare the engine; nothing connects before the first transaction."""
+    def __init__(self, downstream: Downstream, password: str, *, reads_only: bool = False) -> None:
+        """Prepare the engine; nothing connects before the first transaction.
+
+        `reads_only`: for somebody who looks at the state beside its owner, needs no lease, and may write nothing.
+        """
+        self._reads_only = reads_only
         self.schema = downstream.state_schema
         self.tables = state_tables(downstream.state_schema)
         self.engine = create_engine(
@@ -65,6 +69,13 @@ class OwnedTransactions:
 
     def _prepare(self, connection: Target) -> None:
         connection.autocommit(False)  # noqa: FBT003 - PyMySQL's signature
+        # Unmarked: no owner of the lease waits for it, so none may end it.
+        if self._reads_only:
+            # One view for each transaction: the owner may be writing meanwhile.
+            connection.query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            with suppress(pymysql.err.MySQLError):  # TiDB has no such transactions
+                connection.query("SET SESSION TRANSACTION READ ONLY")
+            return
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT}")
             cursor.execute("SELECT CONNECTION_ID()")
@@ -80,7 +91,8 @@ class OwnedTransactions:
         """Open a transaction that commits only while the lease is ours; raise `LeaseLost` if it is not."""
         with self.shared(doing) as connection:
             # This locks the lease's row until the commit, so nobody takes the lease in between.
-            self.check_owner(connection, doing)
+            if not self._reads_only:
+                self.check_owner(connection, doing)
             yield connection
 
     @contextmanager

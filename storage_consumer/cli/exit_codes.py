@@ -100,6 +100,19 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
             }
         ),
+        "plan": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("nothing stands in the way", "Start `storage-consumer run`."),
+                ExitCode.FAILED: Ending("the bucket or the target did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "wrong settings, another bucket's state, or a bucket without metadata",
+                    "Correct what the message names; `storage-consumer inspect` shows what the bucket needs.",
+                ),
+                ExitCode.TABLES_STOPPED: Ending(
+                    "one or more tables would halt", "Each error says what to do; the other tables would go on."
+                ),
+            }
+        ),
         "ddl": MappingProxyType(
             {
                 ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),

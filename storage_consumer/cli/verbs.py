@@ -134,6 +134,31 @@ the state in the target alone, so it works while the program is down. Its exit c
         module="status_command",
     ),
     Verb(
+        name="plan",
+        usage="--upstream-uri URI --downstream-uri URI [--table S.T] [--rows] [--sql] [--all] [--json] [option …]",
+        summary="show what the next round would do, without doing it: rows, statements, skips and halts",
+        description="""\
+Plans the next round by the engine's own rules and writes nothing: the rows of each table by files and bytes (and numbers, where
+the files are few or --rows is given), each statement as it would run on this target beside the original, with the reason for each
+change, what would be skipped, and what would halt. It needs rights to read only, starts no Spark, and may run beside a consumer.""",
+        examples=(
+            "plan --upstream-uri s3://bucket/prefix --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/",
+            "plan --sql --table shop.orders --upstream-uri s3://bucket/prefix --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        flags=(
+            _TABLE,
+            Flag(
+                name="--rows",
+                help="Read all data files to count rows; without it only files of up to 64 MiB in all are read.",
+            ),
+            Flag(name="--sql", help="Only the statements, as a script with the reasons as comments."),
+            Flag(name="--all", help="Show all tables and statements, not only the first 20 of each."),
+            JSON,
+        ),
+        options=OPTIONS,
+        module="plan_command",
+    ),
+    Verb(
         name="ddl",
         usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
         summary="list the statements that stopped a table, and decide about one: done, skip or replace",

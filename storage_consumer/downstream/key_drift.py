@@ -7,16 +7,42 @@ written only to a table that has no more keys than that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from storage_consumer.downstream.key_notes import KeyNotes
-from storage_consumer.downstream.structure import TargetStructure
 from storage_consumer.errors import TableError
 from storage_consumer.job.match import refuse_changes
+from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
 from storage_consumer.plan.barriers import DROPS
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.ports import Ddl, DdlContext, TableProgress
+
+
+class Structure(Protocol):
+    """What is read of tables; see `downstream.structure`."""
+
+    def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """Return the tables that exist, by folded name, compared with their notes."""
+        ...
+
+    def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """Return the same without comparing."""
+        ...
+
+
+class Notes(Protocol):
+    """What is kept of keys; see `downstream.key_notes`."""
+
+    def noted(self, names: Iterable[TableName]) -> Mapping[TableName, Sequence[str]]:
+        """Return the notes of those tables that have one, by folded name."""
+        ...
+
+    def forget(self, names: Iterable[TableName]) -> None:
+        """Delete the notes of these tables."""
+
+    def remember(self, tables: Iterable[TargetTable]) -> None:
+        """Note the keys that these tables have."""
 
 
 class KeyDriftGuard:
@@ -25,7 +51,7 @@ class KeyDriftGuard:
     If the process ends between the statement and the note, there is nothing to compare with until the next statement.
     """
 
-    def __init__(self, ddl: Ddl, structure: TargetStructure, notes: KeyNotes) -> None:
+    def __init__(self, ddl: Ddl, structure: Structure, notes: Notes) -> None:
         """Run statements by `ddl`, read keys from `structure`, and keep them in `notes`."""
         self._ddl = ddl
         self._structure = structure

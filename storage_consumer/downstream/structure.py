@@ -117,6 +117,10 @@ class TargetStructure:
             self._no_pad = frozenset(no_pad)
         return self._no_pad
 
+    def has_rows(self, name: TableName) -> bool:
+        """Return whether a table, by the name that the target gives it, has a row."""
+        return bool(self._session.rows(f"SELECT 1 FROM {qualified(name).replace('%', '%%')} LIMIT %s", (1,)))
+
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """Return a hash of the structure of tables (empty table name: of a database), or of their absence."""
         digest = hashlib.sha256()

@@ -12,14 +12,11 @@ from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_workers import DdlWorkers
 from storage_consumer.driver.lease_holder import identity, process_is_gone, readable
 from storage_consumer.driver.ledger import RoundLedger
-from storage_consumer.driver.remedies import table_command
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
+from storage_consumer.driver.starting import manager_of
 from storage_consumer.errors import ConfigError, LeaseHeld, StorageConsumerError, TransientError
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.selection import Selection
-from storage_consumer.plan.shared_names import refuse_other_places
-from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 from storage_consumer.ports import State
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
@@ -119,21 +116,9 @@ class ConsumerService:
         if self._ddl_workers is None or not self._ddl_workers.running:
             self._apply_decisions()
         restart, self._storage_floor = self._state.progress.load()
-        # A checkpoint beyond any clock would make all rows look applied, so the start is refused.
-        highest = max(self._storage_floor, restart.checkpoint, *restart.tables.values())
-        refuse_ahead_of_clock(highest, self._config.downstream.state_schema, self._clock.now())
-        selection = Selection.of(self._config.selecting, self._config.downstream.state_schema, restart.skipped)
-        refuse_other_places(restart, selection.routes)
         for text in self._beyond_until(restart.checkpoint):
             _log.warning("notice", text=text)
-        manager = ConsumerManager(
-            restart,
-            self._config.tuning.gap_timeout,
-            tells_time=self._config.upstream.tells_time,
-            selection=selection,
-            command=lambda verb, name: table_command(verb, name, self._config.downstream),
-        )
-        context = self._assemble(manager)
+        context = self._assemble(manager_of(self._config, restart, self._storage_floor, self._clock.now()))
         self._context, self._ddl_workers = context, context.ddl_workers
         context.reader.resume(self._storage_floor, restart.done, self._state.history.known_versions())
         return context

@@ -31,7 +31,7 @@ _Values = float | Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class MetricSources:
     """Whom a scrape asks. All of them answer at once, from any thread."""
 
     facts: Callable[[], Facts]
@@ -45,7 +45,7 @@ class Sources:
 class ConsumerCollector(Collector):
     """Everything in `METRICS`."""
 
-    def __init__(self, sources: Sources, most_tables: int) -> None:
+    def __init__(self, sources: MetricSources, most_tables: int) -> None:
         """At most `most_tables` tables get series of their own."""
         self._sources = sources
         self._tables = TableSeries(most_tables)
@@ -185,4 +185,4 @@ def _durations(facts: Facts) -> Family:
     )
 
 
-__all__ = ["OTHERS", "ConsumerCollector", "Sources"]
+__all__ = ["OTHERS", "ConsumerCollector", "MetricSources"]

@@ -10,7 +10,7 @@ from prometheus_client.exposition import choose_encoder
 
 from storage_consumer.clock import Clock
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.collector import ConsumerCollector, Sources
+from storage_consumer.monitoring.collector import ConsumerCollector, MetricSources
 from storage_consumer.monitoring.http_server import Request, Response
 from storage_consumer.telemetry import Log
 
@@ -24,7 +24,7 @@ _log = Log("monitoring")
 class Exposition:
     """The metrics of one consumer, in a registry of their own: those of the program around it are left alone."""
 
-    def __init__(self, sources: Sources, most_tables: int) -> None:
+    def __init__(self, sources: MetricSources, most_tables: int) -> None:
         """At most `most_tables` tables get series of their own."""
         self.registry = CollectorRegistry()
         self.registry.register(ConsumerCollector(sources, most_tables))

@@ -146,7 +146,7 @@ class Site:
             "journal_fault": journal.fault,
             "now": now - journal.age,
             "steps": row.status.next_steps if row.status else (),
-            "hold": self._sources.command("hold", row.name) if row.state == TableState.RUNNING else "",
+            "pause": self._sources.command("pause", row.name) if row.state == TableState.RUNNING else "",
             "plot": table_plot(minutes, entries, now) if minutes else None,
         }
         return _page("table.html", values | more)

@@ -14,6 +14,7 @@ CAMPAIGNS = {
     "hidden": "hidden_table",
     "kills": "kills",
     "memory": "memory",
+    "plan": "plans",
     "shuffles": "shuffles",
     "simulate": "simulate",
     "stops": "stop_everywhere",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_consumer.monitoring.collector import Sources
+from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.exposition import Exposition
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.processes import ProcessLook
@@ -44,7 +44,7 @@ def test_a_scrape_has_nothing_to_complain_of() -> None:
     recorder.round_started(files=1, size=1, storage_checkpoint=1 << 60)
     table = TableSummary(table="d.a", rows=1, checkpoint=1 << 60, state="halted", error="why")
     recorder.round_finished(RoundSummary(checkpoint=1 << 60, checkpoint_running=1 << 60, tables=(table,)))
-    sources = Sources(
+    sources = MetricSources(
         facts=recorder.facts,
         is_writer=lambda: True,
         statements=lambda: (),

@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from storage_consumer.clock import SystemClock
 from storage_consumer.errors import ConfigError
-from storage_consumer.monitoring.collector import Sources
+from storage_consumer.monitoring.collector import MetricSources
 from storage_consumer.monitoring.exposition import Exposition, Textfile
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.metric_table import METRICS, OTHERS, PREFIX
@@ -43,7 +44,7 @@ def recorder(clock: FakeClock) -> Recorder:
 
 
 def _exposition(recorder: Recorder, *, most_tables: int = 100) -> Exposition:
-    sources = Sources(
+    sources = MetricSources(
         facts=recorder.facts,
         is_writer=lambda: True,
         statements=lambda: (RunningStatement(table="d.a", version=7, query="DROP", seconds=2.5),),
@@ -185,7 +186,7 @@ def test_rows_move_during_a_round_and_never_go_back(recorder: Recorder) -> None:
     """Rows and files count as they are read, also those of a round that fails and is tried again."""
     exposition = _exposition(recorder)
     seen = []
-    for step in (
+    steps: tuple[Callable[[], None], ...] = (
         lambda: recorder.round_started(files=2, size=9, storage_checkpoint=_TSO),
         lambda: recorder.advanced(files=1, rows=10),
         lambda: recorder.advanced(files=1, rows=5),
@@ -193,7 +194,8 @@ def test_rows_move_during_a_round_and_never_go_back(recorder: Recorder) -> None:
         lambda: recorder.round_started(files=2, size=9, storage_checkpoint=_TSO),
         lambda: recorder.advanced(files=2, rows=15),
         lambda: recorder.round_finished(_summary(rows=15)),
-    ):
+    )
+    for step in steps:
         step()
         found = _scraped(exposition)
         seen.append((found["rows_read_total", ""], found["files_read_total", ""]))

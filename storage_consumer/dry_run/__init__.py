@@ -1,0 +1,5 @@
+"""A round that changes nothing: what the next one would do, as a `Plan`.
+
+Takes the parts of a round (`RoundContext`) with readers of the real state and target. Gives records. It reads the bucket and the target, and
+writes to neither: state, structure, statements and rows are doubles of the ports, so every rule is the engine's own.
+"""

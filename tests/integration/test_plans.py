@@ -1,0 +1,26 @@
+"""A plan is what then happens, on recorded buckets; ``python -m tests.campaigns plan`` takes all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.campaigns.plans import rounds
+from tests.harness.corpora import CorpusSource, available, chosen
+from tests.harness.servers import KINDS, DatabaseServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+SOURCES = chosen(available(), workloads=("ddl_storm", "generated", "views"), variants=("csv",), archs=("new",))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_equal_to_the_round(
+    source: CorpusSource, kind: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Statements, reasons, skips, halts and rows are those of the round, at each cut."""
+    server: DatabaseServer = request.getfixturevalue(kind)
+    found = rounds(source.open(tmp_path), "steps", server, tmp_path / "replay")
+    assert found == [[]] * len(found)

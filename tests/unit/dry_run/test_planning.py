@@ -1,0 +1,131 @@
+"""A planned round over twins: what it says is what then happens, and it leaves everything as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+
+from storage_consumer.dry_run.planning import planned
+from storage_consumer.dry_run.result import Outcome, Plan
+from storage_consumer.dry_run.sources import PlanSources
+from storage_consumer.job.target_table import TargetTable
+from storage_consumer.model import TableName
+from storage_consumer.testing.state import MemoryState
+from storage_consumer.testing.target import FACTS, MemoryTarget
+from tests.harness.small_bucket import row, ts
+from tests.unit.driving import World, of, two_tables
+
+
+class ReadTarget(MemoryTarget):
+    """The twin of a target that is only read."""
+
+    def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
+        """The same as `describe`: the twin notes no keys."""
+        return self.describe(wanted)
+
+    def has_rows(self, name: TableName) -> bool:
+        """Whether a table has a row."""
+        return bool(self._records.rows.get(name.folded()))
+
+    def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - of the port
+        """No notes."""
+        return {}
+
+
+def plan_of(world: World, *, rows: bool | None = None) -> Plan:
+    """The plan of a start, made beside whoever has the lease."""
+    state = MemoryState(world.records, world.clock)
+    # A reader asks for no lease; the twin lets only its holder read.
+    state.progress._owned.epoch = world.records.epoch
+    target = ReadTarget(world.records)
+    return planned(
+        PlanSources(
+            config=world.config,
+            storage=world.bucket.storage,
+            stored=state if world.records.upstream else None,
+            structure=target,
+            zones=target,
+            notes=target,
+            server_info=FACTS,
+            writer="",
+            clock=world.clock,
+        ),
+        rows=rows,
+    )
+
+
+def test_a_first_run_is_planned_whole() -> None:
+    """Databases, statements in order, then the rows of all tables in one wave; the round does just that."""
+    world = two_tables()
+    plan = plan_of(world)
+    assert (plan.first_run, plan.databases, plan.halts, plan.warnings) == (True, ("shop",), (), ())
+    assert [(each.table, each.outcome) for each in plan.statements] == [
+        ("shop", Outcome.RUN),
+        ("shop.a", Outcome.RUN),
+        ("shop.b", Outcome.RUN),
+    ]
+    assert [(each.table, each.rows, each.files) for each in plan.rows] == [("shop.a", 1, 1), ("shop.b", 1, 1)]
+    summary = world.once()
+    assert [text for each in plan.statements for text in each.run] == world.records.effects
+    assert (plan.reached, sum(each.rows or 0 for each in plan.rows)) == (summary.checkpoint, summary.rows)
+
+
+def test_nothing_is_written() -> None:
+    """State, structure and rows of the target are the same after a plan, before a first run and after rounds."""
+    world = two_tables()
+    for _ in range(2):
+        world.bucket.schema("shop.a", ts(5), "ALTER TABLE `a` ADD COLUMN `more` INT", 5)
+        before = deepcopy(world.records)
+        plan_of(world)
+        assert world.records == before
+        world.once()
+        world.bucket.metadata(ts(9))
+
+
+def test_later_statements_see_earlier_ones() -> None:
+    """A table that is created, renamed and dropped in one round is planned as the round does it; one that is there twice halts."""
+    world = two_tables()
+    world.once()
+    world.bucket.schema("shop.c", ts(4), "CREATE TABLE `c` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.bucket.schema("shop.d", ts(5), "RENAME TABLE `c` TO `d`", 14)
+    world.bucket.schema("shop.d", ts(6), "DROP TABLE `d`", 4)
+    world.bucket.schema("shop.b", ts(7), "CREATE TABLE `b` (id INT PRIMARY KEY)", 3)
+    world.bucket.rows("shop.a", 2, row("shop.a", 8, "2", '"two"'))
+    world.bucket.metadata(ts(9))
+    plan = plan_of(world)
+    assert [stop.table for stop in plan.halts] == ["shop.b"]
+    assert "error 1050" in plan.halts[0].error
+    done = len(world.records.effects)
+    summary = world.once()
+    ran = [text for each in plan.statements if each.outcome is Outcome.RUN for text in each.run]
+    assert ran == world.records.effects[done:]
+    assert summary.halted_tables == ("shop.b",)
+    assert [(each.table, each.rows) for each in plan.rows] == [("shop.a", of(summary, "shop.a").rows)]
+
+
+def test_rows_that_stop_their_table() -> None:
+    """A row that does not parse halts its table in the plan, with the words of the round; the others go on."""
+    world = two_tables()
+    world.bucket.rows("shop.a", 1, "not a row", row("shop.a", 3, "2", '"x"'))
+    plan, summary = plan_of(world), world.once()
+    assert [(stop.table, stop.error) for stop in plan.halts] == [(t.table, t.error) for t in summary.halted]
+    assert {each.table: bool(each.error) for each in plan.rows} == {"shop.a": True, "shop.b": False}
+
+
+def test_files_without_rows_counted() -> None:
+    """Told not to read, it gives files and bytes, and says that rows were not counted."""
+    plan = plan_of(two_tables(), rows=False)
+    assert (plan.counted, {each.rows for each in plan.rows}) == (False, {None})
+    assert all(each.files == 1 and each.size > 10 for each in plan.rows)
+
+
+def test_a_table_with_rows_of_its_own() -> None:
+    """A table that the target has with rows, and that no round has touched, is warned of."""
+    world = two_tables()
+    world.once()
+    rows, structures = world.records.rows, world.records.structures
+    fresh = two_tables()
+    fresh.records.rows, fresh.records.structures, fresh.records.databases = rows, structures, {"shop"}
+    warnings = plan_of(fresh).warnings
+    assert [warning.partition(":")[0] for warning in warnings] == ["not empty", "not empty"]
+    assert plan_of(world).warnings == ()
