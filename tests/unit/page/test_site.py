@@ -148,7 +148,7 @@ def test_hostile_texts() -> None:
     """Names, errors and statements cannot leave their place, run, hide anything or change the direction of others."""
     name = TableName(schema="d", table=HOSTILE)
     found = snapshot(
-        Table(name=name, state="halted", checkpoint=at(9), error=HOSTILE, decision="hold", decided_by=HOSTILE),
+        Table(name=name, state="halted", checkpoint=at(9), error=HOSTILE, decision="pause", decided_by=HOSTILE),
         upstream=HOSTILE,
         writer=HOSTILE,
         statements=(Statement(identity=DdlId("d/x", 7, 1), name=name, state="failed", query=HOSTILE, note=HOSTILE),),
@@ -247,7 +247,7 @@ def test_one_table(feed: Feed) -> None:
     ):
         assert part in text
     assert "Row changes per minute over the last hour: 7 at last" in text
-    assert "storage-consumer table hold --table d.b" in feed.get("/tables/", "d.b")
+    assert "storage-consumer table pause --table d.b" in feed.get("/tables/", "d.b")
 
 
 def test_unknown_table(feed: Feed) -> None:
