@@ -58,9 +58,11 @@ def verb_named(name: str) -> Verb:
     return VERBS[name]
 
 
-def _of_the_bucket() -> tuple[Option, ...]:
-    """Return the options that say where the bucket is and how it was written."""
-    return tuple(each for each in OPTIONS if each.group in _BUCKET and each.name != "downstream-uri")
+def _of_the_bucket(*more: str) -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those called `more`."""
+    return tuple(
+        each for each in OPTIONS if each.name in more or (each.group in _BUCKET and each.name != "downstream-uri")
+    )
 
 
 def _of_the_target(*more: str) -> tuple[Option, ...]:
@@ -270,6 +272,42 @@ differ. No consumer may run meanwhile. Repeating it changes nothing; --restored 
         ),
         options=_of_the_target("upstream-uri"),
         module="rebind_command",
+    ),
+    Verb(
+        name="init",
+        usage="--upstream-uri URI [--downstream-uri URI] [--output FILE] [--force] [option …]",
+        summary="write a commented configuration for this bucket and target",
+        description=f"""\
+Inspects a bucket and writes a TOML file for `{PROGRAM} run --config FILE`: each setting that was given or inferred, with where
+it comes from, and commented out what nobody can know but you. The file holds no secret, and only you may read it (mode 0600).
+It opens no connection to the target.""",
+        examples=(
+            "init --upstream-uri file:///data/bucket --downstream-uri mysql://root@127.0.0.1:3306/ --tz UTC",
+            "init --upstream-uri s3://bucket/prefix --output /etc/storage-consumer/shop.toml",
+        ),
+        flags=(
+            Flag(name="--output", metavar="FILE", help="The file to write; storage-consumer.toml if left out."),
+            Flag(name="--force", help="Overwrite the file if it exists."),
+            JSON,
+        ),
+        options=_of_the_bucket("downstream-uri"),
+        module="init_command",
+    ),
+    Verb(
+        name="completion",
+        usage="[bash|zsh|fish]",
+        summary="print a script that lets a shell complete commands, flags and values",
+        description="""\
+Prints a completion script for a shell. It is made from the same tables as the help, and starts no Python when you press TAB.
+Make it again after an upgrade.""",
+        examples=("completion bash", "completion zsh", "completion fish"),
+        actions=(
+            ("bash", "for ~/.local/share/bash-completion/completions/storage-consumer"),
+            ("zsh", "for a file _storage-consumer in a directory of $fpath"),
+            ("fish", "for ~/.config/fish/completions/storage-consumer.fish"),
+        ),
+        flags=(JSON,),
+        module="completion_command",
     ),
 )
 VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS})
