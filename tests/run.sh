@@ -101,6 +101,7 @@ has git || apt_install git # the guards ask it which files belong to the reposit
 set_up test
 if [ "$tier" != quick ]; then
   has ip || apt_install iproute2 # one test pulls a network cable
+  has zsh && has fish || apt_install zsh fish # the completion scripts are tried in the shells
   install_servers
   install_azurite
 fi

@@ -79,7 +79,7 @@ _VERBS = (
     Verb(
         name=RUN,
         usage="--upstream-uri URI --downstream-uri URI [option …]",
-        summary="apply what is in the bucket until a signal arrives (or, with --once, for one round)",
+        summary="apply the bucket until a signal arrives",
         description="""\
 Reads the change files that TiCDC's storage sink writes (CSV or canal-json, in a folder, S3, Google Cloud Storage or
 Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's
@@ -89,7 +89,7 @@ Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, 
     Verb(
         name="inspect",
         usage="--upstream-uri URI [--config FILE] [--json] [option …]",
-        summary="show what the bucket is, which settings it shows and which are missing; run this first",
+        summary="show what a bucket is and needs; run this first",
         description=f"""\
 Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
 It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: given, inferred (and
@@ -102,7 +102,7 @@ from which file), not decidable, or contradicting what was given. It ends with a
     Verb(
         name="status",
         usage="[--table S.T] [--max-lag DURATION] [--watch] [--json] --downstream-uri URI [option …]",
-        summary="show whether the feed is healthy, how far behind it is, what stopped, and the command that comes next",
+        summary="show health, lag, what stopped, and the next command",
         description="""\
 Shows who writes and what it is doing, how old the checkpoint is (of all tables, and of those that are not stopped), the
 tables that are halted or waiting with their reasons and the next commands to type, and the statements that run or wait. It reads
@@ -134,7 +134,7 @@ the state in the target alone, so it works while the program is down. Its exit c
     Verb(
         name="ddl",
         usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
-        summary="list the statements that stopped a table, and decide about one: done, skip or replace",
+        summary="list statements that stopped a table; decide about one",
         description="""\
 Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
 of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
@@ -175,7 +175,7 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
     Verb(
         name="table",
         usage="[list|hold|resume|reload-done|accept-keys|moved] [--table S.T] --downstream-uri URI [option …]",
-        summary="list the tables that are halted or waiting, and decide about one: hold, resume, reload-done after a reload, …",
+        summary="list tables that are halted or waiting; decide about one",
         description="""\
 Shows the tables that are halted or waiting, with their errors, and records what you decide about one. It writes one row into
 the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
@@ -220,7 +220,7 @@ the state schema. A running consumer obeys in its next round, without a restart;
     Verb(
         name="history",
         usage="[--table S.T] --downstream-uri URI [option …]",
-        summary="show the versions of a table: time, statement, what changed, and how it ended",
+        summary="show the versions of a table and their statements",
         description="""\
 Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and its
 entry in the journal. Without --table: one line per table. It needs no bucket and only reads.""",
@@ -244,7 +244,7 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
     Verb(
         name="rebind",
         usage="--upstream-uri URI --downstream-uri URI [--restored] [--allow-missing] [--allow-rewritten] [option …]",
-        summary="continue with a bucket that was copied or moved to another place",
+        summary="continue with a bucket that was copied or moved",
         description="""\
 Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what the
 state knows with what is there (contents of schema files, sizes of finished data files, metadata), and changes nothing if they
@@ -296,7 +296,7 @@ It opens no connection to the target.""",
     Verb(
         name="completion",
         usage="[bash|zsh|fish]",
-        summary="print a script that lets a shell complete commands, flags and values",
+        summary="print a completion script for a shell",
         description="""\
 Prints a completion script for a shell. It is made from the same tables as the help, and starts no Python when you press TAB.
 Make it again after an upgrade.""",
