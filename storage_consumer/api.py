@@ -36,7 +36,7 @@ from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
 from storage_consumer.spark.pipeline import SparkPipeline
 from storage_consumer.storage.open import open_storage
-from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 from storage_consumer.telemetry import Log, listen, register_secret
 
 _log = Log("api")
@@ -82,6 +82,23 @@ class Consumer:
         """Settings that were accepted without effect, or that were assumed."""
         return self._loaded.notices
 
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process has the lease, as far as it knows; False while it stands by, or waits for the bucket."""
+        return self._service is not None and self._service.is_writer
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Seconds since a thread of the consumer last went to wait; None before the first wait, while the settings are checked.
+
+        All waits count: between two rounds, on standby, before a retry, and those of the lease's renewals. The latter go on while a
+        job or a statement runs, however long it takes. So only a consumer that hangs is silent for minutes.
+        Threads that only watch have clocks of their own: their waits say nothing about the consumer.
+        """
+        silent = self._clock.silent_seconds()
+        # The first look at a large bucket takes long, and holds no lease that could be renewed.
+        return 0.0 if silent is not None and self._service is None else silent
+
     def __enter__(self) -> Self:
         """Return the consumer; nothing is opened before the first round."""
         return self
@@ -106,6 +123,16 @@ class Consumer:
         """Run rounds until `stop` is requested; return the summary of the last one."""
         asked = self._heeding(stop)
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """Return the statements that run on the target now; from any thread."""
+        workers = self._ddl_workers
+        if workers is None:
+            return ()
+        return tuple(
+            RunningStatement(table=str(step.name), version=step.version, query=step.definition.query, seconds=seconds)
+            for step, seconds in workers.running
+        )
 
     def abandon(self) -> None:
         """End without finishing the running transactions; the target rolls them back."""
@@ -170,7 +197,8 @@ class Consumer:
             # Closures and Spark properties must carry no secret: workers read them from this file.
             self._secrets_file = write_secrets(secrets)
             state = StateStore(config.downstream, secrets.password)
-            self._reporting = Reporting(self._recorder, state.reports, self._clock)
+            # With a clock of its own: see `silent_seconds`.
+            self._reporting = Reporting(self._recorder, state.reports, SystemClock())
             self._service = ConsumerService(config, state, lambda manager: self._context(manager, state), self._clock)
         return self._service
 

@@ -74,6 +74,20 @@ class RoundSummary:
         return tuple(table for table in self.tables if table.state == "waiting")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningStatement:
+    """A statement that runs on the target now."""
+
+    table: str
+    """``schema.table`` as the target spells it, or ``schema`` for a database's own statement."""
+    version: int
+    """Its table version: rows with commit-ts up to it, inclusive, come before the statement."""
+    query: str
+    """The statement as TiCDC wrote it."""
+    seconds: float
+    """Since its start."""
+
+
 class Progress(Protocol):
     """Receives the progress of a round. It is called from the driver's threads, must not raise, and must return quickly."""
 

@@ -113,12 +113,28 @@ EVENTS: dict[str, Event] = {
         meaning="Something could not be cancelled; this is harmless.", fields=("error",), levels=("warning",)
     ),
     "failed": Event(
-        meaning="The program ends because of this error.", fields=("error", "kind", "exit_code"), levels=("error",)
+        meaning="The program ends because of this error. At level debug where it is reported on standard error as well.",
+        fields=("error", "kind", "exit_code"),
+        levels=("debug", "error"),
+    ),
+    "notify_failed": Event(
+        meaning="systemd could not be told how the service is; the work goes on. Logged once.",
+        fields=("error",),
+        levels=("warning",),
     ),
     "listener_failed": Event(
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),
         levels=("warning",),
+    ),
+    "alert_sent": Event(
+        meaning="A hook of --on-halt took a document; `alert` is its event.",
+        fields=("hook", "alert", "attempts", "seconds"),
+    ),
+    "alert_failed": Event(
+        meaning="A hook of --on-halt did not take a document, which is given up: nobody was told. Mend the hook.",
+        fields=("hook", "alert", "attempts", "error"),
+        levels=("error",),
     ),
     "spark_started": Event(meaning="The Spark session is ready.", fields=("version", "master", "seconds", "reused")),
     "executors_ready": Event(
@@ -137,7 +153,10 @@ EVENTS: dict[str, Event] = {
         fields=("text",),
         levels=("debug", "warning"),
     ),
-    "lease_acquired": Event(meaning="This process is the one writer.", fields=("holder", "epoch")),
+    "lease_acquired": Event(
+        meaning="This process is the one writer. `former`: whom it waited for, or found dead.",
+        fields=("holder", "epoch", "former"),
+    ),
     "lease_waiting": Event(
         meaning="Another process, named as `holder`, is the writer; this one is on standby.",
         fields=("holder",),
@@ -211,8 +230,9 @@ EVENTS: dict[str, Event] = {
         levels=("error",),
     ),
     "tables_halted": Event(
-        meaning="Tables are halted; the first of them are named. Repeated every ten minutes while it lasts.",
-        fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds"),
+        meaning="Tables are halted; the first of them are named, with the error of the first. Repeated every ten "
+        "minutes while it lasts.",
+        fields=("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds", "error"),
         levels=("error",),
     ),
     "table_waiting": Event(
@@ -222,17 +242,30 @@ EVENTS: dict[str, Event] = {
     ),
     "table_resumed": Event(meaning="This table goes on.", fields=("table", "checkpoint")),
     "retry": Event(
-        meaning="Storage or target did not answer; the program tries again.",
-        fields=("what", "wait", "error"),
+        meaning="Storage or target did not answer; the program tries again after `wait` seconds. `since`: when this trouble "
+        "began; --retry-limit counts from there.",
+        fields=("what", "since", "wait", "error"),
         levels=("warning",),
     ),
+    "round_started": Event(meaning="The next round begins to poll the bucket.", fields=("number",), levels=("debug",)),
+    "round_progress": Event(
+        meaning="A round, or a statement beside it, takes long; said every 30 seconds. `phase`: whether it lists the "
+        "bucket (`poll`), applies rows, or waits for a statement. `bytes` are those of all `files`; `expected_end` goes "
+        "by the files that are left. `query` is the longest-running of the `statements` that run.",
+        fields=(
+            *("phase", "seconds", "files_done", "files", "bytes", "rows", "rows_per_second", "seconds_left"),
+            *("expected_end", "storage_checkpoint", "statements", "table", "version", "query", "statement_seconds"),
+        ),
+    ),
     "round_finished": Event(
-        meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch.",
+        meaning="The bucket was polled, and everything that could be applied was applied. This is the line to watch. "
+        "Rounds that had nothing to do are at level debug, but for one a minute.",
         fields=(
             *("rows", "written", "files", "ddls", "seconds", "rows_per_second", "checkpoint", "storage_checkpoint"),
             *("checkpoint_running", "lag_seconds", "source_lag_seconds", "pending_files", "finished_files"),
             *("halted", "halted_tables", "waiting", "skipped"),
         ),
+        levels=("debug", "info"),
     ),
 }
 """All events. A test compares this table with the calls in the package."""

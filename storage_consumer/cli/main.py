@@ -13,11 +13,18 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol
 
-from storage_consumer import telemetry
+from storage_consumer import __version__, telemetry
+from storage_consumer.alerts.calling import check_commands
+from storage_consumer.alerts.halt_watch import HaltWatch
+from storage_consumer.alerts.hooks import about_this, tested, watched
 from storage_consumer.cli import arguments, progress
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode, code_of
+from storage_consumer.cli.sd_notify import Notifier, Observable
+from storage_consumer.cli.ticker import Ticker
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
+from storage_consumer.clock import Clock, SystemClock
+from storage_consumer.config.hooks import is_address
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.sources import LogWish, log_wish
 from storage_consumer.config.uris import mask_uri, secrets_in
@@ -30,7 +37,7 @@ from storage_consumer.errors import (
     TransientError,
 )
 from storage_consumer.signals import Stop
-from storage_consumer.summary import RoundSummary
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement
 
 _log = telemetry.Log("cli")
 
@@ -43,7 +50,7 @@ _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
 
 
-class Runnable(Protocol):
+class Runnable(Observable, Protocol):
     """What the program needs of a consumer."""
 
     def run_once(self, stop: Stop) -> RoundSummary:
@@ -52,6 +59,10 @@ class Runnable(Protocol):
 
     def run(self, stop: Stop) -> RoundSummary:
         """Run rounds until `stop` is requested; return the summary of the last one."""
+        ...
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """Return the statements that run on the target now; called from another thread."""
         ...
 
     def abandon(self) -> None:
@@ -79,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for secret in loaded.hidden:
             telemetry.register_secret(secret)
         program = loaded.program
+        check_commands(program.on_halt)
         telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
     except ConfigError as error:
         # A log of JSON must get JSON, also for wrong arguments; the other commands have no log.
@@ -107,7 +119,16 @@ def command_line(given: Sequence[str]) -> str:
             hidden[index] = f"{name}=***"
         elif name == "--downstream-password" and index + 1 < len(given):
             hidden[index + 1] = "***"
+        elif name.lstrip("-") == "on-halt" and equals:
+            hidden[index] = f"{name}={_shown_hook(word.partition('=')[2])}"
+        elif name.lstrip("-") == "on-halt" and index + 1 < len(given):
+            hidden[index + 1] = _shown_hook(given[index + 1])
     return shlex.join([PROGRAM, *hidden])
+
+
+def _shown_hook(text: str) -> str:
+    """Return a hook as it was given, if it is the name of a program; anything more may hold a secret."""
+    return "***" if is_address(text) or " " in text else text
 
 
 def _answered(verb: str, options: Mapping[str, object]) -> int:
@@ -144,28 +165,83 @@ def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory
     """Run a consumer to its end under these settings; turn every error into a log line and an `ExitCode`."""
     # Before anything can fail, so that each log begins with the version and the settings.
     _announce(loaded)
-    reporter = progress.Reporter(progress.progress_for(wanted=loaded.program.progress))
-    with Stop() as stop:
-        try:
-            summary = _in_a_thread(
-                lambda: _work(consumer, {**options, "progress": reporter}, stop, once=loaded.program.once)
-            )
-        except ConfigError as error:
-            program = loaded.program
-            return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
-        except Abandoned:
-            return _abandoned(asked=stop.abandoned.is_set())
-        except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
-            # After the second signal anything may break on the way out: the wish to end is the reason then.
-            return _failed(error, abandoned=stop.abandoned.is_set())
+    clock = SystemClock()
+    if loaded.program.test_on_halt:
+        return _test_hooks(loaded, clock)
+    bar = progress.progress_for(wanted=loaded.program.progress)
+    about = about_this(loaded.config, __version__)
+    with Stop() as stop, watched(loaded.program.on_halt, about, bar, clock) as alerts:
+        notifier = Notifier(alerts)
+        reporter = progress.Reporter(notifier)
+        with _watched(reporter, alerts, bar):
+            return _ended(loaded, options, consumer, (reporter, notifier), stop)
+
+
+def _ended(
+    loaded: Loaded,
+    options: Mapping[str, object],
+    consumer: ConsumerFactory,
+    watching: tuple[progress.Reporter, Notifier],
+    stop: Stop,
+) -> int:
+    """Run a consumer to its end, and say how it ended."""
+    try:
+        summary = _in_a_thread(lambda: _work(consumer, options, watching, stop, once=loaded.program.once))
+    except ConfigError as error:
+        program = loaded.program
+        return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
+    except Abandoned:
+        return _abandoned(asked=stop.abandoned.is_set())
+    except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
+        # After the second signal anything may break on the way out: the wish to end is the reason then.
+        return _failed(error, abandoned=stop.abandoned.is_set())
     code = exit_code(summary, once=loaded.program.once)
     _log.info("stopped", exit_code=int(code), reason=code.name.lower())
     return code
 
 
-def _work(consumer: ConsumerFactory, options: Mapping[str, object], stop: Stop, *, once: bool) -> RoundSummary:
+@contextmanager
+def _watched(reporter: progress.Reporter, alerts: HaltWatch, bar: Progress) -> Iterator[None]:
+    """Let the reporter hear of events, and all of them look at the clock, inside the block."""
+
+    def tick() -> None:
+        reporter.tick()
+        alerts.tick()
+        if isinstance(bar, progress.Bar):
+            bar.tick()
+
+    remove = telemetry.listen(reporter.heard)
+    try:
+        with Ticker(tick):
+            yield
+    finally:
+        remove()
+
+
+def _test_hooks(loaded: Loaded, clock: Clock) -> int:
+    """Send a test to each hook; the log says what came of it. Return the exit code."""
+    hooks = loaded.program.on_halt
+    if not hooks:
+        return _print_error(ConfigError("--test-on-halt: there is no --on-halt to test"), ExitCode.MISCONFIGURED)
+    return ExitCode.DONE if tested(hooks, about_this(loaded.config, __version__), clock) else ExitCode.FAILED
+
+
+def _work(
+    consumer: ConsumerFactory,
+    options: Mapping[str, object],
+    watching: tuple[progress.Reporter, Notifier],
+    stop: Stop,
+    *,
+    once: bool,
+) -> RoundSummary:
+    reporter, notifier = watching
     # Patience ends before the consumer closes: closing is not a job that could be called off.
-    with consumer(**options) as running, _patience(stop, running):
+    with (
+        consumer(**{**options, "progress": reporter}) as running,
+        notifier.telling(running, stop),
+        _patience(stop, running),
+    ):
+        reporter.statements = running.running_statements
         # Only now, since there is nothing to abandon before; called immediately if the second signal came earlier.
         stop.on_abandon(running.abandon)
         return running.run_once(stop) if once else running.run(stop)
@@ -238,8 +314,11 @@ def _misconfigured(error: ConfigError, wish: LogWish) -> int:
     # JSON on standard error must stay parseable, so the sentence is left out there.
     if wish.file or wish.style != "json":
         _print_error(error, code)
-    if wish.file or wish.style == "json":
-        _log.error("failed", kind=type(error).__name__, error=str(error), exit_code=int(code))
+    is_logged = bool(wish.file) or wish.style == "json"
+    # At level debug for listeners alone: on the terminal the sentence says it.
+    (_log.error if is_logged else _log.debug)(
+        "failed", kind=type(error).__name__, error=str(error), exit_code=int(code)
+    )
     return code
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Never, TextIO
 
 from tqdm import tqdm
 
 from storage_consumer import telemetry
+from storage_consumer.cli.bar_line import Figures, bar_format, columns
+from storage_consumer.cli.round_watch import RoundWatch
+from storage_consumer.clock import span
 from storage_consumer.model import physical_ms
-from storage_consumer.summary import Progress, RoundSummary, Silent
+from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 
 _log = telemetry.Log("display")
 MANY_FILES = 50
@@ -23,9 +29,11 @@ _NAMED = 10
 """Number of halted tables that a line names."""
 _LOGGED_AGAIN = 600.0
 """Seconds between two lines about tables that stay halted."""
+_IDLE_EVERY = 60.0
+"""Seconds between two lines about rounds that had nothing to do."""
+_SECONDS = re.compile(r"\b\d+ s\b")
 PATIENCE = 3.0
 """Seconds after which a round with fewer files shows its bar too."""
-_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} files [{elapsed}<{remaining}{postfix}]"
 
 
 def lag_seconds(checkpoint: int, now: float) -> float | None:
@@ -56,28 +64,26 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
     }
 
 
-def span(seconds: float) -> str:
-    """Return a duration as readers like it: ``7s``, ``3m20s``, ``5h07m``, ``2d04h``."""
-    whole = int(seconds)
-    for unit, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if whole >= size:
-            return f"{whole // size}{unit}{whole % size // part:02d}{below}"
-    return f"{whole}s"
-
-
 def progress_for(*, wanted: bool, stream: TextIO | None = None) -> Progress:
     """Return a bar on standard error if `wanted` and that is a terminal that can show one; else `Silent`."""
     where = sys.stderr if stream is None else stream
     # In a file or a pipe a bar would be a mass of control characters.
-    if wanted and where.isatty() and os.environ.get("TERM") != "dumb":
+    if wanted and where.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return Bar(stream=where)
     return Silent()
 
 
-class Reporter:
-    """A `Progress` that logs each round and every change among waiting tables, and passes all calls on to another.
+def _standing(summary: RoundSummary) -> tuple[object, ...]:
+    """Return what a round says of the tables beside its work: which stand still, what was skipped, and whether all is applied."""
+    waiting = tuple(table.table for table in summary.waiting)
+    return summary.halted_tables, waiting, summary.skipped, summary.checkpoint < summary.storage_checkpoint
 
-    While tables are halted, it logs them again at intervals, however little the rounds do.
+
+class Reporter:
+    """A `Progress` that logs rounds and every change among waiting tables, and passes all calls on to another.
+
+    `tick` logs what is to be said at intervals, however long a round lasts: how far it is, and which tables are halted.
+    Of rounds without anything to do only one a minute is logged, unless something about the tables has changed.
     """
 
     def __init__(
@@ -87,19 +93,27 @@ class Reporter:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Pass calls on to `inner`; `now` returns the wall clock in seconds since 1970, `monotonic` seconds that only grow."""
+        self.statements: Callable[[], Sequence[RunningStatement]] = tuple
+        """Returns the statements that run on the target; called by `tick`."""
         self._monotonic = monotonic
         self._halted: tuple[str, ...] = ()
         self._halts_logged_at = 0.0
         self._inner = inner
         self._now = now
         self._waiting: dict[str, str] = {}
+        self._watch = RoundWatch(now, monotonic)
+        self._last: RoundSummary | None = None
+        self._round_logged_at = 0.0
+        self._lock = threading.Lock()
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
-        """Pass the call on."""
+        """Begin to watch the round, and pass the call on."""
+        self._watch.started(files=files, size=size, storage_checkpoint=storage_checkpoint)
         self._inner.round_started(files=files, size=size, storage_checkpoint=storage_checkpoint)
 
     def advanced(self, *, files: int, rows: int) -> None:
-        """Pass the call on."""
+        """Count, and pass the call on."""
+        self._watch.advanced(files=files, rows=rows)
         self._inner.advanced(files=files, rows=rows)
 
     def ddl(self, *, table: str, query: str) -> None:
@@ -108,34 +122,62 @@ class Reporter:
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Log the round, and each table that begins or ends to wait."""
+        self._watch.finished()
         self._inner.round_finished(summary)
-        waiting = {table.table: table.error for table in summary.waiting}
+        # Without the seconds that some reasons hold, or each round would find a new one.
+        waiting = {table.table: _SECONDS.sub("", table.error) for table in summary.waiting}
         for table in summary.waiting:
-            if self._waiting.get(table.table) != table.error:
+            if self._waiting.get(table.table) != waiting[table.table]:
                 _log.warning("table_waiting", table=table.table, checkpoint=table.checkpoint, error=table.error)
         # A table that has halted did not go on, though it waits no longer.
         for name in self._waiting.keys() - waiting.keys() - {table.table for table in summary.halted}:
             _log.info("table_resumed", table=name)
         self._waiting = waiting
-        _log.info("round_finished", **round_fields(summary, self._now()))
+        is_worth_a_line = self._is_worth_a_line(summary)
+        self._last = summary
+        (_log.info if is_worth_a_line else _log.debug)("round_finished", **round_fields(summary, self._now()))
         self._log_halted(summary)
+
+    def heard(self, name: str, level: int, fields: Mapping[str, object]) -> None:
+        """Take an event of the log, as a listener."""
+        self._watch.heard(name, level, fields)
+
+    def tick(self) -> None:
+        """Log what is due; called about once a second, from a thread of its own."""
+        self._watch.tick(self.statements())
+        if self._last is not None:
+            self._log_halted(self._last)
+
+    def _is_worth_a_line(self, summary: RoundSummary) -> bool:
+        """Return whether a round did something, found something changed, or is the first one for a minute."""
+        now = self._monotonic()
+        done = summary.rows or summary.written or summary.files or summary.ddls
+        changed = self._last is None or _standing(self._last) != _standing(summary)
+        if not (done or changed or now - self._round_logged_at >= _IDLE_EVERY):
+            return False
+        self._round_logged_at = now
+        return True
 
     def _log_halted(self, summary: RoundSummary) -> None:
         """Log which tables are halted when that changes, and again while it lasts."""
         halted, now = summary.halted_tables, self._monotonic()
-        # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
-        if halted and (halted != self._halted or now - self._halts_logged_at >= _LOGGED_AGAIN):
+        with self._lock:  # a round that ends and `tick` may find the same
+            # By a clock that only grows: whoever corrects the machine's time must not silence an alarm.
+            is_due = halted and (halted != self._halted or now - self._halts_logged_at >= _LOGGED_AGAIN)
+            self._halted = halted
+            if is_due:
+                self._halts_logged_at = now
+        if is_due:
             fields = round_fields(summary, self._now())
             names = ("halted", "halted_tables", "checkpoint", "checkpoint_running", "lag_seconds")
-            _log.error("tables_halted", **{name: fields[name] for name in names})
-            self._halts_logged_at = now
-        self._halted = halted
+            _log.error("tables_halted", **{name: fields[name] for name in names}, error=summary.halted[0].error)
 
 
 class Bar:
     """A `Progress` on a terminal: files, rows, rows/s, lag of the checkpoint behind the wall clock, time left.
 
-    It appears only while a round takes long, and leaves nothing on the screen. Calls may come from any thread.
+    It appears only while a round takes long, and leaves nothing on the screen. It fits the terminal's width, also after a
+    resize, and uses no colours. Calls may come from any thread. A terminal that is gone ends the bar, and nothing else.
     """
 
     def __init__(
@@ -155,85 +197,128 @@ class Bar:
         self._every = every
         self._lock = threading.RLock()
         self._bar: tqdm[Never] | None = None
+        self._width = 0
         self._started = 0.0
+        self._drawn_at = -every
+        self._figures = Figures()
         self._rows = 0
         self._checkpoint = 0
         self._storage_checkpoint = 0
 
     def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:  # noqa: ARG002 - files are the scale
         """Prepare a bar if there is anything to do."""
-        with self._lock:
+        with self._drawing():
             self._close()
             self._rows, self._started, self._storage_checkpoint = 0, time.monotonic(), storage_checkpoint
+            self._figures = Figures(files=files)
             if not files:
                 return
-            self._bar = tqdm(
-                total=files,
-                desc="catching up",
-                file=self._stream,
-                leave=False,
-                mininterval=self._every,
-                dynamic_ncols=True,
-                bar_format=_BAR,
-                # tqdm itself waits so long before it shows anything
-                delay=0 if files >= self._many_files else self._patience,
-                postfix=self._words(),
-            )
+            # It never draws by itself: how long it waits to be shown, and what the line holds, is decided here.
+            self._bar = tqdm(total=files, file=self._stream, leave=False, delay=math.inf, miniters=1)
             telemetry.around_writes(self._aside)
+            self._draw()
 
     def advanced(self, *, files: int, rows: int) -> None:
         """Move the bar."""
-        with self._lock:
+        with self._drawing():
             self._rows += rows
             if self._bar is not None:
-                # The update draws the bar, at most as often as it may.
-                self._bar.set_postfix_str(self._words(), refresh=False)
-                self._bar.update(files)
+                self._bar.n += files
+                self._draw(at_most_every=self._every)
 
     def ddl(self, *, table: str, query: str) -> None:  # noqa: ARG002 - a statement can be longer than a line
         """Name the table whose statement runs."""
-        with self._lock:
-            if self._bar is not None:
-                self._bar.set_postfix_str(f"DDL on {table}, {self._words()}", refresh=False)
-                # No file moves while a statement runs, and by itself tqdm draws only what has moved far enough.
-                if self._is_due():
-                    self._bar.refresh()
+        with self._drawing():
+            # A name is data from outside: a terminal would obey what it holds.
+            self._figures = replace(self._figures, statement=f"DDL on {telemetry.escaped(telemetry.redact(table))}")
+            self._draw()
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Remove the bar."""
-        with self._lock:
+        with self._drawing():
             # A round before the first checkpoint reports 0, which says nothing about the lag.
             self._checkpoint = summary.checkpoint or self._checkpoint
             self._close()
+
+    def tick(self) -> None:
+        """Move the times on; called about once a second, since no file may move for minutes."""
+        with self._drawing():
+            self._draw()
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Let one thread draw at a time; give the bar up if the terminal is gone."""
+        with self._lock:
+            try:
+                yield
+            except (OSError, ValueError):  # the second one if the stream was closed
+                telemetry.around_writes(None)
+                if self._bar is not None:
+                    self._bar.disable = True
+                    self._bar = None
+
+    def _draw(self, at_most_every: float = 0.0) -> None:
+        bar, now = self._bar, time.monotonic()
+        if bar is None or not self._is_due() or now - self._drawn_at < at_most_every:
+            return
+        self._drawn_at = now
+        self._fit(bar)
+        bar.bar_format = bar_format(self._shown(bar), self._width)
+        # Our own lock is held; tqdm would keep its own for ever if the terminal is gone.
+        bar.refresh(nolock=True)
+
+    def _fit(self, bar: tqdm[Never]) -> None:
+        """Take over the terminal's width."""
+        width = columns(self._stream)
+        if width != self._width:
+            # What is left of the old line, which a terminal may have wrapped; tqdm would blank it in its old length.
+            self._stream.write("\r\x1b[J" if self._width else "")
+            bar.sp = tqdm.status_printer(self._stream)  # where tqdm itself keeps it
+            self._width = width
+        bar.ncols = width
 
     def _close(self) -> None:
         if self._bar is not None:
             # First, so that no line of the log looks for a bar that is gone.
             telemetry.around_writes(None)
-            # tqdm itself takes away only what an update has drawn, not what a statement or a line of the log has.
+            # tqdm takes away only what it has drawn by itself.
             if self._is_due():
-                self._bar.clear()
+                self._fit(self._bar)
+                self._bar.clear(nolock=True)
             self._bar.close()
             self._bar = None
 
     def _is_due(self) -> bool:
         """Return whether the bar may be on the screen by now."""
-        # Read once: a line of the log asks from its own thread.
-        bar = self._bar
-        return bar is not None and time.monotonic() - self._started >= (bar.delay or 0)
+        patience = 0.0 if self._figures.files >= self._many_files else self._patience
+        return self._bar is not None and time.monotonic() - self._started >= patience
 
-    def _aside(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
         """Take the bar off the screen for a line of the log, and put it back below; do nothing before its time."""
-        return tqdm.external_write_mode(file=self._stream) if self._is_due() else nullcontext()
+        with self._lock:
+            with self._drawing():
+                if self._bar is not None and self._is_due():
+                    self._fit(self._bar)
+                    self._bar.clear(nolock=True)
+            yield
+            with self._drawing():
+                self._draw()
 
-    def _words(self) -> str:
-        """Return rows, rows/s and lag; before the checkpoint is known, the bucket's lag is a lower limit."""
+    def _shown(self, bar: tqdm[Never]) -> Figures:
+        """Return the figures of now; before the checkpoint is known, the bucket's lag is a lower limit."""
         # The first call may come in the same instant as the start.
-        rate = self._rows / max(time.monotonic() - self._started, 0.001)
-        words = f"{self._rows:,} rows, {rate:,.0f} rows/s"
+        passed = max(time.monotonic() - self._started, 0.001)
         known = lag_seconds(self._checkpoint, self._now())
         # The target is never ahead of the bucket.
         least = lag_seconds(self._storage_checkpoint, self._now())
-        if known is not None:
-            return f"{words}, lag {span(known)}"
-        return f"{words}, lag >{span(least)}" if least is not None else words
+        lag = f"lag {span(known)}" if known is not None else f"lag >{span(least)}" if least is not None else ""
+        return replace(
+            self._figures,
+            done=int(bar.n),
+            passed=span(passed),
+            left=span(passed * (self._figures.files - bar.n) / bar.n) if bar.n else "?",
+            rows=f"{self._rows:,} rows",
+            rate=f"{self._rows / passed:,.0f} rows/s",
+            lag=lag,
+        )

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.progress import span
+from storage_consumer.clock import span
 from storage_consumer.config import parsers
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean
@@ -24,7 +24,6 @@ from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Health, Status, TableStatus, judged, lag_of
 from storage_consumer.plan.finished_files import Finished
-from storage_consumer.plan.table_state import TableState
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret, tso_time
 
@@ -128,7 +127,7 @@ def _chosen(snapshot: Snapshot, name: str) -> Table:
 def _lines(status: Status, *, everything: bool) -> list[str]:
     """Return the status of the whole feed."""
     snapshot = status.snapshot
-    lines = [_headline(status), *_wrapped(status.reasons, "  ")]
+    lines = [_headline(status), *_wrapped(status.reasons[status.health != Health.HEALTHY :], "  ")]
     facts = {
         "bucket": snapshot.upstream,
         "writer": snapshot.writer or "nobody",
@@ -154,15 +153,11 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
 
 
 def _headline(status: Status) -> str:
-    stopped = sum(table.state in (TableState.HALTED, TableState.LOST) for table in status.tables)
-    words = {
-        Health.HEALTHY: f"healthy: {sum(status.counts.values()):,} tables",
-        Health.NO_WRITER: "nobody writes",
-        Health.STOPPED: f"stopped: {stopped:,} of {sum(status.counts.values()):,} tables are halted",
-        Health.BEHIND: "behind",
-    }
-    lag = f", {span(status.lag)} behind now" if status.lag is not None else ", no checkpoint yet"
-    return words[status.health] + lag
+    """Return the first line: the one word, and why."""
+    if status.health != Health.HEALTHY:
+        return f"{status.health}: {status.reasons[0]}"
+    lag = f"{span(status.lag)} behind now" if status.lag is not None else "no checkpoint yet"
+    return f"{status.health}: {sum(status.counts.values()):,} tables, {lag}"
 
 
 def _doing(status: Status) -> str:
@@ -199,7 +194,9 @@ def _table_lines(table: TableStatus) -> Iterator[str]:
     """Yield what is to be said of a table that stands still."""
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
     yield f"{table.state}: {table.name}, at {_moment(table.checkpoint, None)}{behind}"
-    yield from _wrapped([table.reason] if table.reason else [], "  ")
+    # Its commands follow, whole.
+    reason = table.reason.partition(" Next steps: ")[0]
+    yield from _wrapped([reason] if reason else [], "  ")
     if table.decision:
         yield f"  decided: {table.decision}"
     # Not wrapped: it is to be pasted.
@@ -226,9 +223,19 @@ def _statement_line(statement: Statement) -> str:
 
 
 def _file_lines(files: Mapping[str, Finished]) -> Iterator[str]:
-    yield "files that are still needed, by directory:"
+    yield "data files that are still needed, by directory:"
+    for each in _needed(files):
+        of = f" (dispatcher {each['dispatcher']})" if each["dispatcher"] else ""
+        yield f"  {each['directory']}{of}: from number {each['needed_from']} on"
+
+
+def _needed(files: Mapping[str, Finished]) -> list[dict[str, object]]:
+    """Return the first number of each directory, and dispatcher, that is still needed."""
+    found = []
     for sequence, finished in sorted(files.items()):
-        yield f"  {sequence}  from number {finished.upto + 1} on"
+        directory, dispatcher, _width = sequence.rsplit("|", 2)
+        found.append({"directory": directory, "dispatcher": dispatcher, "needed_from": finished.upto + 1})
+    return found
 
 
 def _more(count: int, what: str, *, everything: bool) -> list[str]:
@@ -293,7 +300,7 @@ def document(
     if chosen is not None:
         found["table"] = {"name": str(chosen.name), "state": chosen.state, "checkpoint": chosen.checkpoint}
     if files is not None:
-        found["files"] = {sequence: {"needed_from": each.upto + 1} for sequence, each in sorted(files.items())}
+        found["files"] = _needed(files)
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from storage_consumer.config import changefeed, parsers
 from storage_consumer.config.filter_and_routes import routed_to_reserved, taken_from_reserved
+from storage_consumer.config.hooks import Hook
 from storage_consumer.config.option import ENVIRONMENT_PREFIX, OWN_TABLE
 from storage_consumer.config.options import BY_ENVIRONMENT, BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
@@ -42,6 +43,10 @@ class Program:
     """Path of the log; empty: standard error."""
     log_format: str = "text"
     progress: bool = True
+    on_halt: tuple[Hook, ...] = ()
+    """Whom to call when a table halts."""
+    test_on_halt: bool = False
+    """Whether to send a test to them, and end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +120,7 @@ def load(options: Mapping[str, object], environ: Mapping[str, str], *, target: b
         origins=origins,
         raw_updates=raw_updates,
         # Also what the stores' own clients take from the environment: their errors may quote it.
-        hidden=(*secrets.texts(), *environment_secrets(environ)),
+        hidden=(*secrets.texts(), *environment_secrets(environ), *(t for hook in program.on_halt for t in hook.hidden)),
     )
 
 
@@ -234,7 +239,7 @@ def _password(sources: Sources) -> str:
 
 
 def _program(sources: Sources) -> Program:
-    given = sources.values("once", "log_level", "log_file", "log_format")
+    given = sources.values("once", "log_level", "log_file", "log_format", "on_halt", "test_on_halt")
     return Program(**given, progress=not sources.find(BY_KEYWORD["no_progress"]).value)
 
 

@@ -59,15 +59,7 @@ class StateTables:
             _tso("epoch"),
             Column("expires_at", DATETIME(fsp=6), nullable=False),
         )
-        self.feed = self._table(
-            "feed",
-            _number("id"),
-            Column("upstream", String(2048), nullable=False),
-            _tso("checkpoint"),
-            Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
-            _tso("storage_checkpoint"),
-            _tso("window_id"),
-        )
+        self.feed = self._table("feed", *_feed_columns())
         self.tables = self._table("table_progress", *_progress_columns())
         self.files = self._table(
             "file_progress", Column("stream", String(_STREAM), primary_key=True), _tso("done_upto"), _tso("left_out")
@@ -89,22 +81,8 @@ class StateTables:
             Column("table_key", String(_PATH), primary_key=True),
             Column("unique_keys", MEDIUMTEXT, nullable=False),
         )
-        self.report = self._table(
-            "report",
-            _number("id"),
-            _tso("epoch"),
-            Column("written_at", DATETIME(fsp=6), nullable=False),
-            Column("document", MEDIUMTEXT, nullable=False),
-        )
-        self.minutes = self._table(
-            "report_minutes",
-            Column("minute", BIGINT(unsigned=True), primary_key=True, autoincrement=False),
-            _tso("checkpoint"),
-            _tso("checkpoint_running"),
-            _tso("storage_checkpoint"),
-            _tso("row_changes"),
-            _tso("statements"),
-        )
+        self.report = self._table("report", *_report_columns())
+        self.minutes = self._table("report_minutes", *_minute_columns())
         self.slots = self._table(
             "slots",
             _number("slot"),
@@ -207,6 +185,18 @@ def _identity() -> tuple[Column[Any], ...]:
     )
 
 
+def _feed_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of the feed's one row: its bucket, and how far all of it is."""
+    return (
+        _number("id"),
+        Column("upstream", String(2048), nullable=False),
+        _tso("checkpoint"),
+        Column("checkpoint_running", BIGINT(unsigned=True), nullable=False, default=0, server_default=text("0")),
+        _tso("storage_checkpoint"),
+        _tso("window_id"),
+    )
+
+
 def _progress_columns() -> tuple[Column[Any], ...]:
     """Return the columns of one row per table: how far it is, and what stops it."""
     return (
@@ -286,6 +276,22 @@ def _table_decision_columns() -> tuple[Column[Any], ...]:
         Column("obeyed_at", DATETIME(fsp=6)),
         Column("refusal", Text),
     )
+
+
+def _report_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of the one row with what the writer last said of itself."""
+    return (
+        _number("id"),
+        _tso("epoch"),
+        Column("written_at", DATETIME(fsp=6), nullable=False),
+        Column("document", MEDIUMTEXT, nullable=False),
+    )
+
+
+def _minute_columns() -> tuple[Column[Any], ...]:
+    """Return the columns of one row per minute: how far the feed was, and what was done."""
+    names = ("checkpoint", "checkpoint_running", "storage_checkpoint", "row_changes", "statements")
+    return (Column("minute", BIGINT(unsigned=True), primary_key=True, autoincrement=False), *map(_tso, names))
 
 
 def _structure_columns() -> tuple[Column[Any] | UniqueConstraint, ...]:

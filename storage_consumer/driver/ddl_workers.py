@@ -79,7 +79,8 @@ class DdlWorkers:
     def running(self) -> list[tuple[DdlStep, float]]:
         """The statements that were started and whose end was not collected, each with the seconds since its start."""
         now = self._clock.monotonic()
-        return [(job.step, now - job.began) for job in self._jobs.values()]
+        # A copy, which no other thread can change while it is read: whoever watches the program asks as well.
+        return [(job.step, now - job.began) for job in list(self._jobs.values())]
 
     @property
     def moved(self) -> frozenset[str]:

@@ -41,6 +41,8 @@ class RoundLedger:
     context: RoundContext
     stop: StopSignal
     renewal: Renewal
+    number: int = 1
+    """Number of the round since the start of the program, from 1."""
     storage_checkpoint: int
     """Highest storage checkpoint that any run has seen, so that a step back changes nothing; the poll of the round raises it."""
     steps: int = 0

@@ -7,7 +7,7 @@ import threading
 from storage_consumer.clock import Clock
 from storage_consumer.errors import LeaseLost, StorageConsumerError, TransientError
 from storage_consumer.ports import Lease
-from storage_consumer.telemetry import Log
+from storage_consumer.telemetry import Log, utc_time
 
 _log = Log("service")
 
@@ -23,6 +23,8 @@ class Renewal:
         self._lease = lease
         self._ttl = ttl
         self._clock = clock
+        self._failing_since: float | None = None
+        """By the wall clock; None if the last renewal succeeded."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease-renewal", daemon=True)
         self._thread.start()
@@ -57,14 +59,19 @@ class Renewal:
     def _renewed(self) -> bool:
         """Renew the lease; return False if another process has it, or the renewal failed for good."""
         try:
-            return self._lease.renew(self._ttl)
+            renewed = self._lease.renew(self._ttl)
         except TransientError as fault:
-            _log.warning("retry", what="lease renewal", error=str(fault))
+            if self._failing_since is None:
+                self._failing_since = self._clock.now()
+            since = utc_time(self._failing_since)
+            _log.warning("retry", what="lease renewal", since=since, wait=round(self._ttl / 3, 1), error=str(fault))
             return True
         except StorageConsumerError as fault:
             # Before `lost` is set, so that `check` does not take it for a lease that another process has.
             self.fault = fault  # the round's own thread raises it
             return False
+        self._failing_since = None
+        return renewed
 
     def stop(self) -> None:
         """End the thread."""

@@ -9,6 +9,9 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.plan.steps import in_one_job
 from storage_consumer.summary import RoundSummary
+from storage_consumer.telemetry import Log
+
+_log = Log("round")
 
 
 def run_round(
@@ -20,6 +23,7 @@ def run_round(
     `stable_checkpoint`: a storage checkpoint that stood still for long enough to run a DDL at exactly that ts; -1 for none.
     """
     manager = context.manager
+    _log.debug("round_started", number=ledger.number)
     # What the poll reads as the checkpoint was written before the listing began, so the listing has all that it promises.
     with ledger.stage("poll"):
         poll = context.reader.poll()

@@ -18,6 +18,7 @@ from storage_consumer.job.reports import FileReport, TableOutcome, WriteReport, 
 from storage_consumer.job.shape import shape
 from storage_consumer.job.spec import FileSplit, JobSpec, TablePlan
 from storage_consumer.job.target_table import TargetTable
+from storage_consumer.job.title import job_title
 from storage_consumer.model import TableName, latest_tso
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table_state import TableState
@@ -35,6 +36,8 @@ class RowJobs:
     """By folded name in the bucket."""
     _undivided: set[str] = field(default_factory=set)
     """Paths of files that turned out to have changed while they were read in splits."""
+    _waves: int = 0
+    """Number of jobs so far."""
     _may_be_late: bool = True
     """Whether a job ran since the last fence, or may have before this round: one of its tasks may still be about to write."""
 
@@ -44,6 +47,7 @@ class RowJobs:
         if not planned:
             return
         files = self._files(planned)
+        self._waves += 1
         spec = self._spec(planned, files)
         # From here on tasks exist that may still write after the job ended or failed.
         self._may_be_late = True
@@ -131,6 +135,7 @@ class RowJobs:
             statements=context.state.lease.task_statements,
             load_data=context.server_info.load_data and config.tuning.local_infile,
             max_packet=context.server_info.max_packet,
+            title=job_title(self.ledger.number, self._waves, [str(step.name) for step, _ in planned], files),
         )
 
     # its outcome

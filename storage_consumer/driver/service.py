@@ -23,7 +23,7 @@ from storage_consumer.poll.same_feed import refuse_ahead_of_clock
 from storage_consumer.ports import State
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary
-from storage_consumer.telemetry import Log
+from storage_consumer.telemetry import Log, utc_time
 
 _log = Log("service")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -52,8 +52,15 @@ class ConsumerService:
         self._last_seen = -1
         self._steps = 0
         """Number of steps that took effect in all rounds."""
+        self._rounds = 0
+        """Number of rounds that were begun."""
 
     # the lease
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process has the lease, as far as it knows."""
+        return self._renewal is not None and not self._renewal.lost.is_set()
 
     def _hold_lease(self, stop: StopSignal, *, once: bool) -> Renewal | None:
         """Acquire the lease unless it is ours; return None when asked to stop while standing by. Raises `LeaseHeld` if not to stand by."""
@@ -72,22 +79,23 @@ class ConsumerService:
         ttl, me = self._config.tuning.lease_ttl, self._me
         # If the holder has the same --lease-ttl and died, its lease runs out in this time: whoever still has it then renews it.
         deadline = self._clock.monotonic() + ttl + 5
-        has_logged = False
+        former = ""
         while not stop.requested.is_set():
-            other = self._state.lease.acquire(me, ttl)
+            waited_for, other = former, self._state.lease.acquire(me, ttl)
+            former = other or former
             # A process that is gone cannot renew, so there is no need to wait for its lease to expire.
             if other and process_is_gone(other):
                 # Only that holder's lease counts as free here: if a third process has taken it by now, that one prevents us.
                 other = self._state.lease.acquire(me, ttl, dead=other)
             if not other:
-                _log.info("lease_acquired", holder=readable(me), epoch=self._state.lease.epoch)
+                fields = {"former": readable(former)} if former else {}
+                _log.info("lease_acquired", holder=readable(me), epoch=self._state.lease.epoch, **fields)
                 return True
             if not standby and self._clock.monotonic() > deadline:
                 message = f"another process writes to this target: {readable(other)}. Stop it first, or wait for its end with --standby"
                 raise LeaseHeld(message)
-            if not has_logged:
+            if not waited_for:
                 _log.warning("lease_waiting", holder=readable(other))
-                has_logged = True
             self._clock.wait(stop.requested, 1.0)
         return False
 
@@ -178,7 +186,14 @@ class ConsumerService:
         if renewal is None:
             return None
         context = self._context or self._load()
-        ledger = RoundLedger(context=context, stop=stop, renewal=renewal, storage_checkpoint=self._storage_floor)
+        self._rounds += 1
+        ledger = RoundLedger(
+            context=context,
+            stop=stop,
+            renewal=renewal,
+            number=self._rounds,
+            storage_checkpoint=self._storage_floor,
+        )
         try:
             summary = run_round(context, ledger, take_last_ddl=once, stable_checkpoint=self._stable_checkpoint())
         finally:
@@ -202,6 +217,7 @@ class ConsumerService:
         The limit counts from the first fault after the last finished step: a long round may meet many.
         """
         failing_since: float | None = None
+        since = 0.0
         pause = _FIRST_PAUSE
         while True:
             steps = self._steps
@@ -217,10 +233,10 @@ class ConsumerService:
                 now = self._clock.monotonic()
                 # Something took effect since the last fault, so what is outside answers now and then: start counting again.
                 if failing_since is None or self._steps > steps:
-                    failing_since, pause = now, _FIRST_PAUSE
+                    failing_since, since, pause = now, self._clock.now(), _FIRST_PAUSE
                 if now - failing_since > self._config.tuning.retry_limit or stop.requested.is_set():
                     raise
-                _log.warning("retry", what="round", wait=round(pause, 1), error=str(fault))
+                _log.warning("retry", what="round", since=utc_time(since), wait=round(pause, 1), error=str(fault))
             # Partly random, so that several consumers do not come back to one server in the same instant.
             self._clock.wait(stop.requested, pause * random.uniform(0.7, 1.0))  # noqa: S311 - not for secrets
             pause = min(_LONGEST_PAUSE, pause * 2)

@@ -179,3 +179,5 @@ class JobSpec:
     """Whether LOAD DATA LOCAL may be used; otherwise multi-row statements are."""
     max_packet: int
     """The server's max_allowed_packet, in bytes."""
+    title: str = ""
+    """What Spark's UI says about the job."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
@@ -23,7 +24,9 @@ STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
 _STOPPED = (TableState.HALTED, TableState.LOST)
 _BEHIND = (*_STOPPED, TableState.WAITING)
-_COMMAND = re.compile(r"storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
+_AGAIN = "`storage-consumer table resume`"
+"""How a message names the command that it does not spell out."""
+_COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
 
 
 class Health(StrEnum):
@@ -61,7 +64,7 @@ class Status:
 
     health: Health
     reasons: tuple[str, ...]
-    """Why it is not healthy, and what else is odd, in sentences."""
+    """Why it is not healthy, and what else is odd, in sentences; the first one is the reason of `health` unless that is healthy."""
     snapshot: Snapshot
     lag: float | None
     """Seconds since the time of the checkpoint of all tables; None before the first round."""
@@ -95,7 +98,7 @@ def lag_of(checkpoint: int, now: float) -> float | None:
 
 
 def commands_in(text: str) -> tuple[str, ...]:
-    """Return the commands of this program that a message names."""
+    """Return the commands of this program that a message gives to be pasted; those in backquotes are only named."""
     return tuple(found[0].rstrip(".") for found in _COMMAND.finditer(text))
 
 
@@ -151,18 +154,18 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
         how = "; it ended" if report and report.phase == Phase.ENDED else ""
         yield f"nobody writes{last}{how}: start `storage-consumer run`"
     if stopped:
-        yield f"{len(stopped)} of {sum(status.counts.values())} tables are halted; the others go on"
+        yield f"{len(stopped):,} of {sum(status.counts.values()):,} tables halted; the others go on"
     if exceeded is not None:
-        so_far = f"{status.lag:.0f} s old" if status.lag is not None else "not there yet"
-        yield f"the checkpoint is {so_far}, more than the {exceeded:.0f} s that are allowed"
+        so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
+        yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
     if status.is_reported and report and report.phase == Phase.RETRYING:
-        yield f"the writer has been retrying for {max(0.0, snapshot.now - report.since):.0f} s: {report.retry}"
+        yield f"the writer has been retrying for {span(max(0.0, snapshot.now - report.since))}: {report.retry}"
     if snapshot.writer and report and not status.is_reported:
-        yield f"the writer has the lease, but has said nothing of itself for {snapshot.report_age:.0f} s"
+        yield f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
     if status.source_lag is not None and status.source_lag > STALLED and snapshot.writer:
         yield (
-            f"the bucket's checkpoint has the time of {status.source_lag:.0f} s ago: look at the changefeed, this program "
-            "cannot be ahead of it"
+            f"the bucket's checkpoint is {span(status.source_lag)} old: look at the changefeed, which this program cannot be "
+            "ahead of"
         )
     if snapshot.writer and not snapshot.checkpoint:
         yield "no round has ended yet"
@@ -203,7 +206,10 @@ def _next_steps(
         return ()
     # The message knows best: it was written where the fault was met.
     named = commands_in(reason)
-    return named or (command("reload-done" if state == TableState.LOST else "resume", table.name),)
+    if state == TableState.LOST:
+        return named or (command("reload-done", table.name),)
+    again = command("resume", table.name)
+    return named if named and (again in named or _AGAIN not in reason) else (again, *named)
 
 
 def _decision(table: Table) -> str:

@@ -46,6 +46,8 @@ from storage_consumer.telemetry import Log
 
 _log = Log("spark")
 _TICK = 0.5
+_DESCRIPTION = "spark.job.description"
+"""A property of the calling thread; Spark's UI and history server show it at each job and stage that the thread starts."""
 _OPEN = (
     "whoever reaches the ports of this Spark session can read its rows, and run code as its user: set "
     "spark.authenticate, as docs/cluster.md describes"
@@ -121,7 +123,7 @@ class SparkPipeline:
             return iter([socket.gethostname()])
 
         began = time.monotonic()
-        with self._job():
+        with self._job("storage-consumer: check the executors"):
             ship(context)
             hosts = set(context.parallelize(range(self.cores), self.cores).mapPartitions(look).collect())
         _log.info("executors_ready", hosts=len(hosts), cores=self.cores, seconds=round(time.monotonic() - began, 1))
@@ -164,23 +166,39 @@ class SparkPipeline:
 
         reporter = _Reporter(progress, files_read, rows_read)
         try:
-            with self._job():
+            with self._job(spec.title):
                 return self._whole(spec, files, seen) if spec.whole else self._shuffled(spec, files, seen)
         finally:
             reporter.stop()
 
     @contextmanager
-    def _job(self) -> Iterator[None]:
-        """Make the jobs inside cancellable, and turn their failures into errors of ours."""
+    def _job(self, title: str) -> Iterator[None]:
+        """Make the jobs inside cancellable, describe them as `title`, and turn their failures into errors of ours."""
         if self._abandoned:
             raise Abandoned
         with self._meant():
             # `cancel` finds the job by this tag, from another thread.
             self._context.addJobTag(self._tag)
             try:
-                yield
+                with self._described(title):
+                    yield
             finally:
                 self._context.removeJobTag(self._tag)
+
+    @contextmanager
+    def _described(self, title: str) -> Iterator[None]:
+        """Describe the jobs inside; in a session of others, put their description back.
+
+        Their job group stays: by it they may cancel what they started, this program included.
+        """
+        # In a session of ours each job sets its own, so that two of three calls are saved.
+        before = None if self._owned else self._context.getLocalProperty(_DESCRIPTION)
+        self._context.setLocalProperty(_DESCRIPTION, title)
+        try:
+            yield
+        finally:
+            if not self._owned:
+                self._context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
     @contextmanager
     def _meant(self) -> Iterator[None]:

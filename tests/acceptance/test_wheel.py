@@ -19,6 +19,7 @@ from tests.harness.servers import DatabaseServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
 SHOP = Corpus(FIXTURES / "shop" / "new" / "shop__json")
+EXAMPLES = "storage_consumer/examples/"
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +52,20 @@ def environment() -> dict[str, str]:
 
 
 def test_what_it_holds(wheel: Path) -> None:
-    """The package with its types, its licence and Spark's settings, and nothing of the tests."""
+    """The package with its types, its licence, Spark's settings and the examples of conf/, and nothing of the tests."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"storage_consumer"}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "storage_consumer").rglob("*.py")}
-    assert {name for name in names if name.endswith(".py")} == sources
+    examples = {name.removeprefix(EXAMPLES) for name in names if name.startswith(EXAMPLES)}
+    assert {name for name in names if name.endswith(".py") and not name.startswith(EXAMPLES)} == sources
+    assert {
+        "consumer.toml",
+        "docker/Dockerfile",
+        "systemd/storage-consumer.service",
+        "kubernetes/spark/driver.yaml",
+    } <= examples
+    assert {name: (ROOT / "conf" / name).is_file() for name in examples} == dict.fromkeys(examples, True)
     assert "storage_consumer/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     settings = {path.name for path in (ROOT / "storage_consumer" / "spark" / "conf").iterdir()}

@@ -26,8 +26,9 @@ SAYING = {"debug", "info", "warning", "error"}
 
 
 @pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    """Give the process's logging back as it was."""
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the process's logging back as it was, with the listeners that others have left in it."""
+    monkeypatch.setattr(telemetry, "_listeners", ())
     root = logging.getLogger()
     before = (root.level, list(root.handlers), logging.getLogger(telemetry.ROOT).level)
     yield

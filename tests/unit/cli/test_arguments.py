@@ -154,8 +154,8 @@ def test_help_of_a_command(verb: Verb, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_help_of_an_unknown_command() -> None:
     """The nearest command is named."""
-    with pytest.raises(ConfigError, match="there is no command `tabl`; did you mean `table`"):
-        parse(["help", "tabl"])
+    with pytest.raises(ConfigError, match="there is no command `tablee`; did you mean `table`"):
+        parse(["help", "tablee"])
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])

@@ -29,7 +29,7 @@ from storage_consumer.errors import (
     TargetUnavailable,
 )
 from storage_consumer.signals import Stop
-from storage_consumer.summary import RoundSummary, TableSummary
+from storage_consumer.summary import RoundSummary, RunningStatement, TableSummary
 
 HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted"),))
 WAITING = RoundSummary(tables=(TableSummary(table="a.b", state="waiting"),))
@@ -42,6 +42,9 @@ OPTIONS: dict[str, object] = {
 
 class Scripted:
     """A consumer whose only round has a given outcome, and which notes how it was used."""
+
+    is_writer = True
+    silent_seconds: float | None = None
 
     def __init__(self, outcome: RoundSummary | BaseException) -> None:
         """`outcome` is returned or raised."""
@@ -67,6 +70,10 @@ class Scripted:
         self.used.append("run")
         stop.request()
         return self._end()
+
+    def running_statements(self) -> tuple[RunningStatement, ...]:
+        """None."""
+        return ()
 
     def abandon(self) -> None:
         """Be called off."""

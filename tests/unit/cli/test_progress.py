@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import Bar, Reporter, lag_seconds, progress_for, round_fields, span
+from storage_consumer.cli.progress import Bar, Reporter, lag_seconds, progress_for, round_fields
+from storage_consumer.clock import span
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.telemetry import EVENTS
 
@@ -223,6 +224,64 @@ def test_a_rounds_line_has_the_declared_fields() -> None:
     assert (fields["rows_per_second"], fields["lag_seconds"], fields["source_lag_seconds"]) == (200, 9.0, 4.0)
     assert (fields["halted"], fields["waiting"]) == (1, 1)
     assert round_fields(RoundSummary(), NOW)["rows_per_second"] == 0
+
+
+def _lines(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
+    """The lines about an event since the last question, without those at level debug."""
+    found = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
+    caplog.clear()
+    return [line for line in found if line.startswith(f"{name} ")]
+
+
+def test_rounds_without_work_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """A round that did something, or found something changed, is logged at once; all others are there at level debug."""
+    caplog.set_level(logging.DEBUG, logger="storage_consumer")
+    passed = [0.0]
+    reporter = Reporter(Silent(), lambda: NOW, lambda: passed[0])
+
+    def logged(seconds: float, summary: RoundSummary) -> int:
+        passed[0] += seconds
+        reporter.round_finished(summary)
+        assert sum(record.getMessage().startswith("round_finished ") for record in caplog.records) == 1
+        return len(_lines(caplog, "round_finished"))
+
+    idle = RoundSummary(checkpoint=5, storage_checkpoint=5)
+    assert [logged(2, idle) for _ in range(61)] == [1, *[0] * 29, 1, *[0] * 29, 1]
+    assert logged(2, RoundSummary(rows=1, files=1, checkpoint=6, storage_checkpoint=6)) == 1
+    assert [logged(2, idle) for _ in range(30)] == [*[0] * 29, 1]
+    behind = RoundSummary(checkpoint=5, storage_checkpoint=7)
+    waiting = RoundSummary(tables=(TableSummary(table="a.b", state="waiting", error="file 3"),))
+    for changed in (behind, waiting, RoundSummary(skipped={"path: unknown": 1}), RoundSummary(), HALTED):
+        assert [logged(2, changed) for _ in range(3)] == [1, 0, 0]
+
+
+HALTED = RoundSummary(tables=(TableSummary(table="a.b", state="halted", error="broken"),))
+
+
+def test_halted_tables_are_logged_again_within_a_round(caplog: pytest.LogCaptureFixture) -> None:
+    """A round of hours does not silence the line about halted tables; it has the error of the first."""
+    caplog.set_level(logging.INFO, logger="storage_consumer")
+    passed = [0.0]
+    reporter = Reporter(Silent(), lambda: NOW, lambda: passed[0])
+    reporter.round_finished(HALTED)
+    (line,) = _lines(caplog, "tables_halted")
+    assert line.endswith("error=broken")
+    counts = []
+    for _ in range(1300):
+        passed[0] += 1
+        reporter.tick()
+        counts.append(len(_lines(caplog, "tables_halted")))
+    assert [second for second, count in enumerate(counts, 1) if count] == [600, 1200]
+
+
+def test_a_wait_of_growing_length_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """The seconds in a reason, which are others in each round, make no new line."""
+    caplog.set_level(logging.INFO, logger="storage_consumer")
+    reporter = Reporter(Silent(), lambda: NOW)
+    for seconds in range(5):
+        error = f"the DDL of a.b with version 7 has been running for {seconds} s"
+        reporter.round_finished(RoundSummary(tables=(TableSummary(table="a.b", state="waiting", error=error),)))
+    assert len(_lines(caplog, "table_waiting")) == 1
 
 
 class Noting(Silent):

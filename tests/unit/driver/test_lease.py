@@ -213,10 +213,28 @@ class Ticking:
     def __init__(self, script: Script) -> None:
         """For one script."""
         self._script = script
+        self._asked = 0
 
     def wait(self, event: threading.Event, _: float) -> bool:
         """Go on while there are answers."""
         return event.wait() if self._script.done.is_set() else event.is_set()
+
+    def now(self) -> float:
+        """Some time, which goes on with each question."""
+        self._asked += 1
+        return 1_700_000_000.0 + self._asked
+
+
+def test_a_renewal_that_fails_says_since_when(caplog: pytest.LogCaptureFixture) -> None:
+    """Each line about an outage has the time of its first failure; the next outage has its own."""
+    away = TargetUnavailable("away")
+    assert not _renewed(OURS, away, away, OURS, away, OURS)
+    said = [message for message in caplog.messages if message.startswith("retry ")]
+    assert [message.split(" since=")[1].split()[0] for message in said] == [
+        "2023-11-14T22:13:21.000Z",
+        "2023-11-14T22:13:21.000Z",
+        "2023-11-14T22:13:22.000Z",
+    ]
 
 
 def _renewed(*answers: bool | Exception) -> bool:

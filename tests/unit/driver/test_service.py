@@ -93,6 +93,28 @@ def test_limit_counts_from_the_first_fault(world: World) -> None:
     assert calls.count("before MemoryProgress.load") == 2
 
 
+def test_retries_say_since_when(caplog: pytest.LogCaptureFixture) -> None:
+    """Each line about one trouble has the time of its first fault; after a step that took effect the next trouble has its own."""
+    world = World(retry_limit=100.0)
+    world.bucket.create("shop.a", "shop.b")
+    world.bucket.metadata(ts(3))
+    tries = dict.fromkeys(range(9), 0)
+
+    def tick(call: str) -> None:
+        step = len(world.records.effects)
+        if call == "before MemoryTarget.execute_ddl" and tries[step] < 9:  # the runner itself tries three times
+            tries[step] += 1
+            world.clock.advance(8)
+            raise TargetUnavailable("nobody answers")
+
+    world.tick = tick
+    world.once()
+    said = [message.split(" since=")[1].split()[0] for message in caplog.messages if message.startswith("retry ")]
+    assert len(said) == 3 * len(set(said))
+    assert len(set(said)) >= 2
+    assert said == sorted(said)
+
+
 def test_limit_counts_anew_after_a_finished_step() -> None:
     """Faults between which steps are finished may go on for longer than the limit in all."""
     world = World(retry_limit=10.0)

@@ -17,7 +17,10 @@ from tests.harness.pages import ROOT, Block, blocks, inline_code
 
 RUN_BY = re.compile(r"run by: (?P<path>tests/[\w/]+\.py)(?:::(?P<test>\w+))?")
 NOT_RUN = re.compile(r"not run: needs \S.*")
-OTHERS = {"export", "pip", "python3", "source", "spark-submit", "tar"}
+OTHERS = {
+    *("apt-get", "export", "install", "pip", "python3", "source", "spark-submit", "tar"),
+    *("docker", "kubectl", "mariadb", "mariadb-dump", "systemctl", "systemd-sysusers"),
+}
 """First words of commands that are not ours."""
 OURS = {"storage_consumer", "tests"}
 """Packages whose modules pages may name."""

@@ -1,0 +1,48 @@
+"""What Spark's UI says about a job: the round, the wave, and the tables whose rows it writes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage_consumer.job.spec import FileSplit
+from storage_consumer.redaction import escaped, redact
+
+LONGEST = 200
+"""Characters."""
+_NAMED = 5
+"""Most tables that are named; the rest are counted."""
+_LONGEST_NAMES = 110
+"""Characters of the names together, so that round, wave and counts are always there."""
+_UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
+
+
+def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[FileSplit]) -> str:
+    """Return the description of a job, at most `LONGEST` characters, such as ``round 12, wave 1: 3 files, 1.5 MiB: shop.orders``.
+
+    `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.
+    """
+    size = sum(work.size for work in files)
+    title = f"round {number}, wave {wave}: {_count(len(files), 'file')}, {_size(size)}: {_names(tables)}"
+    # Spark's UI would take some tags for links.
+    return redact(escaped(title)).replace("<", "(").replace(">", ")")[:LONGEST]
+
+
+def _names(tables: Sequence[str]) -> str:
+    named: list[str] = []
+    for table in tables[:_NAMED]:
+        if named and len(", ".join([*named, table])) > _LONGEST_NAMES:
+            break
+        named.append(table if len(table) <= _LONGEST_NAMES else f"{table[: _LONGEST_NAMES - 1]}…")
+    more = len(tables) - len(named)
+    return ", ".join(named) + (f" and {_count(more, 'more table')}" if more else "")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _size(size: int) -> str:
+    for bits, unit in _UNITS:
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.1f} {unit}"
+    return f"{size} B"

@@ -1,0 +1,158 @@
+"""``run --on-halt``: a command and a web address hear of what happens to the real program."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import pytest
+
+from tests.acceptance.test_ddl_verbs import REFUSED, WIDER, command, run_arguments
+from tests.harness.hook_server import HookServer, hook_server
+from tests.harness.program import program
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.waiting import wait_until
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+PRIVATE = "/services/T000/B000/verysecrettoken"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> SmallBucket:
+    """A table with a statement that the target refuses, and one that goes on."""
+    found = SmallBucket(root=tmp_path / "bucket")
+    found.create("d.a", "d.b")
+    found.rows("d.a", 1, row("d.a", 2, "1", '"one"'))
+    found.rows("d.b", 1, row("d.b", 2, "1", '"b"'))
+    found.schema("d.a", ts(4), REFUSED, 5, WIDER)
+    found.metadata(ts(6))
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+    return found
+
+
+@pytest.fixture
+def server() -> Iterator[HookServer]:
+    """A web address that takes documents."""
+    with hook_server() as found:
+        yield found
+
+
+class Script:
+    """A command that keeps what it gets."""
+
+    def __init__(self, folder: Path) -> None:
+        """Its files are in the folder."""
+        self._got = folder / "got"
+        self._got.mkdir()
+        script = folder / "keep.py"
+        script.write_text(
+            "import os, sys, time, pathlib\n"
+            f"name = pathlib.Path({str(self._got)!r}) / f'{{time.time_ns()}}'\n"
+            "name.with_suffix('.part').write_text(os.environ['STORAGE_CONSUMER_ALERT_EVENT'] + '\\n' + sys.stdin.read())\n"
+            "name.with_suffix('.part').rename(name)\n",
+            encoding="utf-8",
+        )
+        self.command = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
+
+    @property
+    def got(self) -> list[dict[str, Any]]:
+        """The documents so far, which name the events that the environment named."""
+        found = []
+        for file in sorted(self._got.iterdir()):
+            if file.suffix != ".part":
+                event, _, text = file.read_text(encoding="utf-8").partition("\n")
+                found.append(json.loads(text))
+                assert found[-1]["event"] == event
+        return found
+
+
+def _told(documents: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each["event"], each.get("table", "")) for each in documents]
+
+
+def test_halt_recovery_and_restart(
+    mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path, server: HookServer
+) -> None:
+    """Command and address hear of each halt with the commands that mend it, of the recovery, and once again after a restart."""
+    script = Script(tmp_path)
+    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms"]
+    arguments += ["--on-halt", script.command, "--on-halt", server.address(PRIVATE)]
+    with program(arguments, tmp_path / "first") as running:
+        wait_until("the halt", lambda: script.got and server.got)
+        (document,) = script.got
+        assert server.got == [document]
+        assert (document["event"], document["table"], document["count"]) == ("table_halted", "d.a", 1)
+        assert document["error"] == running.events("table_halted")[0]["error"]
+        assert "error 1054" in document["error"]
+        assert (document["checkpoint"], document["downstream"]) == (ts(4), f"127.0.0.1:{mariadb.port}")
+        assert document["next_step"].startswith("Make the target's table fit, then start again or run ")
+        assert command("table", "hold", "--table", "d.b", server=mariadb).returncode == 0
+        wait_until("the hold", lambda: len(script.got) == len(server.got) == 2)
+        assert _told(script.got[1:]) == _told(server.got[1:]) == [("table_halted", "d.b")]
+        running.signal(SIGTERM)
+        assert running.end() == 4
+    with program(arguments, tmp_path / "second") as running:
+        wait_until("the restart", lambda: len(script.got) == len(server.got) == 4)
+        assert _told(script.got[2:]) == _told(server.got[2:]) == [("still_halted", "d.b"), ("table_halted", "d.a")]
+        skip = next(each for each in script.got[3]["commands"] if " skip " in each)
+        assert command(*shlex.split(skip)[1:]).returncode == 0
+        wait_until("the recovery", lambda: len(script.got) == len(server.got) == 5)
+        assert (_told(script.got[4:]), script.got[4]["halted"]) == ([("table_resumed", "d.a")], 1)
+        assert command("table", "resume", "--table", "d.b", server=mariadb).returncode == 0
+        wait_until("the end of the hold", lambda: len(script.got) == len(server.got) == 6)
+        assert (_told(script.got[5:]), script.got[5]["halted"]) == ([("table_resumed", "d.b")], 0)
+        wait_until("the last line", lambda: len(running.events("alert_sent")) == 8)
+    assert "verysecrettoken" not in (tmp_path / "first").read_text() + (tmp_path / "second").read_text()
+    assert len(script.got) == len(server.got) == 6
+
+
+def test_failure_and_take_over(
+    mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path, server: HookServer
+) -> None:
+    """A standby that takes over says from whom; a program that fails says why before it is gone, also where settings are at fault."""
+    arguments = [*run_arguments(bucket, mariadb), "--flush-interval", "200ms"]
+    hook = ["--on-halt", server.address(PRIVATE)]
+    with ExitStack() as stack:
+        one = stack.enter_context(program(arguments, tmp_path / "one"))
+        one.wait_for("lease_acquired")
+        two = stack.enter_context(program([*arguments, *hook], tmp_path / "two"))
+        two.wait_for("lease_waiting")
+        one.wait_for("round_finished")
+        one.kill()
+        two.wait_for("lease_acquired")
+        wait_until("the take-over", lambda: len(server.got) >= 2)
+        assert _told(server.got) == [("took_over", ""), ("table_halted", "d.a")]
+        assert f"pid {one.process.pid}," in server.got[0]["former"]
+        mariadb.query("DROP DATABASE storage_consumer")
+        assert two.end() == 1
+    failed = server.got[-1]
+    assert (failed["event"], failed["exit_code"]) == ("failed", 1)
+    assert "the state schema storage_consumer was dropped" in failed["error"]
+    server.got.clear()
+    broken = [*arguments, *hook, "--once", "--upstream-uri", f"file://{tmp_path}/nowhere?protocol=csv"]
+    with program(broken, tmp_path / "three") as running:
+        code = running.end()
+    assert [(each["event"], each["exit_code"]) for each in server.got] == [("failed", code)]
+
+
+def test_a_test_document(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path, server: HookServer) -> None:
+    """`--test-on-halt` sends one and ends, with 1 if a hook does not take it, and touches nothing else."""
+    words = ["run", *run_arguments(bucket, mariadb), "--on-halt", server.address(PRIVATE), "--test-on-halt"]
+    fine = command(*words)
+    assert (fine.returncode, "alert_sent" in fine.stderr) == (0, True)
+    assert [(each["event"], each["state_schema"]) for each in server.got] == [("test", "storage_consumer")]
+    server.answers.append(404)
+    refused = command(*words)
+    assert (refused.returncode, "the answer is 404" in refused.stderr) == (1, True)
+    none = command("run", *run_arguments(bucket, mariadb), "--test-on-halt")
+    assert (none.returncode, "there is no --on-halt to test" in none.stderr) == (2, True)
+    missing = command("run", *run_arguments(bucket, mariadb), "--on-halt", "/no/such/script")
+    assert (missing.returncode, "/no/such/script is not there" in missing.stderr) == (2, True)
+    assert mariadb.databases() == ()

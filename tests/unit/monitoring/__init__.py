@@ -1,0 +1,1 @@
+"""Monitoring: reports, the status of a feed, and what counts them."""

@@ -1,0 +1,191 @@
+"""The recorder: what it says of a process before, during and after rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.monitoring.recorder import WINDOW, Recorder
+from storage_consumer.monitoring.report import SHOWN_TABLES, Phase, Report, Work
+from storage_consumer.summary import RoundSummary, Silent, TableSummary
+from storage_consumer.testing.storage import FakeClock
+
+
+class Heard(Silent):
+    """Remembers which calls arrived."""
+
+    def __init__(self) -> None:
+        """Nothing arrived yet."""
+        self.calls: list[str] = []
+
+    def round_started(self, *, files: int, size: int, storage_checkpoint: int) -> None:
+        """Remember the call."""
+        self.calls.append(f"started {files} {size} {storage_checkpoint}")
+
+    def advanced(self, *, files: int, rows: int) -> None:
+        """Remember the call."""
+        self.calls.append(f"advanced {files} {rows}")
+
+    def ddl(self, *, table: str, query: str) -> None:
+        """Remember the call."""
+        self.calls.append(f"ddl {table} {query}")
+
+    def round_finished(self, summary: RoundSummary) -> None:
+        """Remember the call."""
+        self.calls.append(f"finished {summary.rows}")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that the test moves."""
+    return FakeClock()
+
+
+@pytest.fixture
+def recorder(clock: FakeClock) -> Recorder:
+    """A recorder before anything happened."""
+    return Recorder(Silent(), clock, "1.2")
+
+
+def test_all_calls_are_passed_on(clock: FakeClock) -> None:
+    """A bar or a user's own `Progress` gets what it would get without the recorder."""
+    inner = Heard()
+    recorder = Recorder(inner, clock, "")
+    recorder.round_started(files=3, size=10, storage_checkpoint=7)
+    recorder.advanced(files=1, rows=5)
+    recorder.ddl(table="d.a", query="DROP")
+    recorder.round_finished(RoundSummary(rows=5))
+    assert inner.calls == ["started 3 10 7", "advanced 1 5", "ddl d.a DROP", "finished 5"]
+
+
+def test_phases(recorder: Recorder, clock: FakeClock) -> None:
+    """A process starts, stands by, gets the lease, applies, idles and retries; each phase says when it began."""
+    began = clock.now()
+    assert (recorder.report().phase, recorder.report().since) == (Phase.STARTING, began)
+    seen = []
+    for event in ("lease_waiting", "lease_acquired"):
+        clock.advance(1)
+        recorder.heard(event, {})
+        seen.append((recorder.report().phase, recorder.report().since - began))
+    clock.advance(1)
+    recorder.round_started(files=0, size=0, storage_checkpoint=0)
+    seen.append((recorder.report().phase, recorder.report().since - began))
+    clock.advance(1)
+    recorder.round_finished(RoundSummary())
+    seen.append((recorder.report().phase, recorder.report().since - began))
+    clock.advance(1)
+    recorder.heard("retry", {"what": "round", "error": "no answer"})
+    seen.append((recorder.report().phase, recorder.report().since - began))
+    assert seen == [
+        (Phase.STANDBY, 1),
+        (Phase.LOADING, 2),
+        (Phase.APPLYING, 3),
+        (Phase.IDLE, 4),
+        (Phase.RETRYING, 5),
+    ]
+    assert recorder.report().retry == "no answer"
+    clock.advance(1)
+    recorder.heard("retry", {"what": "round", "error": "still none"})
+    assert (recorder.report().retry, recorder.report().since - began, recorder.report().totals.retries) == (
+        "still none",
+        5,
+        2,
+    )
+    recorder.round_started(files=0, size=0, storage_checkpoint=0)
+    assert recorder.report().retry == ""
+
+
+def test_retry_of_the_lease_alone(recorder: Recorder) -> None:
+    """A renewal that is tried again does not end the round that is running."""
+    recorder.round_started(files=2, size=1, storage_checkpoint=1)
+    recorder.heard("retry", {"what": "lease renewal", "error": "no answer"})
+    report = recorder.report()
+    assert (report.phase, report.retry, report.totals.retries) == (Phase.APPLYING, "", 1)
+    assert report.work is not None
+
+
+def test_running_round(recorder: Recorder, clock: FakeClock) -> None:
+    """While a round runs, its work shows how far it is; afterwards there is none."""
+    recorder.round_started(files=10, size=1000, storage_checkpoint=1)
+    clock.advance(2)
+    recorder.advanced(files=4, rows=100)
+    clock.advance(2)
+    recorder.advanced(files=1, rows=100)
+    assert recorder.report().work == Work(seconds=4, files=10, bytes=1000, files_done=5, rows=200)
+    assert recorder.report().rows_per_second == 50
+    recorder.round_finished(RoundSummary(rows=200, files=5, pending_files=5, pending_bytes=500, written=150, ddls=1))
+    report = recorder.report()
+    assert report.work is None
+    assert (report.pending_files, report.pending_bytes, report.last_round_at) == (5, 500, clock.now())
+    totals = report.totals
+    assert (totals.rounds, totals.rows, totals.written, totals.files, totals.ddls) == (1, 200, 150, 5, 1)
+
+
+def test_rate_counts_work_only(recorder: Recorder, clock: FakeClock) -> None:
+    """Pauses between rounds do not lower the rate; what is older than the window no longer counts."""
+    for _ in range(3):
+        recorder.round_started(files=1, size=1, storage_checkpoint=1)
+        clock.advance(1)
+        recorder.advanced(files=1, rows=300)
+        recorder.round_finished(RoundSummary(rows=300))
+        clock.advance(9)
+    assert recorder.report().rows_per_second == 300
+    clock.advance(WINDOW)
+    recorder.round_started(files=1, size=1, storage_checkpoint=1)
+    clock.advance(2)
+    recorder.advanced(files=1, rows=20)
+    assert recorder.report().rows_per_second == 10
+
+
+def test_totals_add_up(recorder: Recorder) -> None:
+    """Rounds and reasons are summed; a table waits only as long as the last round says so."""
+    waits = TableSummary(table="d.a", state="waiting", error="a file is missing")
+    recorder.round_finished(RoundSummary(rows=1, skipped={"duplicates": 2}, tables=(waits,)))
+    assert recorder.report().waiting == {"d.a": "a file is missing"}
+    recorder.round_finished(RoundSummary(rows=2, skipped={"duplicates": 3, "left out": 1}))
+    report = recorder.report()
+    assert (report.totals.rounds, report.totals.rows) == (2, 3)
+    assert report.skipped == {"duplicates": 5, "left out": 1}
+    assert report.waiting == {}
+
+
+def test_report_stays_small(recorder: Recorder) -> None:
+    """Of ten thousand waiting tables only the first are named."""
+    tables = tuple(TableSummary(table=f"d.t{n}", state="waiting", error="x" * 100) for n in range(10_000))
+    recorder.round_finished(RoundSummary(tables=tables))
+    assert len(recorder.report().waiting) == SHOWN_TABLES
+    assert len(recorder.report().to_json()) < 40_000
+
+
+def test_report_as_json(recorder: Recorder, clock: FakeClock) -> None:
+    """A report comes back from JSON as it was; a document of another program is no report, and no error."""
+    recorder.round_started(files=10, size=1000, storage_checkpoint=1)
+    clock.advance(1)
+    recorder.advanced(files=1, rows=3)
+    report = recorder.report()
+    assert Report.from_json(report.to_json()) == report
+    assert Report.from_json('{"phase": "dreaming"}') is None
+    assert Report.from_json("no JSON") is None
+    assert Report.from_json(report.to_json()[:-1] + ',"new_member":1}') == report
+
+
+def test_minutes(clock: FakeClock) -> None:
+    """Each row is counted in one minute, those between two looks in the later one; a minute holds the last round's checkpoints."""
+    clock.advance(60 - clock.now() % 60)
+    recorder = Recorder(Silent(), clock, "")
+    minutes = []
+    for rows in (5, 7, 11):
+        recorder.round_started(files=1, size=1, storage_checkpoint=1)
+        recorder.advanced(files=1, rows=rows)
+        recorder.round_finished(
+            RoundSummary(rows=rows, ddls=1, checkpoint=rows, checkpoint_running=rows + 1, storage_checkpoint=rows + 2)
+        )
+        minutes.append(recorder.minute())
+        clock.advance(40)
+    assert [(each.minute - minutes[0].minute, each.row_changes, each.statements) for each in minutes] == [
+        (0, 5, 1),
+        (0, 12, 2),
+        (1, 11, 1),
+    ]
+    assert (minutes[2].checkpoint, minutes[2].checkpoint_running, minutes[2].storage_checkpoint) == (11, 12, 13)
+    clock.advance(100)
+    assert (recorder.minute().row_changes, recorder.minute().minute - minutes[0].minute) == (0, 3)

@@ -1,0 +1,213 @@
+"""The status of a feed: one word, why, and the next command."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage_consumer.model import DdlId, TableName
+from storage_consumer.monitoring.report import Phase, Report, Work
+from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged
+from storage_consumer.plan.table_state import TableState
+
+NOW = 1_790_000_000.0
+DONE = "storage-consumer ddl done --table d.a --version 7 --downstream-uri mysql://root@h:1/"
+SKIP = "storage-consumer ddl skip --table d.a --version 7 --downstream-uri mysql://root@h:1/"
+
+
+def at(seconds_ago: float) -> int:
+    """The TSO of a moment before now."""
+    return int((NOW - seconds_ago) * 1000) << 18
+
+
+def table(name: str, state: str = "running", **more: object) -> Table:
+    """A table of database d."""
+    values: dict[str, object] = {"checkpoint": at(3), "follows": state == "running", **more}
+    return Table(name=TableName(schema="d", table=name), state=state, **values)  # type: ignore[arg-type] # as given
+
+
+def report(phase: Phase = Phase.IDLE, **more: object) -> Report:
+    """A report of a writer."""
+    values: dict[str, object] = {"version": "1", "started_at": NOW - 100, "since": NOW - 12, **more}
+    return Report(phase=phase, **values)  # type: ignore[arg-type] # as given
+
+
+def snapshot(*tables: Table, **more: object) -> Snapshot:
+    """A feed whose writer is three seconds behind."""
+    values: dict[str, object] = {
+        "now": NOW,
+        "state_schema": "storage_consumer",
+        "upstream": "file:///b",
+        "checkpoint": at(3),
+        "checkpoint_running": at(3),
+        "storage_checkpoint": at(2),
+        "writer": "host h, pid 1",
+        "last_writer": "host h, pid 1",
+        "report": report(),
+        "report_age": 1.0,
+        **more,
+    }
+    return Snapshot(tables=tables, **values)  # type: ignore[arg-type] # as given
+
+
+def status(found: Snapshot, max_lag: float | None = None, *, needs_writer: bool = True) -> Status:
+    """Its status."""
+    return judged(found, lambda verb, name: f"{verb} {name}", max_lag=max_lag, needs_writer=needs_writer)
+
+
+def test_healthy() -> None:
+    """A writer that keeps up is healthy, with lags in seconds and nothing to say."""
+    found = status(snapshot(table("a"), table("b"), table("gone", TableState.DROPPED)), max_lag=5)
+    assert (found.health, found.reasons, found.tables) == (Health.HEALTHY, (), ())
+    assert (found.lag, found.lag_running, found.source_lag) == (3, 3, 2)
+    assert found.counts == {"running": 2}
+
+
+def test_nobody_writes() -> None:
+    """Without a writer the feed is unhealthy, whatever else holds; where it runs in batches that is no fault."""
+    lonely = snapshot(table("a", "halted", error="x"), writer="", report=report(Phase.ENDED))
+    found = status(lonely, max_lag=1)
+    assert found.health == Health.NO_WRITER
+    assert found.reasons[0] == "nobody writes; host h, pid 1 was the last; it ended: start `storage-consumer run`"
+    assert status(lonely, needs_writer=False).health == Health.STOPPED
+    assert status(snapshot(writer=""), needs_writer=False).health == Health.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "limit", "health"),
+    [
+        (at(10), 10.0, Health.HEALTHY),
+        (at(11), 10.0, Health.BEHIND),
+        (0, 10.0, Health.BEHIND),
+        (at(999_999), None, Health.HEALTHY),
+    ],
+)
+def test_limit_of_the_lag(checkpoint: int, limit: float | None, health: Health) -> None:
+    """The limit itself is allowed; without a checkpoint any limit is exceeded; without a limit any age is healthy."""
+    assert status(snapshot(checkpoint=checkpoint), limit).health == health
+
+
+def test_halted_table() -> None:
+    """A halted table says why, how far it is, and which commands its message names; all others are counted."""
+    error = f"the target refused it. Next steps: if you ran it manually: {DONE} -- to skip it: {SKIP} -- more: x"
+    found = status(snapshot(table("b"), table("a", "halted", error=error, checkpoint=at(60))))
+    assert found.health == Health.STOPPED
+    assert found.reasons == ("1 of 2 tables halted; the others go on",)
+    (shown,) = found.tables
+    assert (str(shown.name), shown.state, shown.lag, shown.reason) == ("d.a", "halted", 60, error)
+    assert shown.next_steps == (DONE, SKIP)
+
+
+def test_message_that_only_names_the_command() -> None:
+    """Where a message says to try again, that command stands first, whole."""
+    error = f"Make it fit, then run `storage-consumer table resume` to try it again. Next steps: skip it: {SKIP}"
+    assert status(snapshot(table("a", "halted", error=error))).tables[0].next_steps == ("resume d.a", SKIP)
+
+
+@pytest.mark.parametrize(("state", "step"), [("halted", "resume d.a"), ("lost", "reload-done d.a")])
+def test_message_without_a_command(state: str, step: str) -> None:
+    """The command is the one that ends such a state."""
+    found = status(snapshot(table("a", state, error="broken")))
+    assert found.tables[0].next_steps == (step,)
+    assert found.counts == {"halted": 1}
+
+
+def test_waiting_table() -> None:
+    """What the last round found waiting counts as waiting, although the state knows it as running; it needs no command."""
+    found = status(snapshot(table("a"), report=report(waiting={"d.a": "the DDL has been running for 9 s"})))
+    assert (found.health, found.counts) == (Health.HEALTHY, {"waiting": 1})
+    (shown,) = found.tables
+    assert (shown.state, shown.reason, shown.next_steps) == ("waiting", "the DDL has been running for 9 s", ())
+
+
+def test_order() -> None:
+    """What is halted comes first, then what waits, by name; tables that run are not listed."""
+    tables = (table("z", "halted"), table("c", "waiting"), table("b"), table("a", "lost"), table("y", "halted"))
+    assert [str(each.name) for each in status(snapshot(*tables)).tables] == ["d.y", "d.z", "d.a", "d.c"]
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        ({"obeyed": False}, "resume by ada at 12:00 UTC; no consumer has seen it yet"),
+        ({"obeyed": True, "refusal": "it lacks rows"}, "resume by ada at 12:00 UTC; refused: it lacks rows"),
+        ({"obeyed": True}, None),
+    ],
+)
+def test_decision(more: dict[str, object], shown: str | None) -> None:
+    """A decision is shown until a consumer has obeyed it; one that was refused stays."""
+    decided = table("a", decision="resume", decided_by="ada", decided_at="12:00", **more)  # type: ignore[arg-type] # as given
+    found = status(snapshot(decided)).tables
+    assert [each.decision for each in found] == ([shown] if shown else [])
+
+
+def test_retrying_writer() -> None:
+    """What does not answer is named, and since when."""
+    found = status(snapshot(report=report(Phase.RETRYING, retry="s3://b: 503")))
+    assert found.reasons == ("the writer has been retrying for 12s: s3://b: 503",)
+
+
+def test_silent_writer() -> None:
+    """A writer with the lease whose last report is old may hang: that is said, and its old report counts for nothing."""
+    found = status(snapshot(report=report(Phase.RETRYING, retry="x"), report_age=FRESH + 1))
+    assert found.reasons == ("the writer has the lease, but has said nothing of itself for 31s",)
+    assert not found.is_reported
+
+
+def test_state_of_an_older_program() -> None:
+    """Without a report there is nothing to say of what the writer does."""
+    found = status(snapshot(report=None))
+    assert (found.health, found.reasons, found.seconds_left) == (Health.HEALTHY, (), None)
+
+
+def test_source_that_stands_still() -> None:
+    """A lag that is the source's own is called that."""
+    old = at(STALLED + 100)
+    found = status(snapshot(checkpoint=old, checkpoint_running=old, storage_checkpoint=old))
+    assert len(found.reasons) == 1
+    assert "look at the changefeed" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("work", "seconds"),
+    [
+        (Work(seconds=10, files=100, bytes=1, files_done=20), 40.0),
+        (Work(seconds=10, files=100, bytes=1), None),
+        (Work(seconds=10, files=0, bytes=0), None),
+        (Work(seconds=10, files=5, bytes=1, files_done=7), 0.0),
+        (None, None),
+    ],
+)
+def test_time_left(work: Work | None, seconds: float | None) -> None:
+    """The rest takes as long for each file as those that were read; before the first one nobody knows."""
+    assert status(snapshot(report=report(Phase.APPLYING, work=work))).seconds_left == seconds
+
+
+def test_before_the_first_round() -> None:
+    """There is no lag yet, which is said."""
+    found = status(snapshot(checkpoint=0, checkpoint_running=0, storage_checkpoint=0))
+    assert (found.lag, found.reasons) == (None, ("no round has ended yet",))
+
+
+def test_statements_are_kept() -> None:
+    """What runs, waits or failed is shown as it is stored."""
+    one = Statement(identity=DdlId("d/a", 7, 1), name=TableName(schema="d", table="a"), state="started", query="ALTER")
+    assert status(snapshot(statements=(one,))).statements == (one,)
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("nothing to do", ()),
+        (f"run: {DONE}", (DONE,)),
+        (f"run: {DONE}.", (DONE,)),
+        (f"If somebody dropped it, run: {DONE} -- reload it, then run this: {SKIP}", (DONE, SKIP)),
+        (f"first {DONE}. Then look. ", (DONE,)),
+        ("storage-consumer table resume --table 'd.a b' --downstream-uri mysql://h/; else wait", (
+            "storage-consumer table resume --table 'd.a b' --downstream-uri mysql://h/",
+        )),
+    ],
+)  # fmt: skip
+def test_commands_of_a_message(text: str, commands: tuple[str, ...]) -> None:
+    """Each command is found whole, without the words around it."""
+    assert commands_in(text) == commands
