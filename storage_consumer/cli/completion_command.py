@@ -55,7 +55,8 @@ def _as_file(flag: Completed) -> Completed:
 
 
 def _of_option(option: Option) -> Completed:
-    words = tuple(option.metavar.split("|")) if "|" in option.metavar else ()
+    # Words in capitals stand for values: COMMAND|URL.
+    words = tuple(option.metavar.split("|")) if "|" in option.metavar and option.metavar.islower() else ()
     return Completed(
         names=tuple(f"--{name}" for name in (option.name, *option.aliases)),
         help=option.help,
