@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer.cli.completion_command import script
+from storage_consumer.cli.main import main
 
 CASES = [
     (["sta"], {"status"}),
@@ -91,3 +92,10 @@ def _wait_for(path: Path) -> None:
     while not (path.exists() and (path.name == "ready" or path.stat().st_size)):
         assert time.monotonic() < deadline, path.name
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_command_prints_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``completion SHELL`` prints the script, and nothing else."""
+    assert main(["completion", shell]) == 0
+    assert capsys.readouterr().out == script(shell)
