@@ -32,8 +32,7 @@ zle -N show; bindkey '^T' show; touch ./ready
 
 def _needed(shell: str) -> str:
     found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"{shell} is not installed; tests/run.sh all installs it")
+    assert found, f"{shell} is not installed; tests/run.sh all installs it"
     return found
 
 
@@ -53,6 +52,7 @@ def test_bash(words: list[str], expected: set[str], tmp_path: Path) -> None:
     assert set(_say([_needed("bash"), "--norc", "-c", code], tmp_path).split()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "expected"), CASES)
 def test_fish(words: list[str], expected: set[str], tmp_path: Path) -> None:
     """Fish completes the same."""
@@ -62,6 +62,7 @@ def test_fish(words: list[str], expected: set[str], tmp_path: Path) -> None:
     assert {line.split("\t")[0] for line in said.splitlines()} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "expected"), CASES)
 def test_zsh(words: list[str], expected: set[str], tmp_path: Path) -> None:
     """Zsh completes the same, as typed in a terminal."""
