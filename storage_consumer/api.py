@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import closing, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from storage_consumer import __version__
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
+from storage_consumer.config.keywords import Options
 from storage_consumer.config.load import Loaded, load
 from storage_consumer.config.secrets import remove_secrets, write_secrets
 from storage_consumer.ddl.runner import DdlRunner
@@ -69,7 +70,7 @@ class Consumer:
     is touched before the first round.
     """
 
-    def __init__(self, *, progress: Progress | None = None, **options: object) -> None:
+    def __init__(self, *, progress: Progress | None = None, **options: Unpack[Options]) -> None:
         """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
         self._loaded: Loaded = load(options, os.environ)
         self._clock = SystemClock()

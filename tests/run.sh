@@ -122,6 +122,7 @@ set_up test
 if [ "$tier" != quick ]; then
   has ip || apt_install iproute2 # one test pulls a network cable
   has chromium || apt_install chromium fonts-dejavu-core # looks at the status page
+  has zsh && has fish || apt_install zsh fish # the completion scripts are tried in the shells
   has systemd-analyze || apt_install systemd # reads the units of conf/systemd; none of it is started
   install_servers
   install_azurite

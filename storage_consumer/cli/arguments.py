@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NoReturn
 
@@ -56,6 +56,11 @@ where a setting comes from, first wins:
   In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
+_IN_SHORT = "Keeps a MySQL-compatible database equal to the source of a TiCDC bucket."
+_FURTHER = f"""\
+first:  {PROGRAM} inspect --upstream-uri file:///data/bucket
+more:   {PROGRAM} --help    {PROGRAM} help COMMAND"""
+
 _ALONE = ("--help", "-h", "--version", "-V")
 """First words that ask for no command."""
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
@@ -87,8 +92,10 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     unknown, naming the nearest known word; ``--help`` and ``--version`` print and raise SystemExit(0), and so does a line without words, which shows the commands.
     """
     words = _normalised(argv)
+    brief = False
     if not words or words[0] == "help":
         # `help VERB` is `VERB --help`.
+        brief = not words
         words = [*words[1:2], "--help"]
     elif words[0].startswith("-") and words[0] not in _ALONE:
         # TiCDC's own consumer has flags and no verbs, so its command line fits.
@@ -100,7 +107,7 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
                 f"`{words[0]} {former}` is called `{words[0]} {present}` now; see {PROGRAM} {words[0]} --help"
             )
     # Unknown words are judged below, where the nearest known one can be named.
-    parsed, rest = _parser(verb).parse_known_args(words)
+    parsed, rest = _parser(verb, brief=brief).parse_known_args(words)
     assert verb is not None  # the flags that stand alone print, and end the program
     for word in rest:
         # Without its value, which may be a secret.
@@ -160,12 +167,16 @@ def flags_of(option: Option) -> tuple[str, ...]:
     return tuple(f"--{name}" for name in (option.name, *option.aliases)) if option.flag else ()
 
 
-def _parser(asked: Verb | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; only the command that is asked for has its flags, or all of none is."""
+def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; only the command that is asked for has its flags.
+
+    `brief`: its help is the list of commands and where to go on.
+    """
     parser = _Parser(
         prog=PROGRAM,
-        description=VERBS[RUN].description,
-        epilog=f"{_EXAMPLES}\n\nall options: {PROGRAM} run --help",
+        description=_IN_SHORT if brief else VERBS[RUN].description,
+        usage=f"{PROGRAM} [command] [option …]" if brief else None,
+        epilog=_FURTHER if brief else f"{_EXAMPLES}\n\nall options: {PROGRAM} run --help",
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -218,7 +229,8 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         words = tuple(word for word, _ in verb.actions)
         first = words[0]
         text = f"What to do; {first} if left out."
-        parser.add_argument("action", nargs="?", choices=words, default=first, help=text)
+        shown = f"{{{','.join(words)}}}"
+        parser.add_argument("action", nargs="?", type=_one_of(words), metavar=shown, default=first, help=text)
     if verb.words:
         parser.add_argument("words", nargs="*", metavar=verb.words, help="Any number of them.")
     for flag in verb.flags:
@@ -237,6 +249,20 @@ def _fill(parser: _Parser, verb: Verb) -> None:
             else:
                 # An option without a flag is explained with its group: it comes from the environment alone.
                 group.description = f"{option.environment}: {option.help}"
+
+
+def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+    """Return a function that takes one of `words`, and names the nearest one for any other."""
+
+    def take(word: str) -> str:
+        if word not in words:
+            known = ", ".join(words)
+            raise argparse.ArgumentTypeError(
+                f"invalid choice: {word!r} (choose from {known}){did_you_mean(word, words)}"
+            )
+        return word
+
+    return take
 
 
 class _Once(argparse.Action):

@@ -163,6 +163,24 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.MISCONFIGURED: Ending("neither a TSO nor a time with its zone", _ARGUMENTS),
             }
         ),
+        "init": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("written, and nothing is missing", "Continue with the command that it prints."),
+                ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
+                ExitCode.MISCONFIGURED: Ending(
+                    "written, but a setting is missing or contradicts the bucket; or the file exists, or the arguments "
+                    "are wrong",
+                    "Fill in what the file marks as missing; `--force` overwrites a file.",
+                ),
+            }
+        ),
+        "completion": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("printed", ""),
+                ExitCode.FAILED: Ending("the script could not be written", "Look at where the output goes."),
+                ExitCode.MISCONFIGURED: Ending("there is no such shell, or the arguments are wrong", _ARGUMENTS),
+            }
+        ),
     }
 )
 """Command → code → ending. In addition, every command but `run` ends with `INTERRUPTED` on SIGINT."""

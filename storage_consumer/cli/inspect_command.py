@@ -40,7 +40,24 @@ def answer(
     """
     given = dict(options)
     as_json = bool(given.pop("json", None))
-    given = with_files_read(given, environ)
+    bucket, configs = looked_at(given, environ, open_storage)
+    text = json_text(as_document(bucket, configs)) if as_json else as_text(bucket, configs)
+    return Answer(text, code_of(bucket))
+
+
+def code_of(bucket: Bucket) -> ExitCode:
+    """Return `DONE` if nothing is missing or contradicted and this is a changefeed's folder, else `MISCONFIGURED`."""
+    is_fine = not (bucket.missing or bucket.contradictions or bucket.likely)
+    return ExitCode.DONE if is_fine else ExitCode.MISCONFIGURED
+
+
+def looked_at(
+    options: Mapping[str, object],
+    environ: Mapping[str, str],
+    open_storage: Callable[[Upstream, Secrets], Storage] = open_storage,
+) -> tuple[Bucket, list[str]]:
+    """Return what was found of a bucket, and the names of the TOML files that were read; raise as `answer` does."""
+    given = with_files_read(options, environ)
     loaded = load(given, environ, target=False)
     for secret in loaded.hidden:
         register_secret(secret)
@@ -51,10 +68,7 @@ def answer(
     bucket = inspect(storage, upstream, loaded.origins, time.time())
     if not bucket.checkpoint:
         bucket = replace(bucket, likely=likely_places(upstream, lambda near: open_storage(near, loaded.secrets)))
-    configs = _sources(given.get("config"))
-    text = json_text(as_document(bucket, configs)) if as_json else as_text(bucket, configs)
-    is_fine = not (bucket.missing or bucket.contradictions or bucket.likely)
-    return Answer(text, ExitCode.DONE if is_fine else ExitCode.MISCONFIGURED)
+    return bucket, _sources(given.get("config"))
 
 
 def _sources(config: object) -> list[str]:
@@ -197,7 +211,7 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
 def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
     """Return the command that copies the bucket, with inferred settings spelled out and no credentials."""
     upstream = bucket.upstream
-    words = ["storage-consumer", "run", "--upstream-uri", shlex.quote(_uri(upstream))]
+    words = ["storage-consumer", "run", "--upstream-uri", shlex.quote(uri_of(upstream))]
     words += [word for path in configs for word in ("--config", shlex.quote(path))]
     for each in bucket.settings:
         # The paths show `run` the first two as well; the time zone comes below, even if it is not known.
@@ -217,7 +231,8 @@ def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
     return " ".join([*words, "--downstream-uri", "'mysql://<USER>@<HOST>:3306/'"])
 
 
-def _uri(upstream: Upstream) -> str:
+def uri_of(upstream: Upstream) -> str:
+    """Return the bucket's URI with what is needed to reach it, without credentials."""
     parameters = {"endpoint": upstream.endpoint, "region": upstream.region}
     given = [f"{name}={value}" for name, value in parameters.items() if value]
     # Only what differs from the default, so that the URI stays short.

@@ -62,9 +62,11 @@ def verb_named(name: str) -> Verb:
     return VERBS[name]
 
 
-def _of_the_bucket() -> tuple[Option, ...]:
-    """Return the options that say where the bucket is and how it was written."""
-    return tuple(each for each in OPTIONS if each.group in _BUCKET and each.name != "downstream-uri")
+def _of_the_bucket(*more: str) -> tuple[Option, ...]:
+    """Return the options that say where the bucket is and how it was written, and those called `more`."""
+    return tuple(
+        each for each in OPTIONS if each.name in more or (each.group in _BUCKET and each.name != "downstream-uri")
+    )
 
 
 def _of_the_target(*more: str) -> tuple[Option, ...]:
@@ -81,7 +83,7 @@ _VERBS = (
     Verb(
         name=RUN,
         usage="--upstream-uri URI --downstream-uri URI [option …]",
-        summary="apply what is in the bucket until a signal arrives (or, with --once, for one round)",
+        summary="apply the bucket until a signal arrives",
         description="""\
 Reads the change files that TiCDC's storage sink writes (CSV or canal-json, in a folder, S3, Google Cloud Storage or
 Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, up to the checkpoint in the bucket's
@@ -91,7 +93,7 @@ Azure) and keeps a MySQL-compatible database equal to the source: DDL and rows, 
     Verb(
         name="inspect",
         usage="--upstream-uri URI [--config FILE] [--json] [option …]",
-        summary="show what the bucket is, which settings it shows and which are missing; run this first",
+        summary="show what a bucket is and needs; run this first",
         description=f"""\
 Looks at a bucket: one listing and a bounded sample of its files. It needs no target, starts no Spark and writes nothing.
 It prints layout, protocol, tables, versions, checkpoint, and each setting of TiCDC that shapes the files: given, inferred (and
@@ -104,7 +106,7 @@ from which file), not decidable, or contradicting what was given. It ends with a
     Verb(
         name="status",
         usage="[--table S.T] [--max-lag DURATION] [--watch] [--json] --downstream-uri URI [option …]",
-        summary="show whether the feed is healthy, how far behind it is, what stopped, and the command that comes next",
+        summary="show health, lag, what stopped, and the next command",
         description="""\
 Shows who writes and what it is doing, how old the checkpoint is (of all tables, and of those that are not stopped), the
 tables that are halted or waiting with their reasons and the next commands to type, and the statements that run or wait. It reads
@@ -161,7 +163,7 @@ change, what would be skipped, and what would halt. It needs rights to read only
     Verb(
         name="ddl",
         usage="[list|done|skip|replace] [--table S.T --version TSO] --downstream-uri URI [option …]",
-        summary="list the statements that stopped a table, and decide about one: done, skip or replace",
+        summary="list statements that stopped a table; decide about one",
         description="""\
 Shows the statements that block tables (planned, started or failed) with their errors, and records what you decide about one
 of them. It writes one row into the state schema. A running consumer obeys in its next round, so that the table goes on
@@ -202,7 +204,7 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
     Verb(
         name="table",
         usage="[list|pause|resume|skip|reload-done|accept-keys|moved] [--table S.T] [--all] --downstream-uri URI [option …]",
-        summary="list the tables that are stopped or waiting, and decide about one: pause, resume, skip, reload-done, …",
+        summary="list tables that are stopped or waiting; decide about one",
         description="""\
 Shows the tables that are halted, paused or waiting, with their errors, and records what you decide about one. It writes one row into
 the state schema. A running consumer obeys in its next round, without a restart; a stopped one obeys when it starts.""",
@@ -262,7 +264,7 @@ the state schema. A running consumer obeys in its next round, without a restart;
     Verb(
         name="history",
         usage="[--table S.T] --downstream-uri URI [option …]",
-        summary="show the versions of a table: time, statement, what changed, and how it ended",
+        summary="show the versions of a table and their statements",
         description="""\
 Shows what the state schema keeps of a table: each version with its time, its statement, what changed in the columns, and its
 entry in the journal. Without --table: one line per table. It needs no bucket and only reads.""",
@@ -286,7 +288,7 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
     Verb(
         name="rebind",
         usage="--upstream-uri URI --downstream-uri URI [--restored] [--allow-missing] [--allow-rewritten] [option …]",
-        summary="continue with a bucket that was copied or moved to another place",
+        summary="continue with a bucket that was copied or moved",
         description="""\
 Binds the state in the target to another place of the same bucket: files that were copied or moved. It compares what the
 state knows with what is there (contents of schema files, sizes of finished data files, metadata), and changes nothing if they
@@ -330,6 +332,42 @@ machine's clock. It needs neither bucket nor target.""",
             JSON,
         ),
         module="tso_command",
+    ),
+    Verb(
+        name="init",
+        usage="--upstream-uri URI [--downstream-uri URI] [--output FILE] [--force] [option …]",
+        summary="write a commented configuration for this bucket and target",
+        description=f"""\
+Inspects a bucket and writes a TOML file for `{PROGRAM} run --config FILE`: each setting that was given or inferred, with where
+it comes from, and commented out what nobody can know but you. The file holds no secret, and only you may read it (mode 0600).
+It opens no connection to the target.""",
+        examples=(
+            "init --upstream-uri file:///data/bucket --downstream-uri mysql://root@127.0.0.1:3306/ --tz UTC",
+            "init --upstream-uri s3://bucket/prefix --output /etc/storage-consumer/shop.toml",
+        ),
+        flags=(
+            Flag(name="--output", metavar="FILE", help="The file to write; storage-consumer.toml if left out."),
+            Flag(name="--force", help="Overwrite the file if it exists."),
+            JSON,
+        ),
+        options=_of_the_bucket("downstream-uri"),
+        module="init_command",
+    ),
+    Verb(
+        name="completion",
+        usage="[bash|zsh|fish]",
+        summary="print a completion script for a shell",
+        description="""\
+Prints a completion script for a shell. It is made from the same tables as the help, and starts no Python when you press TAB.
+Make it again after an upgrade.""",
+        examples=("completion bash", "completion zsh", "completion fish"),
+        actions=(
+            ("bash", "for ~/.local/share/bash-completion/completions/storage-consumer"),
+            ("zsh", "for a file _storage-consumer in a directory of $fpath"),
+            ("fish", "for ~/.config/fish/completions/storage-consumer.fish"),
+        ),
+        flags=(JSON,),
+        module="completion_command",
     ),
 )
 VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS})

@@ -143,7 +143,7 @@ def choice(*words: str) -> Parser:
     def parse(value: object) -> str:
         given = value.strip().lower().replace("_", "-") if isinstance(value, str) else ""
         if given not in words:
-            raise ValueError(f"one of {', '.join(words)} is expected, not {value!r}")
+            raise ValueError(f"one of {', '.join(words)} is expected, not {value!r}{did_you_mean(given, words)}")
         return given
 
     return parse

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_consumer import Consumer
+from storage_consumer.config.keywords import Options
 from storage_consumer.monitoring.reporting import EVERY
 from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket, row, ts
@@ -21,8 +22,8 @@ def test_only_what_works_is_heard(mariadb: DatabaseServer, tmp_path: Path) -> No
     bucket.create("d.t")
     bucket.rows("d.t", 1, row("d.t", 5, "1", '"one"'))
     bucket.metadata(ts(9))
-    options = {"include_commit_ts": True, "lease_ttl": "3s", "upstream_uri": bucket.uri, "downstream_uri": mariadb.uri}
-    with Consumer(progress=None, **options) as consumer:
+    uris: Options = {"upstream_uri": bucket.uri, "downstream_uri": mariadb.uri}
+    with Consumer(progress=None, include_commit_ts=True, lease_ttl="3s", **uris) as consumer:
         assert consumer.silent_seconds is None
         assert not consumer.is_writer
         consumer.run_once()

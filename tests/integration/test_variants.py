@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from storage_consumer import Consumer
+from storage_consumer.config.keywords import Document
 from storage_consumer.config.settings import Tuning
 from storage_consumer.spark.session import open_session
 from tests.harness.comparing import differences
@@ -54,7 +55,7 @@ def keys(client: object, bucket: str) -> dict[str, str]:
 def test_several_consumers_in_one_process(mariadb: DatabaseServer, spark: SparkSession, tmp_path: Path) -> None:
     """Consumers follow one another, each with its own state, with a path or a mapping as config; the session stays the caller's."""
     bucket = tmp_path / "bucket"
-    configs = (str(SHOP.write_config(tmp_path)), tomllib.loads(SHOP.changefeed_toml))
+    configs: tuple[Document, ...] = (str(SHOP.write_config(tmp_path)), tomllib.loads(SHOP.changefeed_toml))
     for cut, config in zip(SHOP.cuts[:2], configs, strict=True):
         SHOP.materialise(cut, bucket)
         uris = {"upstream_uri": SHOP.sink_uri(bucket), "downstream_uri": mariadb.uri, "tz": "UTC"}

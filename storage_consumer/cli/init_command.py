@@ -1,0 +1,159 @@
+"""The command `init`: inspects a bucket and writes a commented configuration, without secrets, for it and its target."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.inspect_command import code_of, looked_at, uri_of
+from storage_consumer.cli.verbs import PROGRAM
+from storage_consumer.config.load import load_target
+from storage_consumer.config.option import OWN_TABLE
+from storage_consumer.config.options import BY_KEYWORD
+from storage_consumer.config.uris import mask_uri, parse_downstream
+from storage_consumer.errors import ConfigError
+from storage_consumer.inspection.result import Bucket, Setting
+from storage_consumer.telemetry import json_text, register_secret
+
+_FILE = "storage-consumer.toml"
+_TARGET = "mysql://<USER>@<HOST>:3306/"
+_PASSWORD = re.compile(r"(//[^:/?#]*):.*@")
+_HIDDEN = re.compile(r"[?&][^?&=]+=\*\*\*")
+
+
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Write the file and return what to do with it; `MISCONFIGURED` if a setting is missing or contradicted.
+
+    Raises `ConfigError` if the arguments are wrong, the file exists (without ``force``) or cannot be written, and
+    `StorageUnavailable` if the bucket does not answer.
+    """
+    given = dict(options)
+    path = Path(str(given.pop("output", None) or _FILE)).expanduser()
+    force, as_json = (bool(given.pop(name, None)) for name in ("force", "json"))
+    # Before the look at the bucket, which may take a while.
+    if path.exists() and not force:
+        raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output")
+    target = _target(given.pop("downstream_uri", None), environ)
+    bucket, configs = looked_at(given, environ)
+    _write(path, text_of(bucket, target, configs), force=force)
+    words = [word for config in (*configs, str(path)) for word in ("--config", config)]
+    command = shlex.join([PROGRAM, "run", *words, "--once"])
+    missing = [f"--{each.name}" for each in bucket.missing] + ([] if target else ["--downstream-uri"])
+    contradicted = [f"--{each.name}" for each in bucket.contradictions]
+    if as_json:
+        found = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
+        return Answer(json_text(found), code_of(bucket))
+    lines = [f"wrote {path}"]
+    lines += [f"missing: {name}; the file says what to check" for name in missing]
+    lines += [f"contradicts the bucket: {name}; the file says why" for name in contradicted]
+    lines += [f"no changefeed's folder, which is likely {place}" for place in bucket.likely]
+    lines += ["", "fill these in and continue with:" if missing else "continue with:", f"  {command}"]
+    return Answer("\n".join(lines) + "\n", code_of(bucket))
+
+
+def _target(given: object, environ: Mapping[str, str]) -> str:
+    """Return the target's URI without anything secret; empty if none was given. Raises `ConfigError` if it is wrong."""
+    uri = str(given or environ.get(BY_KEYWORD["downstream_uri"].environment, ""))
+    if not uri:
+        return ""
+    parse_downstream(uri)
+    _, _, hidden = load_target({"downstream_uri": uri}, environ)
+    for secret in hidden:
+        register_secret(secret)
+    bare = _HIDDEN.sub("", _PASSWORD.sub(r"\1@", mask_uri(uri)))
+    return bare if "?" in bare else bare.replace("&", "?", 1)
+
+
+def text_of(bucket: Bucket, target: str, configs: Sequence[str]) -> str:
+    """Return the text of the file. `configs`: the files that `run` is given before this one."""
+    return "\n".join(_lines(bucket, target, configs)) + "\n"
+
+
+def _lines(bucket: Bucket, target: str, configs: Sequence[str]) -> Iterator[str]:
+    yield f"# Configuration of {PROGRAM} for {bucket.place}."
+    yield f"# All options: {PROGRAM} run --help"
+    if configs:
+        yield f"# Give it after {', '.join(configs)}, which it completes."
+    yield ""
+    yield f"[{OWN_TABLE}]"
+    yield "# The keys of the store are not in this file: give them by its usual environment variables, files or roles."
+    yield f"upstream-uri = {_toml(uri_of(bucket.upstream))}"
+    yield "# The password is not in this file: set STORAGE_CONSUMER_DOWNSTREAM_PASSWORD, or name a file that holds it alone."
+    yield f"{'' if target else '# '}downstream-uri = {_toml(target or _TARGET)}"
+    yield '# downstream-password-file = "/run/secrets/downstream-password"'
+    settings = [each for each in bucket.settings if BY_KEYWORD[each.keyword].toml_key]
+    own = [each for each in settings if _place(each)[0] == OWN_TABLE]
+    sink = sorted((each for each in settings if each not in own), key=lambda each: _place(each)[0])
+    for each in own:
+        yield from _setting(each, configs)
+    if not bucket.upstream.has_commit_ts and not bucket.missing:
+        yield "# The files have no commit-ts: a weaker promise holds."
+        yield "allow-missing-commit-ts = true"
+    # A file with [sink] counts as a changefeed's, and what it leaves out as TiCDC's default: half of it would be wrong.
+    whole = not any(each.is_missing or each.state == "contradicts" for each in sink)
+    if not whole:
+        yield ""
+        yield "# Not all settings below are certain. Remove the signs of comment from all of them, once they are."
+    for table, members in groupby(sink, key=lambda each: _place(each)[0]):
+        yield ""
+        yield f"{'' if whole else '# '}[{table}]"
+        for each in members:
+            yield from _setting(each, configs, whole=whole)
+
+
+def _setting(setting: Setting, configs: Sequence[str], *, whole: bool = True) -> Iterator[str]:
+    """Yield the lines of one setting: where it comes from, and its key, as a comment if it must not count yet."""
+    option, value = BY_KEYWORD[setting.keyword], setting.value
+    key = _place(setting)[1]
+    if setting.is_missing or setting.state == "contradicts":
+        yield f"# {setting.state}: {_one_line(setting.origin or option.help)}"
+        yield f"# {key} = {_toml(f'<{option.metavar}>' if value is None else value)}"
+        return
+    if value is None or (value == "" and setting.keyword == "binary_encoding_method"):
+        return
+    yield f"# {setting.state}{f': {_one_line(setting.origin)}' if setting.origin else ''}"
+    by_file = any(setting.origin.startswith(config) for config in configs)
+    counts = whole and setting.state in ("given", "inferred") and not by_file
+    yield f"{'' if counts else '# '}{key} = {_toml(value)}"
+
+
+def _place(setting: Setting) -> tuple[str, str]:
+    """Return table and key of a setting in the file."""
+    table, _, key = BY_KEYWORD[setting.keyword].toml_key.rpartition(".")
+    return table, key
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _toml(value: object) -> str:
+    """Return a value as TOML; JSON's texts, numbers and truth values are TOML's, but for DEL."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    """Write a file that only its owner may read; raise `ConfigError` if it cannot be written, or exists without `force`."""
+    # A file made beside it and renamed: an existing one keeps no wider mode, and a link is not followed.
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            if force:
+                made.replace(path)
+            else:
+                path.hardlink_to(made)  # fails if somebody else wrote it meanwhile
+        finally:
+            made.unlink(missing_ok=True)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}; name another file with --output") from None

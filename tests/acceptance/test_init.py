@@ -1,0 +1,57 @@
+"""``storage-consumer init`` as a process of its own, and `run` with what it wrote."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_inspect import SHOP, start
+from tests.harness.servers import DatabaseServer
+
+pytestmark = [pytest.mark.acceptance]
+URI = "mysql://root:hidden%40word@127.0.0.1:3306/?ssl-mode=preferred"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> str:
+    """The recorded shop after its last cut."""
+    SHOP.materialise(SHOP.cuts[-1], tmp_path / "bucket")
+    return (tmp_path / "bucket").as_uri()
+
+
+def test_the_file_is_private_and_never_lost(bucket: str, tmp_path: Path) -> None:
+    """It has mode 0600 and no password; an existing file stays as it is unless --force is given."""
+    file = tmp_path / "it.toml"
+    words = ["init", "--upstream-uri", bucket, "--downstream-uri", URI, "--tz", "UTC", "--output", str(file)]
+    done = start(*words)
+    text = file.read_text(encoding="utf-8")
+    assert (done.returncode, stat.S_IMODE(file.stat().st_mode)) == (0, 0o600), done.stderr
+    assert 'downstream-uri = "mysql://root@127.0.0.1:3306/?ssl-mode=preferred"' in text
+    assert "hidden" not in text + done.stdout + done.stderr
+    file.write_text("mine", encoding="utf-8")
+    again = start(*words)
+    assert (again.returncode, "--force" in again.stderr, file.read_text(encoding="utf-8")) == (2, True, "mine")
+    assert (start(*words, "--force").returncode, file.read_text(encoding="utf-8")) == (0, text)
+
+
+def test_what_is_missing_does_not_count(bucket: str, tmp_path: Path) -> None:
+    """Without --tz the file names it in a comment, and the exit code is 2."""
+    file = tmp_path / "it.toml"
+    done = start("init", "--upstream-uri", bucket, "--output", str(file))
+    assert (done.returncode, "missing: --tz" in done.stdout) == (2, True)
+    assert '# tz = "<ZONE>"' in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.server
+@pytest.mark.spark
+def test_run_takes_the_file(bucket: str, tmp_path: Path, mariadb: DatabaseServer) -> None:
+    """`run --once` with the file alone copies the bucket."""
+    file = tmp_path / "it.toml"
+    target = f"mysql://root@127.0.0.1:{mariadb.port}/"
+    words = ["--upstream-uri", bucket, "--downstream-uri", target, "--tz", "UTC", "--output", str(file)]
+    assert start("init", *words).returncode == 0
+    done = start("run", "--config", str(file), "--once")
+    assert done.returncode == 0, done.stderr
+    assert mariadb.query("SELECT COUNT(*) > 0 FROM shop.products") == ((1,),)

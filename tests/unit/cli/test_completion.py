@@ -1,0 +1,102 @@
+"""Completion scripts, in the shells themselves."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.cli.completion_command import script
+from storage_consumer.cli.main import main
+
+CASES = [
+    (["sta"], {"status"}),
+    (["table", "rel"], {"reload-done"}),
+    (["status", "--max"], {"--max-lag"}),
+    (["run", "--log-format", "j"], {"json"}),
+    (["help", "his"], {"history"}),
+    (["run", "--config", "change"], {"changefeed.toml"}),
+]
+ZSH = """\
+autoload -Uz compinit; compinit -u -D; source ./script
+show() { print -r -- "$BUFFER" >./result; zle kill-whole-line; }
+zle -N show; bindkey '^T' show; touch ./ready
+"""
+"""Makes Ctrl-T store the line as it stands."""
+
+
+def _needed(shell: str) -> str:
+    found = shutil.which(shell)
+    assert found, f"{shell} is not installed; tests/run.sh all installs it"
+    return found
+
+
+def _say(command: list[str], folder: Path) -> str:
+    (folder / "changefeed.toml").touch()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_bash(words: list[str], expected: set[str], tmp_path: Path) -> None:
+    """Bash completes commands, actions, flags, values and file names."""
+    (tmp_path / "script").write_text(script("bash"), encoding="utf-8")
+    line = " ".join(["storage-consumer", *words])
+    code = f'. ./script; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _storage_consumer; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    assert set(_say([_needed("bash"), "--norc", "-c", code], tmp_path).split()) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_fish(words: list[str], expected: set[str], tmp_path: Path) -> None:
+    """Fish completes the same."""
+    (tmp_path / "script").write_text(script("fish"), encoding="utf-8")
+    code = f'source ./script; complete -C "storage-consumer {" ".join(words)}"'
+    said = _say([_needed("fish"), "--no-config", "-c", code], tmp_path)
+    assert {line.split("\t")[0] for line in said.splitlines()} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "expected"), CASES)
+def test_zsh(words: list[str], expected: set[str], tmp_path: Path) -> None:
+    """Zsh completes the same, as typed in a terminal."""
+    (tmp_path / "script").write_text(script("zsh"), encoding="utf-8")
+    (tmp_path / "changefeed.toml").touch()
+    line = " ".join(["storage-consumer", *words])
+    ours, its = pty.openpty()
+    # Its output is small enough for the terminal's buffer as long as nothing is listed.
+    command = [_needed("zsh"), "-f", "-i"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its, start_new_session=True) as shell:
+        try:
+            os.write(ours, ZSH.encode())
+            _wait_for(tmp_path / "ready")
+            os.write(ours, f"{line}\t".encode())
+            os.write(ours, b"\x14")
+            _wait_for(tmp_path / "result")
+        finally:
+            shell.kill()
+            os.close(its)
+            os.close(ours)
+    whole = line.removesuffix(words[-1]) + next(iter(expected))
+    shown = (tmp_path / "result").read_text(encoding="utf-8").strip()
+    assert shown.rstrip("=") == whole
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not (path.exists() and (path.name == "ready" or path.stat().st_size)):
+        assert time.monotonic() < deadline, path.name
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_command_prints_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``completion SHELL`` prints the script, and nothing else."""
+    assert main(["completion", shell]) == 0
+    assert capsys.readouterr().out == script(shell)

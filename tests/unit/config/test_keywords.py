@@ -1,0 +1,33 @@
+"""The typed keywords of `Consumer`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+from storage_consumer.config.keywords import Options
+from storage_consumer.config.options import OPTIONS
+
+
+def test_every_option_is_a_keyword() -> None:
+    """The type names the options of the table with their aliases, and nothing else."""
+    assert list(Options.__annotations__) == [keyword for option in OPTIONS for keyword in option.keywords]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("keywords", "complaint"),
+    [
+        ("once=True, flush_interval=2.5, config=['a.toml']", ""),
+        ("flush_intervall='2s'", 'Unexpected keyword argument "flush_intervall"'),
+        ("once=3", 'has incompatible type "int"'),
+    ],
+)
+def test_a_type_checker_sees_a_wrong_keyword(keywords: str, complaint: str, tmp_path: Path) -> None:
+    """A program that misspells a keyword, or gives it a value of another kind, is refused before it runs."""
+    program = tmp_path / "program.py"
+    program.write_text(f"from storage_consumer import Consumer\n\nConsumer(upstream_uri='file:///b', {keywords})\n")
+    said, errors, code = api.run(["--strict", "--config-file=", "--follow-imports=silent", str(program)])
+    assert (bool(code), complaint in said, errors) == (bool(complaint), True, ""), said
