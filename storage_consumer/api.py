@@ -28,12 +28,10 @@ from storage_consumer.errors import TransientError
 from storage_consumer.inspection.inspector import completed, inspect
 from storage_consumer.inspection.result import Bucket
 from storage_consumer.monitoring.collector import Sources
-from storage_consumer.monitoring.exposition import Exposition, Textfile
-from storage_consumer.monitoring.http_server import Handler, HttpServer
-from storage_consumer.monitoring.probes import Probes
 from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
+from storage_consumer.monitoring.showing import Showing
 from storage_consumer.operating.looking import status_site
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.poll.reader import StorageReader
@@ -71,8 +69,6 @@ class Consumer:
         self._recorder = Recorder(progress or Silent(), self._clock, __version__)
         self._stop_listening = listen(lambda event, _level, fields: self._recorder.heard(event, fields))
         self._reporting: Reporting | None = None
-        self._http_server: HttpServer | None = None
-        self._textfile: Textfile | None = None
         self._stop = Stop()
         # The event that connections obey now: `close` has to forget this very one.
         self._hurried = self._stop.requested
@@ -80,6 +76,22 @@ class Consumer:
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
+        sources = Sources(
+            facts=self._recorder.facts,
+            is_writer=lambda: self.is_writer,
+            statements=self.running_statements,
+            processes=ProcessLook(self._loaded.config.downstream.port),
+            expiration_days=self._loaded.config.upstream.file_expiration_days,
+        )
+        shown = self._loaded.config.monitoring
+        page = status_site(
+            self._loaded.config.downstream,
+            self._loaded.secrets.password,
+            self._recorder,
+            self._clock,
+            max_lag=shown.ready_lag,
+        )
+        self._showing = Showing(shown, sources, lambda: self.silent_seconds, page.routes())
         # Before anything is opened, since any error may quote one.
         for secret in self._loaded.hidden:
             register_secret(secret)
@@ -123,13 +135,14 @@ class Consumer:
         TiCDC has not begun to write, `LeaseHeld`, `LeaseLost`, and `TransientError` after all retries. Once `stop` is requested, the
         round ends after the step that is running.
         """
-        self._show()
+        # Before the bucket and the target are looked at: a start may take long, and a standby waits.
+        self._showing.start()
         asked = self._heeding(stop)
         return self._started().run_once(asked) if self._has_begun(asked, once=True) else RoundSummary()
 
     def run(self, stop: StopSignal | None = None) -> RoundSummary:
         """Run rounds until `stop` is requested; return the summary of the last one."""
-        self._show()
+        self._showing.start()
         asked = self._heeding(stop)
         return self._started().run(asked) if self._has_begun(asked, once=False) else RoundSummary()
 
@@ -169,56 +182,8 @@ class Consumer:
             self._pipeline = None
         self._stop_listening()
         no_hurry(self._hurried)
-        if self._textfile is not None:
-            self._textfile.close()
-            self._textfile = None
         # Last: probes get an answer for as long as there is anything to end.
-        if self._http_server is not None:
-            self._http_server.close()
-            self._http_server = None
-
-    def _show(self) -> None:
-        """Begin to show metrics where the settings ask for it. Raises `ConfigError` if the port or the file cannot be had."""
-        # Before the bucket and the target are looked at: a start may take long, and a standby waits.
-        wanted = self._loaded.config.monitoring
-        if wanted.metrics_listen and self._http_server is None:
-            self._http_server = HttpServer(wanted.metrics_listen, self._routes())
-        if wanted.metrics_textfile and self._textfile is None:
-            # With a clock of its own: see `silent_seconds`.
-            self._textfile = Textfile(wanted.metrics_textfile, self._exposition(), SystemClock())
-
-    def _routes(self) -> dict[str, Handler]:
-        """Return what is answered over HTTP: path → who answers."""
-        config = self._loaded.config
-        probes = Probes(
-            facts=self._recorder.facts,
-            is_writer=lambda: self.is_writer,
-            silent_seconds=lambda: self.silent_seconds,
-            ready_lag=config.monitoring.ready_lag,
-        )
-        page = status_site(
-            config.downstream,
-            self._loaded.secrets.password,
-            self._recorder,
-            self._clock,
-            max_lag=config.monitoring.ready_lag,
-        )
-        probed = {"/metrics": self._exposition().page, "/healthz": probes.health, "/readyz": probes.readiness}
-        return page.routes() | probed
-
-    def _exposition(self) -> Exposition:
-        """Return the metrics of this consumer."""
-        config = self._loaded.config
-        return Exposition(
-            Sources(
-                facts=self._recorder.facts,
-                is_writer=lambda: self.is_writer,
-                statements=self.running_statements,
-                processes=ProcessLook(config.downstream.port),
-                expiration_days=config.upstream.file_expiration_days,
-            ),
-            config.monitoring.metrics_tables,
-        )
+        self._showing.close()
 
     def _heeding(self, stop: StopSignal | None) -> StopSignal:
         """Return the stop signal in force: `stop`, or our own. Until `close`, no connection waits long once it is requested."""

@@ -36,12 +36,16 @@ def _listening(port: int, proc: Path) -> Iterator[str]:
 
 def _has_one(folder: Path, links: set[str]) -> bool:
     with suppress(OSError):
-        for file in (folder / "fd").iterdir():
-            # A file may be closed meanwhile.
-            with suppress(OSError):
-                if str(file.readlink()) in links:
-                    return True
+        return any(_link(file) in links for file in (folder / "fd").iterdir())
     return False
+
+
+def _link(file: Path) -> str:
+    try:
+        return str(file.readlink())
+    # It may be closed meanwhile.
+    except OSError:
+        return ""
 
 
 def _name(folder: Path) -> str:

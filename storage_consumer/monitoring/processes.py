@@ -98,11 +98,13 @@ def _sockets(port: int) -> set[str]:
     found = set[str]()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
-            for line in (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]:
-                columns = line.split()
-                if columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port:
-                    found.add(f"socket:[{columns[_INODE]}]")
+            lines = (_PROC / "self" / "net" / table).read_text(encoding="ascii").splitlines()[1:]
+            found |= {f"socket:[{columns[_INODE]}]" for columns in map(str.split, lines) if _leads_to(columns, port)}
     return found
+
+
+def _leads_to(columns: list[str], port: int) -> bool:
+    return columns[_STATE] == _ESTABLISHED and int(columns[_REMOTE].rpartition(":")[2], 16) == port
 
 
 def _links(pid: int) -> set[str]:

@@ -28,12 +28,18 @@ class TableSeries:
         """Table → rows that are counted."""
         self._rows = Counter[str]()
         """Label → rows."""
+        self._last: RoundSummary | None = None
+        self._labels: frozenset[str] = frozenset()
+        """Tables with series of their own as of that round."""
 
     def values(self, facts: Facts) -> dict[str, Mapping[str, float]]:
         """Return name of a metric → label → value."""
         last, rows = facts.last, facts.tally.table_rows
-        named = self._named(last, rows)
-        self._count(named, rows)
+        # Nothing of this changes between rounds, and to choose among thousands of tables is most of the work.
+        if last is not self._last:
+            self._last, self._labels = last, self._named(last, rows)
+            self._count(self._labels, rows)
+        named = self._labels
         checkpoints = _checkpoints(last, named)
         halted = (table.table for table in last.halted if table.table in named)
         # Tables that lost their series keep what they had: it is shown again, and goes on from there, once they are back.

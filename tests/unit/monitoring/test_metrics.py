@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -185,7 +186,7 @@ def test_rows_move_during_a_round_and_never_go_back(recorder: Recorder) -> None:
     """Rows and files count as they are read, also those of a round that fails and is tried again."""
     exposition = _exposition(recorder)
     seen = []
-    for step in (
+    steps: tuple[Callable[[], None], ...] = (
         lambda: recorder.round_started(files=2, size=9, storage_checkpoint=_TSO),
         lambda: recorder.advanced(files=1, rows=10),
         lambda: recorder.advanced(files=1, rows=5),
@@ -193,7 +194,8 @@ def test_rows_move_during_a_round_and_never_go_back(recorder: Recorder) -> None:
         lambda: recorder.round_started(files=2, size=9, storage_checkpoint=_TSO),
         lambda: recorder.advanced(files=2, rows=15),
         lambda: recorder.round_finished(_summary(rows=15)),
-    ):
+    )
+    for step in steps:
         step()
         found = _scraped(exposition)
         seen.append((found["rows_read_total", ""], found["files_read_total", ""]))

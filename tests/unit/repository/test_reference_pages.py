@@ -15,7 +15,7 @@ from storage_consumer.ddl.rules.catalogue import DIFFERENCES
 from storage_consumer.telemetry import EVENTS
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ("options.md", "differences.md", "log-events.md", "errors.md")
+PAGES = ("options.md", "differences.md", "log-events.md", "errors.md", "metrics.md")
 
 
 def _reference(*words: str) -> subprocess.CompletedProcess[str]:
