@@ -14,6 +14,8 @@ KEPT = 2.0
 """Seconds for which a look is shown before the next viewer causes another."""
 PATIENCE = 2.0
 """Seconds that a viewer waits for a look; then the last one is shown."""
+FIRST_PATIENCE = 5.0
+"""The same while there is no last one."""
 T = TypeVar("T")
 
 
@@ -50,10 +52,11 @@ class Shared(Generic[T]):
             if running is None and self._clock.monotonic() - self._tried_at >= KEPT:
                 running = self._running = threading.Event()
                 threading.Thread(target=self._refresh, args=(running,), name="status-page", daemon=True).start()
-        late = running is not None and not running.wait(PATIENCE)
+            patience = PATIENCE if self._value is not None else FIRST_PATIENCE
+        late = running is not None and not running.wait(patience)
         with self._lock:
             age = self._clock.monotonic() - self._seen_at if self._value is not None else 0.0
-            fault = self._fault or (f"no answer for {PATIENCE:.0f} s" if late else "")
+            fault = self._fault or (f"no answer for {patience:.0f} s" if late else "")
             return Seen(value=self._value, age=age, fault=fault)
 
     def _refresh(self, running: threading.Event) -> None:

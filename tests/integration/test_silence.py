@@ -22,8 +22,13 @@ def test_only_what_works_is_heard(mariadb: DatabaseServer, tmp_path: Path) -> No
     bucket.create("d.t")
     bucket.rows("d.t", 1, row("d.t", 5, "1", '"one"'))
     bucket.metadata(ts(9))
-    uris: Options = {"upstream_uri": bucket.uri, "downstream_uri": mariadb.uri}
-    with Consumer(progress=None, include_commit_ts=True, lease_ttl="3s", **uris) as consumer:
+    options: Options = {
+        "include_commit_ts": True,
+        "lease_ttl": "3s",
+        "upstream_uri": bucket.uri,
+        "downstream_uri": mariadb.uri,
+    }
+    with Consumer(progress=None, **options) as consumer:
         assert consumer.silent_seconds is None
         assert not consumer.is_writer
         consumer.run_once()
