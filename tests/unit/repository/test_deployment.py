@@ -36,9 +36,7 @@ EXAMPLES = [
     CONF / "docker" / "compose.yaml",
     DAG,
 ]
-METRICS = f"{ENVIRONMENT_PREFIX}METRICS_LISTEN"
-"""The address of the metrics, which the images set and which programs without metrics ignore."""
-VARIABLES = {option.environment for option in OPTIONS} | {METRICS}
+VARIABLES = {option.environment for option in OPTIONS}
 PROGRAM = "storage-consumer"
 
 
