@@ -19,6 +19,8 @@ from storage_consumer.summary import Progress, RoundSummary
 
 _QUIET = 5.0
 """Seconds without another halt after which those of a long round are told."""
+_TAKES_AWAY = ("pause", "skip")
+"""Decisions after which a table neither counts as halted nor goes on: whoever decided so need not be told."""
 _LONGEST = 60.0
 """Seconds after which they are told even though others follow."""
 
@@ -85,6 +87,9 @@ class HaltWatch:
         table = str(fields.get("table", ""))
         if name == "table_halted":
             self._halted(TableNote(table=table, error=str(fields["error"]), checkpoint=_number(fields["checkpoint"])))
+        elif name == "decision_obeyed" and fields.get("verb") in _TAKES_AWAY:
+            with self._lock:
+                self._known.pop(table, None)
         elif name in ("decision_obeyed", "table_resumed"):
             with self._lock:
                 # Not told yet: it may halt again in the same round, which would be another halt. A table that only waited goes on as well.

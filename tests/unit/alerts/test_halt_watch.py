@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import pytest
+
 from storage_consumer.alerts.document import MOST_TABLES, About, Document, next_step
 from storage_consumer.alerts.halt_watch import HaltWatch
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
@@ -127,9 +129,9 @@ def test_tables_that_were_halted_before_the_start_are_told_once() -> None:
 
 
 def test_what_an_operator_decided_before_the_start_is_told() -> None:
-    """A table that is held from now on is a halt, one that goes on is a recovery; neither is still halted."""
+    """A table that halts again after a decision is a halt, one that goes on is a recovery; neither is still halted."""
     watched = Watched()
-    watched.watch.heard("decision_obeyed", logging.INFO, {"table": "d.a", "verb": "hold"})
+    watched.watch.heard("decision_obeyed", logging.INFO, {"table": "d.a", "verb": "resume"})
     watched.watch.heard("decision_obeyed", logging.INFO, {"table": "d.b", "verb": "resume"})
     assert _events(watched.round("d.a", "d.c")) == [
         ("still_halted", 1, 2, "d.c"),
@@ -137,6 +139,18 @@ def test_what_an_operator_decided_before_the_start_is_told() -> None:
         ("table_resumed", 1, 2, "d.b"),
     ]
     assert watched.round("d.a", "d.c") == []
+
+
+@pytest.mark.parametrize("verb", ["pause", "skip"])
+def test_table_that_an_operator_takes_away(verb: str) -> None:
+    """A halted table that is paused or skipped no longer counts as halted, and is not said to go on; a resumed one is."""
+    watched = Watched()
+    watched.round("d.a", "d.b")
+    watched.watch.heard("decision_obeyed", logging.INFO, {"table": "d.a", "verb": verb})
+    watched.watch.heard("decision_obeyed", logging.INFO, {"table": "d.c", "verb": verb})
+    assert watched.round("d.b") == []
+    watched.watch.heard("decision_obeyed", logging.INFO, {"table": "d.a", "verb": "resume"})
+    assert _events(watched.round("d.b")) == [("table_resumed", 1, 1, "d.a")]
 
 
 def test_recovery_is_told() -> None:
