@@ -192,7 +192,7 @@ def test_a_hold_of_an_earlier_version(mariadb: DatabaseServer) -> None:
     desk = StateInspector(Downstream(port=mariadb.port), "")
     (row,) = desk.tables.all()
     desk.tables.decide_on(row, TableDecision(table_key=KEY, verb="pause", decided_by="op"))
-    assert mariadb.query("SELECT verb FROM storage_consumer.table_decisions") == (("hold",),)
+    assert mariadb.query("SELECT verb FROM storage_consumer.table_decision") == (("hold",),)
     assert state.decisions.apply_to_tables()[0].decision.verb == "pause"
     (row,) = desk.tables.all()
     desk.close()
