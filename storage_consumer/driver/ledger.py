@@ -184,6 +184,7 @@ class RoundLedger:
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):
             self.save(listed)
+        self._save_caught_up(reached)
         sequences = manager.sequences.to_store()
         # `lowest` can also go back, when the filter takes a table again.
         if reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest or sequences:
@@ -198,6 +199,19 @@ class RoundLedger:
             catalog.stored_checkpoint = max(reached.running, catalog.stored_checkpoint)
             catalog.stored_lowest = reached.lowest
         return reached
+
+    def _save_caught_up(self, reached: Checkpoints) -> None:
+        """Store that tables follow the feed again which an operator let go on, and which had nothing to do since.
+
+        Their rows would show them behind for ever, below what other programs were told that all tables have reached.
+        """
+        manager, catalog = self.context.manager, self.context.manager.catalog
+        least = max(reached.running, catalog.stored_checkpoint)
+        known = {key: table for key in catalog.stored_behind if (table := manager.tables.get(key)) is not None}
+        caught_up = {key: t for key, t in known.items() if not t.status.blocked and t.checkpoint >= least}
+        if caught_up:
+            self.save(caught_up.values())
+            catalog.stored_behind.difference_update(caught_up)
 
     def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
         """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""

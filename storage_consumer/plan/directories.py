@@ -116,6 +116,8 @@ class Catalog:
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
         """The stored `Checkpoints.lowest`."""
+        self.stored_behind: Final = set(restart.behind)
+        """Keys of the tables that are stored as not following the feed's checkpoint."""
         self.to_be_stored: list[TableConsumer] = []
         """Tables that took over files from another, and the stand-ins that went away; see `taken_over`."""
         self._restart = restart
