@@ -189,7 +189,7 @@ class History:
         hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
         self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
         # A decision is obeyed at the start of a round, so one that comes within it changes only the next.
-        was_paused = bool(self.paused)
+        was_paused, written = bool(self.paused), len(self.bucket.sink.writes)
         try:
             summary = process.round(once=once)
         except Crash:
@@ -214,7 +214,8 @@ class History:
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
         may_wait = self.bucket.hid or bool(process.ddl_workers.running)
-        takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
+        # It may have become another one while the process was paused, and whole again since.
+        takes_last = once and self.bucket.is_whole and written == len(self.bucket.sink.writes)
         stays = bool(self.paused) or was_paused
         self.judge.round_over(
             summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until, stays=stays
