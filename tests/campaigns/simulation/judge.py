@@ -251,7 +251,8 @@ class Judge:
         ):
             raise Differs(f"stands at {summary.checkpoint}, not at the end {until}: {waiting}")
         beyond = [table for table in self._records.tables.values() if table.checkpoint > until]
-        if self._records.checkpoint == until and not beyond and self._written_to <= until:
+        ran_beyond = any(version > until for _, version in self._records.ran)
+        if self._records.checkpoint == until and not (beyond or ran_beyond) and self._written_to <= until:
             self._is_whole(tick_of(until), takes_last=True)
 
     def _is_whole(self, tick: int, *, takes_last: bool) -> None:
