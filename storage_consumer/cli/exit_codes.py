@@ -113,6 +113,17 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
             }
         ),
+        "doctor": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("no check failed; there may be warnings", "Start `storage-consumer run`."),
+                ExitCode.FAILED: Ending("the output could not be written", ""),
+                ExitCode.MISCONFIGURED: Ending("the arguments are wrong", _ARGUMENTS),
+                ExitCode.TABLES_STOPPED: Ending(
+                    "one or more checks failed: a run would end, or halt a table",
+                    "Each line that begins with FAIL has its remedy below. Then run the command again.",
+                ),
+            }
+        ),
         "ddl": MappingProxyType(
             {
                 ExitCode.DONE: Ending("shown, or decided (now or before)", _DECIDED),
