@@ -78,8 +78,10 @@ def layout(facts: BucketFacts) -> Outcome:
             "no schema file is here yet", "Wait for the changefeed's first table; storage-consumer inspect shows more."
         )
     text = f"{', '.join(bucket.layouts)}; {bucket.objects:,} objects, {len(bucket.tables):,} tables"
-    if bucket.warnings:
-        shown = "; ".join(bucket.warnings[:_SHOWN])
+    # What is odd about `metadata` has checks of its own.
+    odd = [each for each in bucket.warnings if bucket.checkpoint or "metadata" not in each]
+    if odd:
+        shown = "; ".join(odd[:_SHOWN])
         return warn(f"{text}. {shown}", "See storage-consumer inspect for all of it.")
     return ok(text)
 
@@ -92,12 +94,13 @@ def settings(facts: BucketFacts) -> Outcome:
     if against := bucket.contradictions:
         said = "; ".join(f"--{each.name} was given as {each.value!r}, but {each.origin}" for each in against)
         return fail(said, "Give the values of the changefeed: its TOML file with --config.")
-    missing = [each for each in bucket.missing if each.keyword != "tz"]
-    if missing:
+    if missing := bucket.missing:
+        said = "; ".join(f"--{each.name} is missing: {each.origin}" for each in missing)
         flags = " ".join(f"--{each.name} '<{BY_KEYWORD[each.keyword].metavar}>'" for each in missing)
-        return fail(f"no file shows {', '.join(each.name for each in missing)}", f"Give --config with the changefeed's TOML file, or {flags}.")  # fmt: skip
-    if any(each.keyword == "tz" for each in bucket.missing):
-        return warn("nobody gave the time zone of the TiCDC servers: UTC is assumed", "Give it with --tz; a wrong one shifts every TIMESTAMP.")  # fmt: skip
+        config = (
+            "" if all(each.keyword == "tz" for each in missing) else "--config with the changefeed's TOML file, or "
+        )
+        return fail(said, f"Give {config}{flags}.")
     if assumed := bucket.assumed:
         said = ", ".join(f"--{each.name} {each.value!r}" for each in assumed)
         return warn(f"assumed, since no file shows it: {said}", "Give it if the changefeed says another.")
