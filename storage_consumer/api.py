@@ -18,6 +18,7 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.time_zone import zone_caveat
+from storage_consumer.doctor.at_start import warn_at_start
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry
@@ -81,6 +82,7 @@ class Consumer:
         # The event that connections obey now: `close` has to forget this very one.
         self._hurried = self._stop.requested
         self._secrets_file = ""
+        self._has_warned = False
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
@@ -315,6 +317,9 @@ class Consumer:
         config, secrets = self._loaded.config, self._loaded.secrets
         database = TargetDatabase(config.downstream, secrets.password)
         server_info = database.session.server_info()
+        if not self._has_warned:
+            self._has_warned = True
+            warn_at_start(database.session.rows, wants_local_infile=config.tuning.local_infile)
         # A Spark context that died cannot be revived; a new one is opened below.
         if self._pipeline is not None and self._pipeline.lost:
             self._pipeline.close()

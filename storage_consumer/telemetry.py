@@ -92,6 +92,14 @@ EVENTS: dict[str, Event] = {
         fields=("text",),
         levels=("info", "warning"),
     ),
+    "doctor_finding": Event(
+        meaning="Something about the target is worth a warning; `check` names it as `storage-consumer doctor` does, which looks at much more.",
+        fields=("check", "text", "remedy", "statement"),
+        levels=("warning",),
+    ),
+    "doctor_failed": Event(
+        meaning="The target's settings could not be looked at; the work goes on.", fields=("error",), levels=("debug",)
+    ),
     "inferred": Event(
         meaning="This setting was not given; the file named in `source` shows it.", fields=("option", "value", "source")
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from storage_consumer.cli.answer import Answer
@@ -132,15 +132,20 @@ def document(findings: tuple[Finding, ...], patient: Patient) -> dict[str, Any]:
         "bucket": patient.config.upstream.identity if patient.has_bucket else None,
         "target": patient.config.downstream.address if patient.has_target else None,
         "counts": {verdict.value: counts[verdict] for verdict in Verdict},
-        "findings": [
-            {
-                "check": each.check,
-                "group": group_of(each.check),
-                "verdict": each.outcome.verdict.value,
-                "text": each.outcome.text,
-                "remedy": each.outcome.remedy,
-                "statements": list(each.outcome.statements),
-            }
-            for each in findings
-        ],
+        "findings": documents(findings),
     }
+
+
+def documents(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Return the findings alone as JSON takes them."""
+    return [
+        {
+            "check": each.check,
+            "group": group_of(each.check),
+            "verdict": each.outcome.verdict.value,
+            "text": each.outcome.text,
+            "remedy": each.outcome.remedy,
+            "statements": list(each.outcome.statements),
+        }
+        for each in findings
+    ]

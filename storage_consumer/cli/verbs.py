@@ -363,7 +363,7 @@ machine's clock. It needs neither bucket nor target.""",
         description=f"""\
 Inspects a bucket and writes a TOML file for `{PROGRAM} run --config FILE`: each setting that was given or inferred, with where
 it comes from, and commented out what nobody can know but you. The file holds no secret, and only you may read it (mode 0600).
-It opens no connection to the target.""",
+Of the target it asks what `doctor` asks, and writes what is to be mended into the file as comments; it changes nothing there.""",
         examples=(
             "init --upstream-uri file:///data/bucket --downstream-uri mysql://root@127.0.0.1:3306/ --tz UTC",
             "init --upstream-uri s3://bucket/prefix --output /etc/storage-consumer/shop.toml",

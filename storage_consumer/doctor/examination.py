@@ -19,6 +19,7 @@ from storage_consumer.doctor.state_look import StateFacts, state_look
 from storage_consumer.doctor.state_rules import STATE, bucket
 from storage_consumer.doctor.target_look import table_look, target_look
 from storage_consumer.doctor.target_rules import TABLES, TARGET
+from storage_consumer.inspection.result import Bucket
 from storage_consumer.model import TableName
 from storage_consumer.plan.selection import Selection
 from storage_consumer.spark.surroundings import surroundings
@@ -39,6 +40,8 @@ class Patient:
     origins: Mapping[str, str]
     """See `Loaded.origins`."""
     environ: Mapping[str, str]
+    inspected: Bucket | None = None
+    """The bucket as somebody has just inspected it, for the checks of the target; None: it is listed for them."""
     has_bucket: bool = True
     has_target: bool = True
     seconds: float = 30.0
@@ -67,7 +70,7 @@ class _Examination:
             state = self._state()
             facts = self._bucket_facts(state)
             yield from self._of_bucket(facts, state)
-            yield from self._of_target(facts)
+            yield from self._of_target(self._patient.inspected or (None if isinstance(facts, Unseen) else facts.bucket))
             yield from self._of_state(state)
             if around is not None:
                 yield from judged(around.result(), SPARK)
@@ -87,7 +90,8 @@ class _Examination:
         """Return what the bucket holds. The target's checks need it too: it says which tables there are."""
         if not self._patient.has_bucket:
             return Unseen(_NO_BUCKET)
-        if not self._groups & {"bucket", "target"}:
+        wanted = {"bucket"} if self._patient.inspected else {"bucket", "target"}
+        if not self._groups & wanted:
             return Unseen(_OTHERS)
         upstream = self._config.upstream
         storage = open_storage(upstream, self._secrets)
@@ -127,21 +131,21 @@ class _Examination:
             why = not_looked_at(f"the state was not seen: {state.why}")
             yield from (Finding(name, why) for name in ("bucket-expiry", "bucket-missing-files"))
 
-    def _names(self, facts: BucketFacts | Unseen) -> tuple[TableName, ...]:
+    def _names(self, inspected: Bucket | None) -> tuple[TableName, ...]:
         """Return the replicated tables, as the target is to have them."""
-        if isinstance(facts, Unseen) or facts.bucket is None:
+        if inspected is None:
             return ()
         selection = Selection.of(self._config.selecting, self._config.downstream.state_schema)
-        names = (table.name for table in facts.bucket.tables if table.name is not None)
+        names = (table.name for table in inspected.tables if table.name is not None)
         return tuple(selection.routes.target(name) for name in names if not selection.filter.leaves_out(name))
 
-    def _of_target(self, facts: BucketFacts | Unseen) -> Iterator[Finding]:
+    def _of_target(self, inspected: Bucket | None) -> Iterator[Finding]:
         if not self._groups & {"target", "network"}:
             return
         if not self._patient.has_target:
             yield from (Finding(name, not_looked_at(_NO_TARGET)) for name in (*TARGET, *TABLES))
             return
-        target, password, names = self._config.downstream, self._secrets.password, self._names(facts)
+        target, password, names = self._config.downstream, self._secrets.password, self._names(inspected)
         look = partial(
             target_look,
             target,
@@ -149,7 +153,7 @@ class _Examination:
             names,
             workers=self._config.tuning.worker_count,
             local_infile=self._config.tuning.local_infile,
-            size=0 if isinstance(facts, Unseen) or facts.bucket is None else facts.bucket.size,
+            size=inspected.size if inspected else 0,
         )
         server = self._looked(look)
         yield from judged(server, TARGET)

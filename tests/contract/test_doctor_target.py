@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from storage_consumer import Consumer
 from storage_consumer.cli.doctor_command import patient_of
+from storage_consumer.doctor.at_start import warn_at_start
 from storage_consumer.doctor.findings import Verdict
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.rights import ROW_RIGHTS
 from storage_consumer.model import TableName
+from storage_consumer.telemetry import listen
 from tests.contract.doctor_rigs import PLAIN, Fault, Scene, fault, planted_and_mended, scene
 from tests.contract.test_plan import READS, WRITES, logged
 from tests.harness.elsewhere import ADDRESS, elsewhere
@@ -224,3 +227,41 @@ def test_plain_text_to_another_machine(tmp_path: Path) -> None:
     found = elsewhere(look)
     assert [*found] == ["network-target"]
     assert re.search("plain text.*--ssl-mode verify-identity", found["network-target"])
+
+
+def test_run_warns_at_its_start(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    """What two queries show is logged with its statement; a server that is healthy, or refuses the queries, adds no warning."""
+    there = scene(mariadb, tmp_path)
+    database = TargetDatabase(patient_of(there.options, there.environ).config.downstream, "")
+    heard: list[tuple[str, Mapping[str, object]]] = []
+    remove = listen(lambda event, _level, fields: heard.append((event, fields)))
+    try:
+        warn_at_start(database.session.rows, wants_local_infile=True)
+        assert heard == []
+        with globally(there, max_allowed_packet=1 << 20):
+            database.close()
+            warn_at_start(database.session.rows, wants_local_infile=True)
+        warn_at_start(lambda *_: [], wants_local_infile=True)
+    finally:
+        remove()
+        database.close()
+    assert [event for event, _ in heard] == ["doctor_finding", "doctor_failed"]
+    assert heard[0][1]["check"] == "target-packet"
+    assert heard[0][1]["statement"] == "SET GLOBAL max_allowed_packet = 67108864"
+
+
+@pytest.mark.spark
+def test_a_run_goes_on_after_its_warnings(mysql: DatabaseServer, tmp_path: Path, spark: object) -> None:
+    """A consumer says once what is worth a warning, and applies the bucket as if nothing were."""
+    there = scene(mysql, tmp_path)
+    heard: list[Mapping[str, object]] = []
+    remove = listen(lambda event, _level, fields: heard.append(fields) if event == "doctor_finding" else None)
+    try:
+        with globally(there, local_infile=0), Consumer(**there.options) as consumer:  # type: ignore[arg-type] # a mapping
+            assert consumer.run_once().halted == ()
+            consumer.run_once()
+    finally:
+        remove()
+    assert [fields["check"] for fields in heard] == ["target-local-infile"]
+    assert mysql.query("SELECT COUNT(*) FROM d.a") == ((2,),)
+    assert there.alarms() == {}
