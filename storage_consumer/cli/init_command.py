@@ -53,7 +53,12 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if target else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
     if as_json:
-        found = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
+        found: dict[str, object] = {
+            "file": str(path),
+            "missing": missing,
+            "contradictions": contradicted,
+            "command": command,
+        }
         found["findings"] = documents(findings)
         return Answer(json_text(found), code_of(bucket))
     lines = [f"wrote {path}"]
