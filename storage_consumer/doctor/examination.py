@@ -28,6 +28,8 @@ from storage_consumer.storage.open import open_storage
 _NO_BUCKET, _NO_TARGET = "--upstream-uri was not given", "--downstream-uri was not given"
 _LISTING = 20
 """How many times as long as another look one may take that lists the whole bucket."""
+_CLUSTER = 6
+"""The same for one that needs executors."""
 _OTHERS = "another group was asked for"
 
 
@@ -175,7 +177,18 @@ class _Examination:
         yield from judged(state, {**STATE, "state-bucket": partial(bucket, upstream=identity)})
 
     def _executors(self) -> Outcome:
-        master = self._config.tuning.spark_master
+        """Return what executors of a remote master see."""
+        patient, tuning = self._patient, self._config.tuning
+        master = tuning.spark_master
         if not master or master.startswith("local"):
             return ok("Spark runs on this machine; there are no executors elsewhere")
-        return not_looked_at(f"{master} is asked only by `run`; its first round says what executors lack")
+        from storage_consumer.spark.executor_look import executors_see  # noqa: PLC0415 - PySpark may be missing
+
+        upstream = self._config.upstream if patient.has_bucket else None
+        downstream = self._config.downstream if patient.has_target else None
+        look = partial(executors_see, tuning, upstream, downstream, self._secrets)
+        hosts = looked(look, patient.seconds * _CLUSTER)
+        if isinstance(hosts, Unseen):
+            remedy = f"See that {master} has free cores, and what the cluster page says executors need: docs/cluster.md"
+            return fail(f"{master}: {hosts.why}", remedy)
+        return ok(f"executors on {', '.join(hosts)} run our Python, and see what was given of bucket and target")
