@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import platform
 import re
 import shutil
@@ -14,6 +15,7 @@ from typing import NoReturn
 
 from storage_consumer import __version__
 from storage_consumer.cli.exit_codes import ENDINGS, listed
+from storage_consumer.cli.screen import WHEN, Wish, write
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, Verb, verb_named
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
@@ -80,6 +82,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 class _Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are `ConfigError`s."""
 
+    def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - standard output for all that is printed
+        """Show help through the pager where it is long; a reader that goes away early is no error."""
+        write(message, os.environ, is_document=True, may_page=True)
+
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError` instead of printing usage and exiting."""
         raise ConfigError(f"{message}; see {self.prog} --help")
@@ -135,6 +141,17 @@ def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
         if flag in flags:
             found[flags[flag]] = value if equals else following
     return found
+
+
+def screen_wish(argv: Sequence[str]) -> Wish:
+    """Return what a command line, even one that can't be parsed, says of colours and of the pager."""
+    words = [f"-{word}" if _GO_FLAG.fullmatch(word) else word for word in argv]
+    color = ""
+    for word, following in pairwise([*words, ""]):
+        flag, equals, value = word.partition("=")
+        if flag == "--color":
+            color = value if equals else following
+    return Wish(color=color if color in WHEN else "auto", pager="--no-pager" not in words)
 
 
 def version_text() -> str:
@@ -204,7 +221,7 @@ def _described(verb: Verb) -> str:
     parts = [verb.description]
     if verb.actions:
         width = max(len(word) for word, _ in verb.actions) + 2
-        first = verb.actions[0][0]
+        first = "" if verb.without_action else verb.actions[0][0]
         lines = (
             textwrap.fill(
                 f"{name:<{width}}{meaning}{' (the default)' if name == first else ''}",
@@ -227,15 +244,16 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         parser.add_argument("--version", action="version", version=version_text())
     if verb.actions:
         words = tuple(word for word, _ in verb.actions)
-        first = words[0]
-        text = f"What to do; {first} if left out."
+        first = None if verb.without_action else words[0]
+        text = f"What to do; {first or verb.without_action} if left out."
         shown = f"{{{','.join(words)}}}"
         parser.add_argument("action", nargs="?", type=_one_of(words), metavar=shown, default=first, help=text)
     if verb.words:
         parser.add_argument("words", nargs="*", metavar=verb.words, help="Any number of them.")
     for flag in verb.flags:
         if flag.metavar:
-            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once)
+            kind = _one_of(flag.words) if flag.words else str
+            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once, type=kind)
         else:
             parser.add_argument(flag.name, help=flag.help, action="store_const", const="true")
     for name in GROUPS:
