@@ -17,12 +17,12 @@ from storage_consumer.config import parsers
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import Health, Status, TableStatus, judged, lag_of
+from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_of
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
+from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
@@ -72,16 +72,10 @@ def _max_lag(own: Mapping[str, str]) -> float | None:
 
 def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, str], max_lag: float | None) -> Answer:
     """Return one look at the state."""
-    snapshot = desk.status.snapshot()
-    status = judged(
-        snapshot,
-        lambda verb, name: table_command(verb, name, downstream),
-        max_lag=max_lag,
-        needs_writer="batch" not in own,
-    )
+    status = status_now(desk, downstream, max_lag=max_lag, needs_writer="batch" not in own)
     files = desk.feed.sequences() if "files" in own else None
     code = _CODES[status.health]
-    chosen = _chosen(snapshot, own["table"]) if "table" in own else None
+    chosen = _chosen(status.snapshot, own["table"]) if "table" in own else None
     if "json" in own:
         return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)
     lines = _of_table(status, chosen) if chosen else _lines(status, everything="all" in own)
