@@ -14,15 +14,14 @@ from itertools import pairwise
 from typing import NoReturn
 
 from storage_consumer import __version__
-from storage_consumer.cli.exit_codes import ENDINGS, listed
+from storage_consumer.cli.exit_codes import listed
+from storage_consumer.cli.layout import columns
 from storage_consumer.cli.screen import WHEN, Wish, write
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, Verb, verb_named
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
-
-_CODES = {int(code): ending for code, ending in ENDINGS["run"].items()}
 
 _EXAMPLES = f"""\
 first commands:
@@ -44,10 +43,7 @@ the password of the target:
   from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
 
 exit codes:
-  0  {_CODES[0].meaning:<29}3  {_CODES[3].meaning}
-  1  {_CODES[1].meaning:<29}4  {_CODES[4].meaning}
-  2  {_CODES[2].meaning}
-  5  {_CODES[5].meaning}
+{listed(RUN)}
 
 signals:
   SIGTERM or SIGINT: finish the running step, or cancel it after a few seconds, and exit with 0; a second one: abandon it
@@ -65,7 +61,44 @@ more:   {PROGRAM} --help    {PROGRAM} help COMMAND"""
 
 _ALONE = ("--help", "-h", "--version", "-V")
 """First words that ask for no command."""
+_COMMAND_LINE = re.compile(rf" {{8,}}| +({PROGRAM}|export) ")
+_ITEM = re.compile(r" +(\d+|[a-z-]+(?=  )) +")
+"""What a line of a list begins with: a code, or a word with a gap behind it."""
+_NEW_LINE = re.compile(rf"{_COMMAND_LINE.pattern}|{_ITEM.pattern}")
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
+
+
+def _fitted(text: str) -> str:
+    """Return a text with its paragraphs as wide as help is; lines of commands, and those of lists, begin anew."""
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        merged: list[str] = []
+        for line in paragraph.split("\n"):
+            goes_on = bool(merged) and not _NEW_LINE.match(line) and not _NEW_LINE.match(merged[-1])
+            if goes_on and _indent(line) == _indent(merged[-1]) and not merged[-1].endswith(":"):
+                merged[-1] += f" {line.strip()}"
+            else:
+                merged.append(line)
+        lines += [*(part for line in merged for part in _filled(line)), ""]
+    return "\n".join(lines[:-1])
+
+
+def _filled(line: str) -> list[str]:
+    """Return one line as lines that fit, unless it is a command."""
+    if _COMMAND_LINE.match(line):
+        return [line]
+    item = _ITEM.match(line)
+    further = " " * len(item[0]) if item else _indent(line)
+    return textwrap.wrap(line, _columns(), subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _columns() -> int:
+    """Return the columns of help, which is wrapped also where there is no terminal."""
+    return min(columns() or shutil.get_terminal_size((122, 24)).columns, 122) - 2
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -73,7 +106,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         """Format help for `prog`, the program's name."""
-        super().__init__(prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 122) - 2)
+        super().__init__(prog, max_help_position=28, width=_columns())
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.splitlines() for line in textwrap.wrap(part, width, break_on_hyphens=False)]
@@ -191,9 +224,9 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
     """
     parser = _Parser(
         prog=PROGRAM,
-        description=_IN_SHORT if brief else VERBS[RUN].description,
+        description=_fitted(_IN_SHORT if brief else VERBS[RUN].description),
         usage=f"{PROGRAM} [command] [option …]" if brief else None,
-        epilog=_FURTHER if brief else f"{_EXAMPLES}\n\nall options: {PROGRAM} run --help",
+        epilog=_FURTHER if brief else f"{_fitted(_EXAMPLES)}\n\nall options: {PROGRAM} run --help",
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -204,7 +237,7 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
             verb.name,
             help=verb.summary,
             description=_described(verb),
-            epilog=_EXAMPLES if verb.name == RUN else None,
+            epilog=_fitted(_EXAMPLES) if verb.name == RUN else None,
             formatter_class=_Help,
             usage=f"{PROGRAM} {verb.name} {verb.usage}",
             allow_abbrev=False,
@@ -217,25 +250,19 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
 def _described(verb: Verb) -> str:
     """Return the help of a command above its flags: what it does, its actions, examples and exit codes."""
     if verb.name == RUN:
-        return verb.description
+        return _fitted(verb.description)
     parts = [verb.description]
     if verb.actions:
         width = max(len(word) for word, _ in verb.actions) + 2
         first = "" if verb.without_action else verb.actions[0][0]
         lines = (
-            textwrap.fill(
-                f"{name:<{width}}{meaning}{' (the default)' if name == first else ''}",
-                width=120,
-                initial_indent="  ",
-                subsequent_indent=" " * (width + 2),
-            )
-            for name, meaning in verb.actions
+            f"  {name:<{width}}{meaning}{' (the default)' if name == first else ''}" for name, meaning in verb.actions
         )
         parts.append("\n".join(lines))
     if verb.examples:
         parts.append("\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)]))
     parts.append(f"exit codes:\n{listed(verb.name)}")
-    return "\n\n".join(parts)
+    return _fitted("\n\n".join(parts))
 
 
 def _fill(parser: _Parser, verb: Verb) -> None:

@@ -5,14 +5,14 @@ What somebody may paste (a command, the name of a table) is never cut, and a com
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import wcwidth
 
-from storage_consumer.cli.screen import is_terminal
+from storage_consumer.cli.screen import is_terminal, size_of
 from storage_consumer.monitoring.status import commands_in
 from storage_consumer.telemetry import escaped, redact
 
@@ -30,7 +30,7 @@ _GAP = "  "
 
 def columns() -> int | None:
     """Return the columns of the terminal to which standard output goes (COLUMNS beats what it tells); None if it goes elsewhere."""
-    return max(_NARROWEST, shutil.get_terminal_size().columns) if is_terminal(sys.stdout) else None
+    return max(_NARROWEST, size_of(sys.stdout, os.environ)[0]) if is_terminal(sys.stdout) else None
 
 
 def padded(text: str, width: int) -> str:

@@ -21,6 +21,7 @@ WHEN = ("auto", "always", "never")
 PAGER = "STORAGE_CONSUMER_PAGER"
 """The environment variable that beats PAGER."""
 _USUAL = "less -FRX"
+_USUAL_SIZE = (80, 24)
 _NOT_FOUND = (126, 127)
 """How a shell ends if it cannot start a program."""
 _RED, _YELLOW, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
@@ -63,6 +64,18 @@ def is_terminal(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:
         return False
+
+
+def size_of(stream: TextIO, environ: Mapping[str, str]) -> tuple[int, int]:
+    """Return columns and lines of a terminal; COLUMNS and LINES beat what it tells, and one that tells nothing has the usual size."""
+    told = os.terminal_size((0, 0))
+    with suppress(OSError, ValueError):
+        told = os.get_terminal_size(stream.fileno())
+    columns, lines = (environ.get(name, "") for name in ("COLUMNS", "LINES"))
+    return (
+        (int(columns) if columns.isascii() and columns.isdecimal() else 0) or told.columns or _USUAL_SIZE[0],
+        (int(lines) if lines.isascii() and lines.isdecimal() else 0) or told.lines or _USUAL_SIZE[1],
+    )
 
 
 def is_coloured(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
@@ -134,10 +147,10 @@ def _is_long(text: str, environ: Mapping[str, str]) -> bool:
     """Return whether a text does not fit on the terminal; False if there is none."""
     if not _is_smart(sys.stdout, environ):
         return False
-    columns, height = shutil.get_terminal_size()
+    columns, height = size_of(sys.stdout, environ)
     room = height - 1  # for the prompt
     for line in text.splitlines():
-        room -= max(1, math.ceil(wcwidth.width(line) / max(columns, 1)))
+        room -= max(1, math.ceil(wcwidth.width(line) / columns))
         if room < 0:
             return True
     return False
