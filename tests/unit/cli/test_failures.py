@@ -50,7 +50,10 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
     monkeypatch.setenv("STORAGE_CONSUMER_LOG_FILE", str(tmp_path / "log"))
     monkeypatch.setenv("STORAGE_CONSUMER_LOG_FORMAT", "json")
     monkeypatch.setenv("NO_COLOR", "1")
+    # The level of an earlier test would stay.
+    telemetry.configure()
     yield
+    telemetry.configure()
     telemetry.forget_secrets()
 
 

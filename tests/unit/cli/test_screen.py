@@ -40,9 +40,9 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "storage_consumer", *words]
 
 
-def on_terminal(*words: str, columns: int = 80, **given: str) -> Ended:
+def on_terminal(*words: str, **given: str) -> Ended:
     """Run the program with standard output on a terminal of 24 lines."""
-    with terminal(columns) as screen:
+    with terminal(80) as screen:
         process = subprocess.Popen(
             command(*words), cwd=ROOT, env=environment(given), stdout=screen.stream, stderr=subprocess.PIPE, text=True
         )
