@@ -201,17 +201,25 @@ class RoundLedger:
         return reached
 
     def _save_caught_up(self, reached: Checkpoints) -> None:
-        """Store that tables follow the feed again which an operator let go on, and which had nothing to do since.
+        """Store how far tables are that an operator let go on, and that had nothing to do since; they follow the feed again where they can.
 
         Their rows would show them behind for ever, below what other programs were told that all tables have reached.
         """
         manager, catalog = self.context.manager, self.context.manager.catalog
-        least = max(reached.running, catalog.stored_checkpoint)
-        known = {key: table for key in catalog.stored_behind if (table := manager.tables.get(key)) is not None}
-        caught_up = {key: t for key, t in known.items() if not t.status.blocked and t.checkpoint >= least}
-        if caught_up:
-            self.save(caught_up.values())
-            catalog.stored_behind.difference_update(caught_up)
+        follows = max(reached.running, catalog.stored_checkpoint)
+        moved = [
+            table
+            for key, stored in catalog.stored_behind.items()
+            if (table := manager.tables.get(key)) is not None
+            and not table.status.is_halted
+            and (table.checkpoint > stored or table.checkpoint >= follows)
+        ]
+        if moved:
+            self.save(moved)
+        for table in moved:
+            catalog.stored_behind[table.key] = table.checkpoint
+            if table.checkpoint >= follows:
+                del catalog.stored_behind[table.key]
 
     def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
         """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""

@@ -116,8 +116,8 @@ class Catalog:
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
         """The stored `Checkpoints.lowest`."""
-        self.stored_behind: Final = set(restart.behind)
-        """Keys of the tables that are stored as not following the feed's checkpoint."""
+        self.stored_behind: Final = {key: restart.tables.get(key, 0) for key in restart.behind}
+        """Key → stored checkpoint of the tables that were not following the feed's when the state was loaded, until they do."""
         self.to_be_stored: list[TableConsumer] = []
         """Tables that took over files from another, and the stand-ins that went away; see `taken_over`."""
         self._restart = restart

@@ -15,6 +15,7 @@ from storage_consumer.errors import LeaseLost, NotTheWriter
 from storage_consumer.plan.table_decisions import TableDecision, Verb
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
+from storage_consumer.testing.operator import unobeyed
 from storage_consumer.testing.storage import FakeClock
 from tests.campaigns.simulation.bucket import Bucket
 from tests.campaigns.simulation.counts import Counts
@@ -97,6 +98,11 @@ class History:
         """Keys of the tables that an operator paused."""
         made = self.records.table_decisions.items()
         return frozenset(key for key, decision in made if decision.verb == "pause")
+
+    @property
+    def _has_decisions(self) -> bool:
+        """Whether a table is paused, or a decision waits for a statement to end."""
+        return bool(self.paused or unobeyed(self.records))
 
     def _resume(self, key: str) -> None:
         self._put_decision(key, "resume")
@@ -188,8 +194,8 @@ class History:
         self.counts.rounds += 1
         hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
         self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
-        # A decision is obeyed at the start of a round, so one that comes within it changes only the next.
-        was_paused = bool(self.paused)
+        # A decision is obeyed at the start of a round, or of the first one after a statement on its table.
+        had_decisions, written = self._has_decisions, len(self.bucket.sink.writes)
         try:
             summary = process.round(once=once)
         except Crash:
@@ -214,8 +220,9 @@ class History:
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
         may_wait = self.bucket.hid or bool(process.ddl_workers.running)
-        takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
-        stays = bool(self.paused) or was_paused
+        # It may have become another one while the process was paused, and whole again since.
+        takes_last = once and self.bucket.is_whole and written == len(self.bucket.sink.writes)
+        stays = had_decisions or self._has_decisions
         self.judge.round_over(
             summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until, stays=stays
         )
@@ -290,7 +297,8 @@ class History:
         self._ends = True
         for key in sorted(self.paused):
             self._resume(key)
-        if self.process is not None and self.process.limits != Limits():
+        # A new process has no statement that a decision could wait for.
+        if self.process is not None and (self.process.limits != Limits() or self._has_decisions):
             self.process.spare()
             self._end()
         self.bucket.sink.finish(dice)
