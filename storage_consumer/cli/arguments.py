@@ -23,7 +23,7 @@ from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
-_EXAMPLES = f"""\
+_FIRST_COMMANDS = f"""\
 first commands:
   What is this bucket, and which settings does it need?
     {PROGRAM} inspect --upstream-uri file:///data/bucket
@@ -35,15 +35,13 @@ first commands:
   A bucket in S3, followed until a signal arrives:
     export STORAGE_CONSUMER_DOWNSTREAM_PASSWORD=…
     {PROGRAM} run --upstream-uri 's3://bucket/prefix?protocol=canal-json&enable-tidb-extension=true&region=eu-west-1' \\
-        --downstream-uri mysql://app@db.example.com:3306/ --tz Asia/Shanghai
-
+        --downstream-uri mysql://app@db.example.com:3306/ --tz Asia/Shanghai"""
+_CODES = f"exit codes:\n{listed(RUN)}"
+_MORE_OF_RUN = f"""\
 the password of the target:
   --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others on the machine), or
   STORAGE_CONSUMER_DOWNSTREAM_PASSWORD. AWS keys come from the URI (access-key=, secret-access-key=, session-token=) or
   from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
-
-exit codes:
-{listed(RUN)}
 
 signals:
   SIGTERM or SIGINT: finish the running step, or cancel it after a few seconds, and exit with 0; a second one: abandon it
@@ -54,6 +52,7 @@ where a setting comes from, first wins:
   In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
+_ALL_OPTIONS = f"all options: {PROGRAM} run --help"
 _IN_SHORT = "Keeps a MySQL-compatible database equal to the source of a TiCDC bucket."
 _FURTHER = f"""\
 first:  {PROGRAM} inspect --upstream-uri file:///data/bucket
@@ -226,7 +225,7 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
         prog=PROGRAM,
         description=_fitted(_IN_SHORT if brief else VERBS[RUN].description),
         usage=f"{PROGRAM} [command] [option …]" if brief else None,
-        epilog=_FURTHER if brief else f"{_fitted(_EXAMPLES)}\n\nall options: {PROGRAM} run --help",
+        epilog=_FURTHER if brief else _fitted(f"{_FIRST_COMMANDS}\n\n{_MORE_OF_RUN}\n\n{_CODES}\n\n{_ALL_OPTIONS}"),
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -237,7 +236,7 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
             verb.name,
             help=verb.summary,
             description=_described(verb),
-            epilog=_fitted(_EXAMPLES) if verb.name == RUN else None,
+            epilog=_fitted(_MORE_OF_RUN) if verb.name == RUN else None,
             formatter_class=_Help,
             usage=f"{PROGRAM} {verb.name} {verb.usage}",
             allow_abbrev=False,
@@ -250,7 +249,7 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
 def _described(verb: Verb) -> str:
     """Return the help of a command above its flags: what it does, its actions, examples and exit codes."""
     if verb.name == RUN:
-        return _fitted(verb.description)
+        return _fitted(f"{verb.description}\n\n{_FIRST_COMMANDS}\n\n{_CODES}")
     parts = [verb.description]
     if verb.actions:
         width = max(len(word) for word, _ in verb.actions) + 2
@@ -272,7 +271,7 @@ def _fill(parser: _Parser, verb: Verb) -> None:
     if verb.actions:
         words = tuple(word for word, _ in verb.actions)
         first = None if verb.without_action else words[0]
-        text = f"What to do; {first or verb.without_action} if left out."
+        text = verb.without_action or f"What to do; {first} if left out."
         shown = f"{{{','.join(words)}}}"
         parser.add_argument("action", nargs="?", type=_one_of(words), metavar=shown, default=first, help=text)
     if verb.words:

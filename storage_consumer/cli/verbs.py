@@ -60,7 +60,7 @@ class Verb:
     is_paged: bool = False
     """Whether an answer that is longer than the terminal goes through a pager: that of a command which only reads."""
     without_action: str = ""
-    """What is done if no action is named, where that is not the first one."""
+    """Help of the action, where something else than the first one is done if none is named."""
     module: str = ""
     """Module below `storage_consumer.cli` whose function `answer` is a `Command`; empty for `run`."""
 
@@ -357,7 +357,7 @@ machine's clock. It needs neither bucket nor target.""",
         description=f"""\
 Inspects a bucket and writes a TOML file for `{PROGRAM} run --config FILE`: each setting that was given or inferred, with where
 it comes from, and commented out what nobody can know but you. The file holds no secret, and only you may read it (mode 0600).
-It opens no connection to the target.""",
+It opens no connection to the target; without --downstream-uri its place in the file is left for you to fill in.""",
         examples=(
             "init --upstream-uri file:///data/bucket --downstream-uri mysql://root@127.0.0.1:3306/ --tz UTC",
             "init --upstream-uri s3://bucket/prefix --output /etc/storage-consumer/shop.toml",
@@ -383,7 +383,7 @@ Make it again after an upgrade.""",
             ("zsh", "for a file _storage-consumer in a directory of $fpath"),
             ("fish", "for ~/.config/fish/completions/storage-consumer.fish"),
         ),
-        without_action="that of $SHELL",
+        without_action="The shell; that of $SHELL if left out.",
         flags=(JSON,),
         module="completion_command",
     ),
