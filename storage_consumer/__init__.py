@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         TransientError,
         UndecodableRow,
     )
-    from storage_consumer.model import TableName
+    from storage_consumer.model import DdlId, TableName
     from storage_consumer.monitoring.report import Phase, Report, Totals, Work
     from storage_consumer.monitoring.snapshot import Snapshot
     from storage_consumer.monitoring.snapshot import Statement as StoredStatement
@@ -52,6 +52,7 @@ __all__ = [
     "ConfigError",
     "Consumer",
     "DdlFailed",
+    "DdlId",
     "FilesMissing",
     "Health",
     "LeaseHeld",
@@ -103,7 +104,7 @@ _MODULES = {
     "api": ("Consumer",),
     "config.keywords": ("Options",),
     "dry_run.result": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedWave"),
-    "model": ("TableName",),
+    "model": ("DdlId", "TableName"),
     "monitoring.report": ("Phase", "Report", "Totals", "Work"),
     "monitoring.snapshot": ("Snapshot",),
     "monitoring.status": ("Health", "Status", "TableStatus"),
@@ -119,7 +120,7 @@ _RENAMED = {
 """Public name → module, and name in it, which would say too little outside."""
 
 
-def __getattr__(name: str) -> object:
+def _loaded(name: str) -> object:
     """Import a public name at first use: `Consumer` loads PySpark, which neither a worker nor ``--help`` needs."""
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
@@ -130,6 +131,10 @@ def __getattr__(name: str) -> object:
     found: object = getattr(import_module(f"{__name__}.{module}"), inner)
     globals()[name] = found
     return found
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+    __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:
