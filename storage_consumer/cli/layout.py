@@ -26,6 +26,7 @@ _NARROWEST = 20
 """Columns that are assumed of a terminal that has fewer."""
 _LINE_END = re.compile(r"[\t\n\v\f\r]+ *")
 _GAP = "  "
+_BELOW = "    "
 
 
 def columns() -> int | None:
@@ -98,22 +99,35 @@ def table(rows: Sequence[Sequence[str]], indent: str = "", *, is_cut: bool = Fal
     head = [max(map(wcwidth.width, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)]
     left = len(indent) + sum(head) + len(_GAP) * len(head)
     width = columns()
-    if width is None or left + _LEAST <= min(width, _WIDEST):
-        for *first, last in rows:
+    for *first, last in rows:
+        if width is None or left + _LEAST <= min(width, _WIDEST):
             begin = indent + "".join(padded(cell, size) + _GAP for cell, size in zip(first, head, strict=True))
-            if is_cut or not last:
-                room = None if width is None else width - left
-                yield f"{begin}{cut(last, room)}".rstrip()
-            else:
-                yield from wrapped(last, begin, " " * left)
-        return
-    for name, *others in rows:
-        yield f"{indent}{name}"
-        below = f"{indent}    "
-        *middle, last = others
-        yield from wrapped(_GAP.join(cell.strip() for cell in middle if cell.strip()), below) if middle else ()
-        if last:
-            yield from [f"{below}{cut(last, width - len(below))}"] if is_cut else wrapped(last, below)
+            yield from _beside(begin, last, left, is_cut=is_cut)
+        else:
+            yield f"{indent}{first[0]}"
+            middle = _GAP.join(cell.strip() for cell in first[1:] if cell.strip())
+            yield from wrapped(middle, f"{indent}{_BELOW}") if middle else ()
+            yield from _last(last, f"{indent}{_BELOW}", width, is_cut=is_cut)
+
+
+def _beside(begin: str, last: str, left: int, *, is_cut: bool) -> Iterator[str]:
+    """Yield the lines of a row whose last cell begins behind `left` columns."""
+    width = columns()
+    if is_cut or width is None or not last:
+        yield f"{begin}{cut(last, None if width is None else width - left)}".rstrip()
+    elif left + max(map(wcwidth.width, last.split()), default=0) > width:
+        # A long word, such as a path, has more room below.
+        yield begin.rstrip()
+        yield from wrapped(last, " " * (len(begin) - len(begin.lstrip())) + _BELOW)
+    else:
+        yield from wrapped(last, begin, " " * left)
+
+
+def _last(text: str, indent: str, width: int, *, is_cut: bool) -> list[str]:
+    """Return the last cell of a row on lines of its own."""
+    if not text:
+        return []
+    return [f"{indent}{cut(text, width - len(indent))}"] if is_cut else wrapped(text, indent)
 
 
 def _shown(text: str) -> str:
