@@ -64,6 +64,7 @@ _COMMAND_LINE = re.compile(rf" {{8,}}| +({PROGRAM}|export) ")
 _ITEM = re.compile(r" +(\d+|[a-z-]+(?=  )) +")
 """What a line of a list begins with: a code, or a word with a gap behind it."""
 _NEW_LINE = re.compile(rf"{_COMMAND_LINE.pattern}|{_ITEM.pattern}")
+_SCREEN_FLAG = re.compile(r"--?(no-pager|(?P<color>color)(?P<value>=.*)?)", re.DOTALL)
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
 
 
@@ -155,6 +156,17 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
         raise ConfigError(f"there is no {what} `{name}`{did_you_mean(name, flags)}; see {PROGRAM} {verb.name} --help")
     options = {key: value for key, value in vars(parsed).items() if value is not None}
     return str(options.pop("verb")), options
+
+
+def command_first(argv: Sequence[str]) -> list[str]:
+    """Return the words with the flags of the screen behind the command; they may stand before it, as in ``git --no-pager log``."""
+    words, flags = list(argv), list[str]()
+    while words and (found := _SCREEN_FLAG.fullmatch(words[0])):
+        takes_next = found["color"] is not None and not found["value"]
+        flags += words[: 2 if takes_next else 1]
+        del words[: 2 if takes_next else 1]
+    # Without a command there is no answer, and `run` takes no such flags: its parser names the fault.
+    return [words[0], *flags, *words[1:]] if words and not words[0].startswith("-") else list(argv)
 
 
 def asks_to_run(argv: Sequence[str]) -> bool:

@@ -69,7 +69,7 @@ ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (None: those of the process); return its `ExitCode`."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    given = arguments.command_first(sys.argv[1:] if argv is None else argv)
     for secret in (found for word in given for found in secrets_in(word)):
         # Register before anything is logged: a message about a wrong argument may quote it.
         telemetry.register_secret(secret)
