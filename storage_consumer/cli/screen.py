@@ -16,6 +16,8 @@ from typing import TextIO
 
 import wcwidth
 
+from storage_consumer.errors import StorageConsumerError
+
 WHEN = ("auto", "always", "never")
 """Values of --color."""
 PAGER = "STORAGE_CONSUMER_PAGER"
@@ -97,11 +99,11 @@ def painted(text: str) -> str:
 def write(text: str, environ: Mapping[str, str], *, is_document: bool = False, may_page: bool = False) -> bool:
     """Write a text to standard output; return whether anybody still reads it.
 
-    A document gets no colours. `may_page`: through a pager, if it is longer than the terminal. Raises OSError if it cannot be
-    written for another reason than a reader that went away.
+    A document gets no colours. `may_page`: through a pager, if it is longer than the terminal. Raises `StorageConsumerError` if it cannot
+    be written for another reason than a reader that went away.
     """
     if sys.stdout is None:
-        raise OSError("standard output is closed")
+        raise StorageConsumerError("the answer could not be written: standard output is closed")
     with suppress(AttributeError):  # a test's stream lacks it
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # likewise
     if not is_document and is_coloured(sys.stdout, environ):
@@ -114,9 +116,9 @@ def write(text: str, environ: Mapping[str, str], *, is_document: bool = False, m
     except BrokenPipeError:
         _let_go()
         return False
-    except OSError:
+    except OSError as error:
         _let_go()
-        raise
+        raise StorageConsumerError(f"the answer could not be written: {error.strerror}") from error
     return True
 
 
