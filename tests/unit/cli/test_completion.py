@@ -19,7 +19,7 @@ CASES = [
     (["table", "rel"], {"reload-done"}),
     (["status", "--max"], {"--max-lag"}),
     (["run", "--log-format", "j"], {"json"}),
-    (["tso", "--color", "a"], {"auto", "always"}),
+    (["tso", "--color", "n"], {"never"}),
     (["help", "his"], {"history"}),
     (["run", "--config", "change"], {"changefeed.toml"}),
 ]
