@@ -24,6 +24,7 @@ from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Health, Status, TableStatus, judged, lag_of
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
 
@@ -176,8 +177,10 @@ def _of_table(status: Status, table: Table) -> list[str]:
         lines = list(_table_lines(shown))
     else:
         snapshot = status.snapshot
-        checkpoint = snapshot.checkpoint_running if table.follows else table.checkpoint
-        lines = [f"{table.state}: {table.name}, at {moment(checkpoint, lag_of(checkpoint, snapshot.now))}"]
+        checkpoint = snapshot.reached(table)
+        lines = [
+            f"{shown_state(table.state, table.error)}: {table.name}, at {moment(checkpoint, lag_of(checkpoint, snapshot.now))}"
+        ]
     return lines + [_statement_line(each) for each in status.statements if each.name.folded() == table.name.folded()]
 
 

@@ -180,4 +180,3 @@ def _durations(facts: Facts) -> Family:
         buckets=list(zip(borders, counts, strict=True)),
         sum_value=facts.tally.round_seconds,
     )
-

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from storage_consumer.monitoring.snapshot import Statement, Table
+from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.telemetry import tso_time
+from storage_consumer.plan.table_decisions import shown_state
+from storage_consumer.telemetry import tso_time, utc_time
 
 
 def document(
@@ -22,7 +23,7 @@ def document(
     found: dict[str, object] = {
         "health": status.health,
         "reasons": list(status.reasons),
-        "time": snapshot.now,
+        "time": utc_time(snapshot.now),
         "state_schema": snapshot.state_schema,
         "bucket": snapshot.upstream,
         "writer": snapshot.writer,
@@ -38,7 +39,7 @@ def document(
         "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
     }
     if chosen is not None:
-        found["table"] = {"name": str(chosen.name), "state": chosen.state, "checkpoint": chosen.checkpoint}
+        found["table"] = _chosen_document(chosen, shown, snapshot)
     if needed is not None:
         found["files"] = list(needed)
     return found
@@ -57,6 +58,14 @@ def _table_document(table: TableStatus) -> dict[str, object]:
         "decision": table.decision,
         "next": list(table.next_steps),
     }
+
+
+def _chosen_document(chosen: Table, shown: Sequence[TableStatus], snapshot: Snapshot) -> dict[str, object]:
+    state, checkpoint = shown_state(chosen.state, chosen.error), snapshot.reached(chosen)
+    # What an operator should know of it, if anything, says more than what is stored.
+    for table in shown:
+        state, checkpoint = table.state, table.checkpoint
+    return {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
 
 
 def _statement_document(each: Statement) -> dict[str, object]:
