@@ -34,8 +34,8 @@ def document(
         "tables_by_state": status.counts,
         "tables": [_table_document(table) for table in shown],
         "statements": [_statement_document(each) for each in status.statements],
-        "seconds_left": status.seconds_left,
-        "report": None if status.report is None else asdict(status.report) | {"age": snapshot.report_age},
+        "seconds_left": _rounded(status.seconds_left),
+        "report": None if status.report is None else asdict(status.report) | {"age": _rounded(snapshot.report_age)},
         "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
     }
     if chosen is not None:
@@ -46,7 +46,11 @@ def document(
 
 
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
-    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": lag}
+    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": _rounded(lag)}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _table_document(table: TableStatus) -> dict[str, object]:
@@ -74,7 +78,7 @@ def _statement_document(each: Statement) -> dict[str, object]:
         "version": each.identity.version,
         "checksum": each.identity.checksum,
         "state": each.state,
-        "seconds": each.seconds,
+        "seconds": _rounded(each.seconds),
         "query": each.query,
         "note": each.note,
     }
