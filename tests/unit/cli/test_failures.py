@@ -33,6 +33,7 @@ PLANTED: Mapping[str, tuple[list[str], int]] = {
     "inspect": (NO_BUCKET, 2),
     "status": (TARGET, 1),
     "plan": ([*NO_BUCKET, *TARGET], 2),
+    "doctor": ([*TARGET, "--only", "nothing"], 2),
     "ddl": (["skip", "--table", "a.b", "--version", "1", *TARGET], 1),
     "table": (["resume", "--table", "a.b", *TARGET], 1),
     "history": (TARGET, 1),
