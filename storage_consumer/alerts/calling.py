@@ -143,21 +143,25 @@ def _waited(process: subprocess.Popen[bytes]) -> bytes:
         # The end of the command counts, not that of the pipe: what it leaves running may hold that open.
         while process.poll() is None:
             if monotonic() > deadline:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, SIGKILL)
-                process.wait()
+                _kill(process)
                 raise CallFailed(f"it was killed after {COMMAND_TIMEOUT:g} s")
             if not selector.get_map():
                 sleep(_LOOK_EVERY)
-            elif selector.select(_LOOK_EVERY):
-                part = os.read(errors, _READ)
-                said = (said + part)[:_READ]
-                if not part:
-                    selector.unregister(errors)
+                continue
+            part = os.read(errors, _READ) if selector.select(_LOOK_EVERY) else None
+            said = (said + (part or b""))[:_READ]
+            if part == b"":
+                selector.unregister(errors)
         # What it wrote last.
         with suppress(BlockingIOError):
             said += os.read(errors, _READ)
     return said
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, SIGKILL)
+    process.wait()
 
 
 def _excerpt(content: bytes) -> str:
