@@ -27,6 +27,10 @@ class ReadTarget(MemoryTarget):
         """Whether a table has a row."""
         return bool(self._records.rows.get(name.folded()))
 
+    def partitions(self, name: TableName) -> frozenset[str]:  # noqa: ARG002 - of the port
+        """No partitions."""
+        return frozenset()
+
     def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - of the port
         """No notes."""
         return {}
