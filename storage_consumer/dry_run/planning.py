@@ -10,6 +10,7 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
+from storage_consumer.dry_run.decisions import announced, decided, with_new_keys
 from storage_consumer.dry_run.hearing import Heard
 from storage_consumer.dry_run.recording import Recording
 from storage_consumer.dry_run.result import Outcome, Plan, Stop
@@ -41,7 +42,10 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
     state = PlannedState(sources.stored, lambda step, error: _refused(recording, step, error))
     structure = PlannedStructure(sources.structure, sources.server_info.server_type)
     with heard_by(heard):
-        restart, floor = state.progress.load()
+        stored, floor = state.progress.load()
+        foreseen = state.decisions.foreseen(tells_time=sources.config.upstream.tells_time)
+        restart = decided(stored, foreseen)
+        structure.take_keys(with_new_keys(foreseen))
         manager = manager_of(sources.config, restart, floor, sources.clock.now())
         jobs = PlannedRowJobs(sources.storage, recording, lambda key: manager.tables[key].name, reads=bool(rows))
 
@@ -77,9 +81,10 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         waves=recording.waves,
         halts=_stops(summary, "halted"),
         waits=_stops(summary, "waiting"),
+        paused=_stops(summary, "paused"),
         skipped=dict(summary.skipped),
         databases=tuple(dict.fromkeys(structure.created)),
-        warnings=(*sources.warnings, *heard.texts, *filled),
+        warnings=(*sources.warnings, *map(announced, foreseen), *heard.texts, *filled),
     )
 
 

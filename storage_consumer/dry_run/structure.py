@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from storage_consumer.ddl.ports import Structure
@@ -47,6 +48,7 @@ class PlannedStructure:
         """Folded name → spelling and collation; None if it is gone."""
         self._gone: set[str] = set()
         """Folded databases whose tables of now are gone."""
+        self._taken: set[TableName] = set()
         self.created: list[str] = []
         """The databases that planned statements create, in order."""
 
@@ -54,7 +56,14 @@ class PlannedStructure:
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """Return the tables that are there by then, by folded name."""
-        return self._tables_of(wanted, self._real.describe)
+        found = self._tables_of(wanted, self._real.describe)
+        return {
+            folded: replace(table, key_drift="") if folded in self._taken else table for folded, table in found.items()
+        }
+
+    def take_keys(self, names: Iterable[TableName]) -> None:
+        """Take the keys of these tables, by folded name, as they are, whatever is noted of them."""
+        self._taken |= set(names)
 
     def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """Return the same, without comparing noted keys."""

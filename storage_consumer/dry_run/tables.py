@@ -130,14 +130,15 @@ def _columns(
         # They belong to TiDB's expression indexes, and no other server has them.
         if column.name.startswith(_HIDDEN):
             continue
-        old = former.get(name)
-        # A statement that does not name a column leaves it as it was.
-        if old is not None and name not in mentioned:
-            columns.append(old)
+        old = former.pop(name, None)
+        # A statement that does not name a column leaves it as it was, be it missing.
+        if name not in mentioned and before.columns:
+            columns += [] if old is None else [old]
         else:
             generated = "VIRTUAL" if name in virtual else old.generated if old else ""
             columns.append(_column(column, generated))
-    return tuple(columns)
+    # Only the target has the others, unless the statement drops them.
+    return (*columns, *(old for name, old in former.items() if name not in mentioned)) if columns else ()
 
 
 def _column(column: TableColumn, generated: str) -> TargetColumn:
