@@ -185,7 +185,7 @@ def test_decisions_about_statements(verb: Literal["skip", "replace", "done"]) ->
     assert world.once().halted_tables == ("shop.a",)
     assert [each.outcome for each in plan_of(world).statements] == [Outcome.HALT]
     (identity,) = [identity for identity, entry in world.records.journal.items() if entry.state == FAILED]
-    better = "ALTER TABLE `a` COMMENT 'x'" if verb == "replace" else ""
+    better = "ALTER TABLE `a` ADD COLUMN `more` INT" if verb == "replace" else ""
     world.records.decisions[identity] = Decision(verb=verb, statement=better, decided_by="op", decided_at="now")
     (statement,) = plan_of(world).statements
     assert (statement.outcome, statement.run) == ((Outcome.RUN, (better,)) if better else (Outcome.SKIP, ()))
