@@ -45,7 +45,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         stored, floor = state.progress.load()
         foreseen = state.decisions.foreseen(tells_time=sources.config.upstream.tells_time)
         restart = decided(stored, foreseen)
-        structure.take_keys(with_new_keys(foreseen))
+        structure.keys_taken = with_new_keys(foreseen)
         manager = manager_of(sources.config, restart, floor, sources.clock.now())
         jobs = PlannedRowJobs(sources.storage, recording, lambda key: manager.tables[key].name, reads=bool(rows))
 
@@ -68,6 +68,29 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         )
         summary = _round(context, floor)
         filled = tuple(_filled(sources, manager, restart))
+    warnings = (*sources.warnings, *map(announced, foreseen), *heard.texts, *filled)
+    return _plan(
+        sources,
+        summary,
+        recording,
+        jobs,
+        checkpoint=restart.lowest,
+        databases=structure.created,
+        warnings=warnings,
+    )
+
+
+def _plan(  # noqa: PLR0913 - what a planned round leaves
+    sources: PlanSources,
+    summary: RoundSummary,
+    recording: Recording,
+    jobs: PlannedRowJobs,
+    *,
+    checkpoint: int,
+    databases: Iterable[str],
+    warnings: tuple[str, ...],
+) -> Plan:
+    """Return what a planned round came to."""
     return Plan(
         upstream=sources.config.upstream.identity,
         server=f"{sources.server_info.server_type} {sources.server_info.version}",
@@ -75,7 +98,7 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         first_run=sources.stored is None,
         writer=sources.writer,
         storage_checkpoint=summary.storage_checkpoint,
-        checkpoint=restart.lowest,
+        checkpoint=checkpoint,
         reached=summary.checkpoint,
         counted=jobs.reads,
         waves=recording.waves,
@@ -83,8 +106,8 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         waits=_stops(summary, "waiting"),
         paused=_stops(summary, "paused"),
         skipped=dict(summary.skipped),
-        databases=tuple(dict.fromkeys(structure.created)),
-        warnings=(*sources.warnings, *map(announced, foreseen), *heard.texts, *filled),
+        databases=tuple(dict.fromkeys(databases)),
+        warnings=warnings,
     )
 
 

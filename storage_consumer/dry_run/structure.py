@@ -48,7 +48,8 @@ class PlannedStructure:
         """Folded name → spelling and collation; None if it is gone."""
         self._gone: set[str] = set()
         """Folded databases whose tables of now are gone."""
-        self._taken: set[TableName] = set()
+        self.keys_taken: frozenset[TableName] = frozenset()
+        """Tables by folded name whose keys are taken as they are, whatever is noted of them."""
         self.created: list[str] = []
         """The databases that planned statements create, in order."""
 
@@ -58,12 +59,9 @@ class PlannedStructure:
         """Return the tables that are there by then, by folded name."""
         found = self._tables_of(wanted, self._real.describe)
         return {
-            folded: replace(table, key_drift="") if folded in self._taken else table for folded, table in found.items()
+            folded: replace(table, key_drift="") if folded in self.keys_taken else table
+            for folded, table in found.items()
         }
-
-    def take_keys(self, names: Iterable[TableName]) -> None:
-        """Take the keys of these tables, by folded name, as they are, whatever is noted of them."""
-        self._taken |= set(names)
 
     def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """Return the same, without comparing noted keys."""
@@ -205,7 +203,7 @@ class PlannedStructure:
         if self.existing([name]) and not has_words(found[:4], "OR", "REPLACE"):
             raise Refused(1050, f"Table '{name.table}' already exists")
         # The names of a WITH look like tables.
-        self._refuse_missing(() if has_words(found, "WITH") else reads)
+        _refuse_missing(self, () if has_words(found, "WITH") else reads)
         self._tables[name.folded()] = PlannedTable(
             table=TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
         )
@@ -217,7 +215,7 @@ class PlannedStructure:
             if has_words(tokens(statement)[:6], "IF", "NOT", "EXISTS"):
                 return
             raise Refused(1050, f"Table '{name.table}' already exists")
-        self._refuse_missing(likes)
+        _refuse_missing(self, likes)
         like = self._planned(likes[0]) if likes else None
         self._tables[name.folded()] = created(name, definition, statement, like)
 
@@ -237,17 +235,9 @@ class PlannedStructure:
             return
         refuse_names(statement, before)
         if has_words(found, "EXCHANGE", "PARTITION"):
-            self._refuse_missing(each.within(name.schema) for each in parse_ddl(statement, name).names)
+            _refuse_missing(self, [each.within(name.schema) for each in parse_ddl(statement, name).names])
         else:
             self._tables[name.folded()] = changed(before, definition, statement)
-
-    def _refuse_missing(self, names: Iterable[TableName]) -> None:
-        """Raise `Refused` if one of these tables is not there by then."""
-        wanted = list(names)
-        there = self.existing(wanted)
-        for name in wanted:
-            if name.folded() not in there:
-                raise Refused(1146, f"Table '{name}' doesn't exist")
 
     def _rename(self, old: TableName, new: TableName) -> None:
         before = self._planned(old)
@@ -276,6 +266,15 @@ class PlannedStructure:
             foreign_keys=parts.foreign_keys,
             partitions=self._real.partitions(real.name),
         )
+
+
+def _refuse_missing(structure: PlannedStructure, names: Iterable[TableName]) -> None:
+    """Raise `Refused` if one of these tables is not there by then."""
+    wanted = list(names)
+    there = structure.existing(wanted)
+    for name in wanted:
+        if name.folded() not in there:
+            raise Refused(1146, f"Table '{name}' doesn't exist")
 
 
 def _is_about_view(found: Sequence[Token]) -> bool:
