@@ -9,6 +9,7 @@ from typing import Literal
 
 from storage_consumer.log_lines import tso_time, utc_time
 from storage_consumer.monitoring.status import commands_in
+from storage_consumer.redaction import redact
 
 MOST_TABLES = 50
 """Tables that a document lists; the others are counted."""
@@ -114,7 +115,8 @@ def _described(table: TableNote) -> dict[str, object]:
 
 
 def cut(error: str) -> str:
-    """Return an error at a length that fits a message."""
+    """Return an error at a length that fits a message, secrets blanked: half of one would not be recognized later."""
+    error = redact(error)
     return error if len(error) <= _LONGEST_ERROR else f"{error[: _LONGEST_ERROR - 1]}…"
 
 
