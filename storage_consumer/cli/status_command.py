@@ -36,6 +36,7 @@ _LABEL = 12
 _CODES = {
     Health.HEALTHY: ExitCode.DONE,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
+    Health.RETRYING: ExitCode.BEHIND,
     Health.STOPPED: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.remedies import with_a_way_on
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
@@ -130,6 +131,9 @@ class RoundLedger:
     def halt(self, key: str, error: str, *, kind: HaltKind, save: bool = True) -> None:
         """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
         table = self.context.manager.tables[key]
+        # A name in the target is given by the settings alone, which are read at a start.
+        if kind != "name":
+            error = with_a_way_on(error, table.name, self.context.config.downstream)
         table.halt(error)
         fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": kind}
         _log.error("table_halted", **fields, error=table.status.error)

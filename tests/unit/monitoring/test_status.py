@@ -73,6 +73,21 @@ def test_nobody_writes() -> None:
     assert status(snapshot(writer=""), needs_writer=False).health == Health.HEALTHY
 
 
+def test_nobody_can_write() -> None:
+    """On a target that is read-only a start is of no use before it takes writes again."""
+    found = status(snapshot(table("a"), writer="", read_only=True))
+    assert found.health == Health.NO_WRITER
+    assert "the target is read-only" in found.reasons[0]
+
+
+def test_retrying() -> None:
+    """A writer whose rounds fail is not healthy: nothing is applied, whatever the lag; that counts before stopped tables."""
+    found = status(snapshot(table("a", "halted", error="x"), report=report(Phase.RETRYING, retry="no route")))
+    assert (found.health, found.reasons[0].endswith("no route")) == (Health.RETRYING, True)
+    silent = snapshot(report=report(Phase.RETRYING), report_age=99.0)
+    assert status(silent).health == Health.HEALTHY
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "limit", "health"),
     [
