@@ -15,6 +15,7 @@ from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 
@@ -229,6 +230,8 @@ def _next_steps(
         return tuple(ends) if len(ends := _KILL.findall(reason)) == 1 else ()
     # The message knows best: it was written where the fault was met.
     named = commands_in(reason)
+    if AT_A_START in reason:
+        return named
     if state == TableState.LOST:
         return named or (command("reload-done", table.name),)
     again = command("resume", table.name)

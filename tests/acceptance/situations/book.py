@@ -47,7 +47,9 @@ class Book:
         for page, seen in self._seen.items():
             shown = _blocks((self.folder / f"{page}.md").read_text(encoding="utf-8"))
             self.stale += [f"{page}.md: nothing like the block `{name}` was seen" for name in shown.keys() - seen]
-        assert not self.stale, "\n".join(["python -m pytest tests/acceptance/situations --write-situations", *self.stale])
+        assert not self.stale, "\n".join(
+            ["python -m pytest tests/acceptance/situations --write-situations", *self.stale]
+        )
 
 
 def _blocks(text: str) -> dict[str, str]:

@@ -44,6 +44,11 @@ class Feed:
         self.marks.append(second * 1000 << 18)
         return self.marks[-1]
 
+    def copied(self) -> int:
+        """The TSO of a copy that is made now."""
+        self.marks.append(int(time.time() * 1000) << 18)
+        return self.marks[-1]
+
     def create(self, *tables: str, ago: float = 0.0) -> None:
         """Databases and tables with the columns `id` and `name`."""
         for schema in dict.fromkeys(table.partition(".")[0] for table in tables):

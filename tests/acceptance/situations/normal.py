@@ -7,6 +7,7 @@ import socket
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from storage_consumer.clock import span
 from storage_consumer.telemetry import tso_time
 
 WIDTH = 118
@@ -20,8 +21,8 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(?<![\w.-])(\d+)([dhms])(?:(\d\d)([hms]))?(?![\w-])")
 _SECONDS = re.compile(r"^(storage_consumer_\w*_seconds(?:\{[^}]*\})?) ([\d.e+]+)$", re.MULTILINE)
 _NUMBER = re.compile(r'("(?:seconds|lag_seconds|source_lag_seconds|rows_per_second|wait|expected_end)": )[\d.]+')
-_SHORT = "3s"
-_COARSE = 600
+_SHORT, _SLOW, _COARSE = 3.0, 300.0, 300.0
+"""Seconds that are shown for all durations below the second figure; the step of those from there on."""
 
 
 def tick(number: int) -> int:
@@ -89,18 +90,19 @@ def _time(found: re.Match[str], times: Mapping[str, str]) -> str:
 
 
 def _span(found: re.Match[str]) -> str:
-    """Return a duration of a minute or less as one of seconds, a longer one by its larger unit."""
+    """Return a duration that a slow machine may have made as a short one, and a longer one in steps of five minutes."""
     seconds = int(found[1]) * _UNITS[found[2]] + int(found[3] or 0) * _UNITS[found[4] or "s"]
-    if seconds < _UNITS["m"]:
-        return _SHORT
-    if found[4] is None:
+    # A limit that somebody typed has no second part.
+    if seconds >= _SLOW and found[4] is None:
         return found[0]
-    whole = seconds // _COARSE * _COARSE if seconds >= _COARSE else _UNITS["m"]
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m00s"
+    return span(_coarse(seconds))
 
 
 def _seconds(value: float) -> str:
-    if value < 1e-9 or value > 1e8:  # noqa: PLR2004 - nothing, or a time rather than a duration
+    if value < 1e-9 or value > 1e8:
         return "0.0" if value < 1 else "1.795428e+09"
-    return "3.0" if value < _UNITS["m"] else f"{max(1, value // _COARSE) * _COARSE:.1f}"
+    return f"{_coarse(value):.1f}"
+
+
+def _coarse(seconds: float) -> float:
+    return _SHORT if seconds < _SLOW else seconds // _COARSE * _COARSE

@@ -66,6 +66,7 @@ def test_read_only_target(mariadb: DatabaseServer, book: Book, tmp_path: Path) -
     mariadb.query("REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM app")
     uri = mariadb.uri.replace("root@", "app:secret@")
     watch = Watch(feed=feed_of(tmp_path), uri=uri, book=book)
+    watch.masks[r"[\w' ]+: error 1290"] = "…: error 1290"
     try:
         with program(arguments(watch), tmp_path / "log") as running:
             watch.running = running
@@ -102,6 +103,8 @@ def test_full_disk(book: Book, tmp_path: Path) -> None:
         servers.mariadb(folder=disk, innodb=innodb) as server,
     ):
         watch = Watch(feed=feed_of(tmp_path), uri=server.uri, book=book)
+        # Whatever needs room first is refused.
+        watch.masks[r"[\w' ]+: error \d+: .*? \(the target's disk"] = "…: error …: … (the target's disk"
         with program(arguments(watch), tmp_path / "log") as running:
             watch.running = running
             running.wait_for("round_finished", checkpoint=watch.feed.marks[-1])
@@ -125,6 +128,7 @@ def test_silent_bucket(s3: S3Server, mariadb: DatabaseServer, book: Book, tmp_pa
     s3.upload(feed.bucket.root, "silent", "prefix")
     uri = s3.uri("silent", "prefix", s3.reader, protocol="csv")
     watch = Watch(feed=feed, uri=mariadb.uri, book=book, upstream=uri)
+    watch.places |= {f"{s3.endpoint}/silent": "https://s3.example.com/bucket"}
     with program(arguments(watch), tmp_path / "log") as running:
         watch.running = running
         running.wait_for("round_finished", checkpoint=feed.marks[-1])

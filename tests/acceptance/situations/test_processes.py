@@ -45,7 +45,15 @@ def test_who_writes(watch: Watch, tmp_path: Path) -> None:
         first.wait_for("round_finished", checkpoint=watch.feed.marks[-1])
         watch.settled()
         second = typed(run_line(watch, "--once", "--lease-ttl", "3s"))
-        watch.book.shows("lease-held", {"run": watch.logged(second), "status": watch.said(watch.status()), "page": watch.page("healthy"), "alerts": watch.alerts()})
+        watch.book.shows(
+            "lease-held",
+            {
+                "run": watch.logged(second),
+                "status": watch.said(watch.status()),
+                "page": watch.page("healthy"),
+                "alerts": watch.alerts(),
+            },
+        )
         watch.begin()
         watch.feed.rows("shop.orders", 2, '2,"two"')
         with program([*arguments(watch), "--standby"], tmp_path / "standby") as standby:
@@ -65,7 +73,9 @@ def test_who_writes(watch: Watch, tmp_path: Path) -> None:
         wait_until("an end of the lease", lambda: watch.status().code == 3)
         status = watch.status()
         down = [("up", '{job="storage-consumer",instance="db1:9464"}', 0.0, 0.0)]
-        watch.book.shows("writer-dead", {"status": watch.said(status), "alerts": "".join(f"{name}\n" for name in fired(down))})
+        watch.book.shows(
+            "writer-dead", {"status": watch.said(status), "alerts": "".join(f"{name}\n" for name in fired(down))}
+        )
     assert "start `storage-consumer run`" in status.text
     with program([*arguments(watch)], tmp_path / "third") as third:
         third.wait_for("lease_acquired")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -27,7 +27,7 @@ TARGET = "mysql://app@db.example.com:3306/"
 BUCKET = "s3://bucket/prefix"
 _COLUMNS = 120
 _TELLING = (
-    *("writer", "retrying_seconds", "retries_total", "lag_seconds", "running_lag_seconds"),
+    *("writer", "retrying_seconds", "lag_seconds", "running_lag_seconds"),
     *("source_lag_seconds", "pending_files", "tables", "tables_waiting", "table_halts_total"),
     *("table_halted", "statements_running", "statement_seconds"),
 )
@@ -78,6 +78,8 @@ class Watch:
     """URI of the bucket; by default that of the feed's folder."""
     places: dict[str, str] = field(default_factory=dict)
     """What is replaced in the pages."""
+    masks: dict[str, str] = field(default_factory=dict)
+    """Regular expression → what its matches are replaced by."""
     running: Program | None = None
     _before: str = ""
     """The metrics before the situation."""
@@ -105,7 +107,11 @@ class Watch:
 
     def status(self, *words: str) -> Ended:
         """What the command `status` says."""
-        return typed(shlex.join(["storage-consumer", "status", *words, "--downstream-uri", self.uri]))
+        return typed(self.status_line(*words))
+
+    def status_line(self, *words: str) -> str:
+        """The command `status` as it is typed."""
+        return shlex.join(["storage-consumer", "status", *words, "--downstream-uri", self.uri])
 
     def settled(self) -> Ended:
         """The status once the program has stored what its last round left; it does so every few seconds."""
@@ -114,7 +120,9 @@ class Watch:
         def has_it() -> bool:
             found[:] = [self.status()]
             pending = re.search(r"^storage_consumer_pending_files (\d+)", self._metrics(), re.MULTILINE)
-            return pending is not None and bool(re.search(rf"idle.*\n(.*\n)*  pending +{pending[1]} file", found[0].text))
+            return pending is not None and bool(
+                re.search(rf"idle.*\n(.*\n)*  pending +{pending[1]} file", found[0].text)
+            )
 
         wait_until("a report of the last round", has_it)
         return found[0]
@@ -125,7 +133,10 @@ class Watch:
 
     def normal(self, text: str) -> str:
         """The text as the pages have it."""
-        return wrapped(normal(text, self.feed.marks, self.places))
+        text = normal(text, self.feed.marks, self.places)
+        for pattern, shown in self.masks.items():
+            text = re.sub(pattern, shown, text)
+        return wrapped(text)
 
     def logged(self, ended: Ended) -> str:
         """A command with the warnings and errors that it logged, but for assumptions about the bucket; as the pages have them."""
@@ -142,16 +153,28 @@ class Watch:
         before, after = (self._told(text) for text in (self._before, self._metrics()))
         return "".join(f"{line}\n" for line in after if line not in before)
 
-    def alerts(self, *, is_up: bool = True) -> str:
-        """The alerts of conf/prometheus that fire while the situation lasts an hour."""
-        series = [("up", '{job="storage-consumer",instance="db1:9464"}', float(is_up), 0.0)]
-        for line in self._metrics().splitlines() if is_up else ():
+    def alerts(self, *, files_read: bool = False) -> str:
+        """The alerts of conf/prometheus that fire while the situation lasts an hour, in which files are read or not."""
+        series = [("up", '{job="storage-consumer",instance="db1:9464"}', 1.0, 0.0)]
+        for line in self._metrics().splitlines():
             if (found := _SAMPLE.match(line)) and found[3] != "NaN":
                 labels = f'{{job="storage-consumer",instance="db1:9464"{"," + found[2][1:-1] if found[2] else ""}}}'
                 grows = found[1] in _AGES and float(found[3]) > 0 and not self._is_followed(found[1])
+                grows |= files_read and found[1] == "files_read_total"
                 series.append((f"storage_consumer_{found[1]}", labels, float(found[3]), 60.0 * grows))
         firing = fired(series)
         return "".join(f"{name}\n" for name in firing) or "none\n"
+
+    def once(self, look: Callable[[], str], *needed: str) -> str:
+        """What a look shows once it has all these texts."""
+        found: list[str] = []
+
+        def has_them() -> bool:
+            found[:] = [look()]
+            return all(text in found[0] for text in needed)
+
+        wait_until(f"{needed} in what was seen", has_them)
+        return found[0]
 
     def page(self, *needed: str) -> str:
         """The page's headline, and what it shows of tables and statements; once it has these words."""
@@ -186,7 +209,7 @@ class Watch:
         kept = []
         for line in text.splitlines():
             found = _SAMPLE.match(line)
-            if found and found[1] in _TELLING:
+            if found and found[1] in _TELLING and (float(found[3]) or found[1] == "writer"):
                 kept += self.normal(line).splitlines()
         return kept
 
@@ -205,13 +228,9 @@ def fired(series: Sequence[tuple[str, str, float, float]]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="alerts-") as folder:
         path = Path(folder) / "test.yml"
         path.write_text(json.dumps(rules), encoding="utf-8")
-        try:
-            promtool("test", "rules", str(path))
-        except AssertionError as told:
-            # Nothing is expected, so the tool tells what there is.
-            assert "got:" in str(told), told
-            return sorted(set(re.findall(r'alertname=\\?"(\w+)', str(told))))
-    return []
+        # Nothing is expected, so the tool fails with what there is.
+        told = promtool("test", "rules", str(path), fails="got:")
+    return sorted(set(re.findall(r'alertname=\\?"(\w+)', told)))
 
 
 def _get(address: str) -> str:

@@ -69,7 +69,10 @@ def test_tables_about_which_an_operator_decided(sort: str) -> None:
     assert listing.counts == {"halted": 1, "paused": 1, "skipped": 1, "excluded": 1}
     if sort == "state":
         assert names(listing) == ["broken", "held", "passed", "left"]
-    assert [names(listed(found, Query.of({"state": state}))) for state in ("paused", "skipped")] == [["held"], ["passed"]]
+    assert [names(listed(found, Query.of({"state": state}))) for state in ("paused", "skipped")] == [
+        ["held"],
+        ["passed"],
+    ]
 
 
 def test_search() -> None:
