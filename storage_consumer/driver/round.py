@@ -41,6 +41,7 @@ def run_round(
     rows = RowJobs(context, ledger)
     ddls = DdlScheduler(context, ledger, rows)
     ddls.apply_decisions(late)
+    ledger.announce_halts()
     _apply(context, ledger, (rows, ddls), is_stable=is_stable, to_the_end=take_last_ddl)
     with ledger.stage("checkpoint"):
         ddls.store()
