@@ -131,7 +131,7 @@ class RoundLedger:
         if kind != "name":
             error = with_a_way_on(error, table.name, self.context.config.downstream)
         table.halt(error, kind)
-        self._announce(table)
+        _announce(table)
         if save:
             self.save([table])
 
@@ -139,13 +139,7 @@ class RoundLedger:
         """Log the halts that the plan has come to by itself, when it took in what was listed."""
         for table in self.context.manager.tables.values():
             if table.unannounced and table.status.is_halted:
-                self._announce(table)
-
-    @staticmethod
-    def _announce(table: TableConsumer) -> None:
-        fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
-        table.unannounced = ""
-        _log.error("table_halted", **fields, error=table.status.error)
+                _announce(table)
 
     def save(self, tables: Iterable[TableConsumer], sequences: Mapping[str, Finished] | None = None) -> None:
         """Store the progress of tables, and of the files of sequences."""
@@ -310,3 +304,10 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,
     )
+
+
+def _announce(table: TableConsumer) -> None:
+    """Log the halt of a table."""
+    fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
+    table.unannounced = ""
+    _log.error("table_halted", **fields, error=table.status.error)
