@@ -20,7 +20,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d(?:\.\d+)?")
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(?<![\w.-])(\d+)([dhms])(?:(\d\d)([hms]))?(?![\w-])")
 _SECONDS = re.compile(r"^(storage_consumer_\w*_seconds(?:\{[^}]*\})?) ([\d.e+]+)$", re.MULTILINE)
-_NUMBER = re.compile(r'("(?:seconds|lag_seconds|source_lag_seconds|rows_per_second|wait|expected_end)": )[\d.]+')
+_NUMBER = re.compile(r"\b(lag_seconds=)[\d.]+")
 _SHORT, _SLOW, _COARSE = 3.0, 300.0, 300.0
 """Seconds that are shown for all durations below the second figure; the step of those from there on."""
 
