@@ -11,7 +11,7 @@ from typing import Any
 from tests.harness.small_bucket import ID_NAME, SmallBucket
 
 _CREATE_DATABASE, _CREATE_TABLE = 1, 3
-_BACK = 25
+_BACK = 60
 """Seconds before now at which the TSOs of a situation begin; more than it needs, and few enough for the feed to be followed."""
 
 
@@ -70,10 +70,23 @@ class Feed:
         schema, _, name = table.partition(".")
         commit_ts = at or self.now()
         lines = (f'"I","{name}","{schema}",{commit_ts},{row}' for row in rows)
-        return self.bucket.rows(table, number, *lines, version=self.created[table])
+        path = self._aside.rows(table, number, *lines, version=self.created[table])
+        return self._put(path)
 
     def advance(self) -> int:
         """Move the checkpoint to now; the checkpoint."""
         checkpoint = self.now()
-        self.bucket.metadata(checkpoint)
+        self._aside.metadata(checkpoint)
+        self._put(self._aside.root / "metadata")
         return checkpoint
+
+    @property
+    def _aside(self) -> SmallBucket:
+        """Where files are written that must not be seen half written."""
+        return SmallBucket(root=self.bucket.root.with_name(f"{self.bucket.root.name}-aside"))
+
+    def _put(self, path: Path) -> Path:
+        """Move a whole file into the bucket; its place there."""
+        place = self.bucket.root / path.relative_to(self._aside.root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return path.replace(place)

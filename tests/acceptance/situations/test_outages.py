@@ -21,7 +21,7 @@ from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import SmallBucket
 from tests.harness.waiting import wait_until
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance, pytest.mark.timeout(900)]
 
 
 def feed_of(folder: Path) -> Feed:

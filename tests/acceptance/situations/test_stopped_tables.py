@@ -18,7 +18,7 @@ from tests.harness.servers import DatabaseServer
 from tests.harness.small_bucket import ID_NAME, SmallBucket, column
 from tests.harness.waiting import wait_until
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.acceptance, pytest.mark.timeout(900)]
 TABLES = ("orders", "items", "customers", "invoices", "payments", "stock", "returns", "prices")
 
 
