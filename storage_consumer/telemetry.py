@@ -122,6 +122,11 @@ EVENTS: dict[str, Event] = {
         fields=("error",),
         levels=("warning",),
     ),
+    "thread_failed": Event(
+        meaning="A thread beside the work ended with an error that nobody expected. The work goes on; please report it.",
+        fields=("thread", "error"),
+        levels=("warning",),
+    ),
     "listener_failed": Event(
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),

@@ -408,7 +408,7 @@ def _refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
     return DdlFailed(
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
         f"statement is: {statement[:500]}. {fault.remedy or _remedy(step)}, then start again or run `storage-consumer "
-        "table resume` to try it again"
+        f"table resume {table_flag(step.origin.name)}` to try it again"
     )
 
 

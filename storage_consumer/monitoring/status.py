@@ -30,8 +30,8 @@ _WRITABLE = (
     "the target is read-only, so that no process can have the lease. Point at its primary, or make it writable; a process that "
     "still runs goes on by itself, else start `storage-consumer run`"
 )
-_AGAIN = "`storage-consumer table resume`"
-"""How a message names the command that it does not spell out."""
+_AGAIN = "`storage-consumer table resume"
+"""How a message names the command, without the options that lead to the target."""
 _KILL = re.compile(r"`(KILL \d+)`")
 _COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
 

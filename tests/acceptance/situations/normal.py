@@ -56,20 +56,6 @@ def wrapped(text: str, width: int = WIDTH) -> str:
     return "\n".join(lines) + "\n"
 
 
-def unwrapped(text: str, width: int) -> str:
-    """Return a text in which the lines that were broken at `width` are whole again."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        before = lines[-1] if lines else ""
-        full = len(before.rpartition("\0")[2]) + 1 + len(line.strip().partition(" ")[0]) > width
-        is_text = re.match(r"  +\S", line) and re.match(r"  +\S", before) and not line.startswith("  next:")
-        if full and is_text:
-            lines[-1] = f"{before}\0{line}"
-        else:
-            lines.append(line)
-    return "\n".join(re.sub(r"\0\s*", " ", line) for line in lines)
-
-
 def _folded(line: str, indent: str, width: int) -> list[str]:
     first = line[: len(line) - len(line.lstrip())]
     return textwrap.wrap(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,14 +18,13 @@ from typing import Any
 
 from tests.acceptance.situations.book import Book
 from tests.acceptance.situations.feed import Feed
-from tests.acceptance.situations.normal import normal, unwrapped, wrapped
+from tests.acceptance.situations.normal import normal, wrapped
 from tests.harness.program import ROOT, Program
 from tests.harness.waiting import wait_until
 from tests.integration.test_promtool import promtool
 
 TARGET = "mysql://app@db.example.com:3306/"
 BUCKET = "s3://bucket/prefix"
-_COLUMNS = 120
 _TELLING = (
     *("writer", "retrying_seconds", "lag_seconds", "running_lag_seconds"),
     *("source_lag_seconds", "pending_files", "tables", "tables_waiting", "table_halts_total"),
@@ -49,7 +48,7 @@ class Ended:
     """Of standard output and standard error."""
 
 
-def typed(line: str, environment: Mapping[str, str] | None = None) -> Ended:
+def typed(line: str) -> Ended:
     """Run a command as it is pasted into a shell, and return what it said."""
     words = shlex.split(line)
     program = [sys.executable, "-m", "storage_consumer"] if words[0] == "storage-consumer" else words[:1]
@@ -57,7 +56,7 @@ def typed(line: str, environment: Mapping[str, str] | None = None) -> Ended:
     done = subprocess.run(
         [*program, *words[1:]],
         cwd=ROOT,
-        env={**inherited, "COLUMNS": str(_COLUMNS), **(environment or {})},
+        env=inherited,
         capture_output=True,
         text=True,
         timeout=90,
@@ -145,8 +144,7 @@ class Watch:
 
     def said(self, ended: Ended) -> str:
         """A command with what it said, as the pages have it."""
-        text = unwrapped(ended.text, _COLUMNS)
-        return self.normal(f"$ {ended.typed}\n{text.rstrip()}") + f"exit code {ended.code}\n"
+        return self.normal(f"$ {ended.typed}\n{ended.text.rstrip()}") + f"exit code {ended.code}\n"
 
     def metrics(self) -> str:
         """The metrics that tell the situation: those that differ from what they were before it."""

@@ -8,7 +8,7 @@ import pytest
 
 from storage_consumer.telemetry import tso_time
 from tests.acceptance.situations.book import FOLDER, Book
-from tests.acceptance.situations.normal import normal, tick, unwrapped, wrapped
+from tests.acceptance.situations.normal import normal, tick, wrapped
 from tests.acceptance.situations.watching import page_lines
 from tests.harness.small_bucket import ts
 
@@ -35,12 +35,12 @@ def test_what_is_replaced(text: str, shown: str) -> None:
 
 
 def test_lines() -> None:
-    """What a terminal broke is made whole before anything is replaced, and broken anew for the page; commands stay whole."""
+    """Long lines are continued below themselves, so that they fit the page; commands stay whole."""
     words = " ".join(["word"] * 40)
-    broken = wrapped(f"  {words}", 60)
-    assert max(map(len, broken.splitlines())) <= 60
-    assert unwrapped(broken, 60) == f"  {words}"
-    assert unwrapped("  one\n  two", 60) == "  one\n  two"
+    lines = wrapped(f"  {words}", 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert [line.startswith("    ") for line in lines] == [False, *[True] * (len(lines) - 1)]
+    assert " ".join(map(str.strip, lines)) == words
     command = f"  next: storage-consumer table resume --table {'x' * 90}"
     assert wrapped(command, 60) == f"{command}\n"
 
