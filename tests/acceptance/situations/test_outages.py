@@ -37,7 +37,7 @@ def retried(watch: Watch, page: str, code: int) -> None:
     """Wait until the program retries and the status has this exit code, and show what is seen of that."""
     assert watch.running is not None
     # A round may have listed a new file before the checkpoint was there that it belongs to.
-    watch.masks |= {r"  pending .*\n": "", r".*pending_files .*\n?": ""}
+    watch.masks |= {r"\n  pending .*": "", r".*pending_files .*\n?": ""}
     watch.running.wait_for("retry", what="round")
     wait_until(f"status {code}", lambda: watch.status().code == code)
     status = watch.status()

@@ -77,8 +77,8 @@ class Watch:
     """URI of the bucket; by default that of the feed's folder."""
     places: dict[str, str] = field(default_factory=dict)
     """What is replaced in the pages."""
-    masks: dict[str, str] = field(default_factory=dict)
-    """Regular expression → what its matches are replaced by."""
+    masks: dict[str, str] = field(default_factory=lambda: {r"\n  skipped .*": ""})
+    """Regular expression → what its matches are replaced by. What was skipped since the start is no part of a situation."""
     running: Program | None = None
     _before: str = ""
     """The metrics before the situation."""
