@@ -115,7 +115,9 @@ class Consumer:
     @property
     def is_writer(self) -> bool:
         """Whether this process has the lease, as far as it knows; False while it stands by, or waits for the bucket."""
-        return self._service is not None and self._service.is_writer
+        # Read once: scrapes and probes ask while another thread closes the consumer.
+        service = self._service
+        return service is not None and service.is_writer
 
     @property
     def silent_seconds(self) -> float | None:

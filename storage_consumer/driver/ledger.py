@@ -288,6 +288,13 @@ class RoundLedger:
         return tuple(sorted(tables, key=lambda t: t.table))
 
 
+def _announce(table: TableConsumer) -> None:
+    """Log a halt, once."""
+    fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
+    table.unannounced = ""
+    _log.error("table_halted", **fields, error=table.status.error)
+
+
 def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdated: bool = False) -> TableProgress:
     """Return what to store of a table; `may_be_outdated`: see `TableProgress`."""
     return TableProgress(

@@ -107,9 +107,7 @@ _KEYS = {
 
 
 def _row(table: Table, told: TableStatus | None, status: Status) -> Row:
-    checkpoint = status.snapshot.checkpoint_running if table.follows else table.checkpoint
-    if told is not None:
-        checkpoint = told.checkpoint
+    checkpoint = told.checkpoint if told is not None else status.snapshot.reached(table)
     return Row(
         name=table.name,
         shown=str(table.name),

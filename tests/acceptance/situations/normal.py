@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -40,7 +39,7 @@ def normal(text: str, marks: Sequence[int], places: Mapping[str, str]) -> str:
     text = _TIME.sub(lambda found: _time(found, times), text)
     text = _TSO.sub(lambda found: str(numbers.get(int(found[0]), tick(0))), text)
     text = re.sub(r"\bhost [\w.-]+, pid \d+", "host db1, pid 4711", text)
-    text = text.replace(f'"{socket.gethostname()}"', '"db1"')
+    text = re.sub(r"\bby \S+@\S+ since", "by ada@db1 since", text)
     text = _SPAN.sub(_span, text)
     text = _NUMBER.sub(r"\g<1>3.0", text)
     return _SECONDS.sub(lambda found: f"{found[1]} {_seconds(float(found[2]))}", text)

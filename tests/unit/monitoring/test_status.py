@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Phase, Report, Work
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged
+from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged, lag_of
 from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_state import TableState
 
@@ -242,3 +242,10 @@ def test_statements_are_kept() -> None:
 def test_commands_of_a_message(text: str, commands: tuple[str, ...]) -> None:
     """Each command is found whole, without the words around it."""
     assert commands_in(text) == commands
+
+
+def test_a_lag_needs_a_checkpoint() -> None:
+    """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one (O10)."""
+    assert lag_of(0, NOW) is None
+    assert lag_of(at(2), NOW) == 2.0
+    assert lag_of(at(-2), NOW) == 0.0
