@@ -311,10 +311,3 @@ def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdat
         target=place_of(table, manager.selection.routes),
         may_be_outdated=may_be_outdated,
     )
-
-
-def _announce(table: TableConsumer) -> None:
-    """Log the halt of a table."""
-    fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
-    table.unannounced = ""
-    _log.error("table_halted", **fields, error=table.status.error)
