@@ -44,7 +44,6 @@ from storage_consumer.monitoring.showing import Showing
 from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
@@ -176,7 +175,6 @@ class Consumer:
         with closing(database), closing(reader):
             has_state = reader.exists(config.upstream.identity)
             holder = reader.holder() if has_state else ""
-            waiting = reader.decisions.waiting() if has_state else []
             sources = PlanSources(
                 config=config,
                 storage=storage,
@@ -187,7 +185,7 @@ class Consumer:
                 server_info=database.session.server_info(),
                 writer=readable(holder) if holder else "",
                 clock=self._clock,
-                warnings=(*heard.texts, *map(_waiting, waiting)),
+                warnings=tuple(heard.texts),
             )
             return planned(sources, rows=rows)
 
@@ -359,11 +357,3 @@ class Consumer:
             clock=self._clock,
             secrets_file=self._secrets_file,
         )
-
-
-def _waiting(decision: TableDecision) -> str:
-    """Return what a plan says of an operator's decision about a table that nobody has obeyed yet."""
-    return (
-        f"`{decision.verb}` of the table {decision.table_key}, decided by {decision.decided_by} at {decision.decided_at} "
-        "UTC, is obeyed before the next round; this plan shows the table as it is without it"
-    )

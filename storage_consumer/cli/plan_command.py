@@ -52,7 +52,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
     known = sorted(
         {each.table for each in plan.rows}
         | {each.table for each in plan.statements}
-        | {each.table for each in (*plan.halts, *plan.waits)}
+        | {each.table for each in (*plan.halts, *plan.waits, *plan.paused)}
     )
     names = {text: _name(text) for text in known}
     refuse_several(names.values(), name)
@@ -71,6 +71,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
         waves=tuple(wave for wave in waves if wave.rows or wave.statements),
         halts=tuple(each for each in plan.halts if each.table in meant),
         waits=tuple(each for each in plan.waits if each.table in meant),
+        paused=tuple(each for each in plan.paused if each.table in meant),
     )
 
 
@@ -89,6 +90,7 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     for title, texts in (
         ("would halt; the other tables go on:", [_stop_line(each) for each in plan.halts]),
         ("would wait:", [_stop_line(each) for each in plan.waits]),
+        ("stand still by decision of an operator:", [_stop_line(each) for each in plan.paused]),
         ("warnings:", list(plan.warnings)),
     ):
         if texts:
@@ -258,6 +260,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "creates_databases": list(plan.databases),
         "halts": _stops(plan.halts),
         "waits": _stops(plan.waits),
+        "paused": _stops(plan.paused),
         "skipped": plan.skipped,
         "warnings": list(plan.warnings),
         "waves": [
