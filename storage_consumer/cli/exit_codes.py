@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     NO_METADATA = 5
     """With --once: the bucket has no ``metadata``. Nothing was touched."""
     BEHIND = 5
-    """Of `status` alone: the checkpoint is older than --max-lag."""
+    """Of `status` alone: rounds fail and are tried again, or the checkpoint is older than --max-lag."""
     INTERRUPTED = 130
     """SIGINT ended a command other than `run`; shells report the same number."""
 
@@ -95,8 +95,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "one or more tables are halted or paused", "Run the command that stands below each of them."
                 ),
                 ExitCode.BEHIND: Ending(
-                    "the checkpoint is older than --max-lag",
-                    "If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md).",
+                    "rounds fail and are tried again, or the checkpoint is older than --max-lag",
+                    "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md).",
                 ),
             }
         ),

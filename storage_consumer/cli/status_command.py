@@ -38,6 +38,7 @@ _LONGEST = 100
 _CODES = {
     Health.HEALTHY: ExitCode.DONE,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
+    Health.RETRYING: ExitCode.BEHIND,
     Health.STOPPED: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }

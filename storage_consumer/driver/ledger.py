@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.remedies import with_a_way_on
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
@@ -126,6 +127,9 @@ class RoundLedger:
     def halt(self, key: str, error: str, *, kind: HaltKind, save: bool = True) -> None:
         """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
         table = self.context.manager.tables[key]
+        # A name in the target is given by the settings alone, which are read at a start.
+        if kind != "name":
+            error = with_a_way_on(error, table.name, self.context.config.downstream)
         table.halt(error, kind)
         _announce(table)
         if save:

@@ -84,6 +84,8 @@ class Snapshot:
     """Who holds the lease, in words; empty for nobody."""
     last_writer: str
     """Who held it last, if its lease ran out without being released."""
+    read_only: bool = False
+    """Whether the target takes writes from administrators only."""
     tables: tuple[Table, ...] = ()
     statements: tuple[Statement, ...] = ()
     report: Report | None = None

@@ -31,7 +31,8 @@ def pending(report: Report | None) -> str:
     """Return what the last round left in the bucket; empty before the first."""
     if report is None or not report.last_round_at:
         return ""
-    return f"{report.pending_files:,} files, {data_size(report.pending_bytes)}, at the end of the last round"
+    files = "1 file" if report.pending_files == 1 else f"{report.pending_files:,} files"
+    return f"{files}, {data_size(report.pending_bytes)}, at the end of the last round"
 
 
 def skipped(report: Report | None) -> str:

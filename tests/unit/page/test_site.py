@@ -107,7 +107,7 @@ def test_overview(feed: Feed) -> None:
         ({"writer": ""}, "✕ no-writer"),
         (
             {"report": report(Phase.RETRYING, retry="no route")},
-            "✓ healthy the writer has been retrying for 12s: no route",
+            "! retrying the writer has been retrying for 12s: no route",
         ),
     ],
 )
