@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.layout import columns, wrapped
 from storage_consumer.config.load import Loaded, load, with_files_read
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD
@@ -24,7 +23,8 @@ _ONLY_HERE = ("only", "json")
 _ENDS = ("upstream_uri", "downstream_uri")
 _NOBODYS = {"upstream_uri": "file:///none", "downstream_uri": "mysql://root@127.0.0.1:3306/"}
 """Stand-ins for an end that was not given: nothing is asked of it."""
-_WIDEST, _NARROWEST = 160, 60
+_LEAST = 40
+"""Columns that a text needs to stand beside the name of its check."""
 _MARKS = {Verdict.OK: "ok", Verdict.WARN: "WARN", Verdict.FAIL: "FAIL", Verdict.NOT_LOOKED_AT: "-"}
 
 
@@ -101,22 +101,17 @@ def _lines(findings: tuple[Finding, ...]) -> Iterator[str]:
 
 
 def _of(finding: Finding, wide: int) -> Iterator[str]:
-    outcome = finding.outcome
+    outcome, width = finding.outcome, columns()
     first = f"  {_MARKS[outcome.verdict]:<5} {finding.check:<{wide}}  "
     indent = " " * len(first)
-    yield from _wrapped(outcome.text, first, indent)
+    if width is not None and width < len(first) + _LEAST:
+        yield first.rstrip()
+        first = indent = " " * len("  ok    ")
+    yield from wrapped(outcome.text, first, indent)
     if outcome.remedy:
-        yield from _wrapped(outcome.remedy, f"{indent}→ ", f"{indent}  ")
+        yield from wrapped(outcome.remedy, f"{indent}→ ", f"{indent}  ")
     # Never wrapped: they are to be pasted.
     yield from (f"{indent}  {statement};" for statement in outcome.statements)
-
-
-def _wrapped(text: str, first: str, indent: str) -> list[str]:
-    width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
-    width = max(width, len(indent) + 40)
-    return textwrap.wrap(
-        " ".join(text.split()), width, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )  # fmt: skip
 
 
 def _summary(findings: tuple[Finding, ...]) -> str:

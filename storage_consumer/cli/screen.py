@@ -29,10 +29,10 @@ _NOT_FOUND = (126, 127)
 _RED, _YELLOW, _GREEN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 _WORDS = {
     _RED: (
-        *("stopped", "no-writer", "halted", "lost", "failed", "fail", "halt", "contradicts", "missing"),
+        *("stopped", "no-writer", "halted", "lost", "failed", "fail", "FAIL", "halt", "contradicts", "missing"),
         "would halt; the other tables go on",
     ),
-    _YELLOW: ("behind", "paused", "waiting", "warn", "skip", "assumed", "warnings", "would wait"),
+    _YELLOW: ("behind", "paused", "waiting", "warn", "WARN", "skip", "assumed", "warnings", "would wait"),
     _GREEN: ("healthy", "ok"),
     _BOLD: ("next",),
 }
