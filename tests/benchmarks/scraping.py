@@ -35,13 +35,18 @@ def scraped(address: str, answers: Path) -> Iterator[None]:
 def _ask(address: str, answers: Path) -> None:
     """Ask until the process is ended; a line for each answer."""
     began = time.monotonic()
-    for turn in count():
-        for path in ("metrics", "") if turn % _PAGE_EVERY == 0 else ("metrics",):
-            with suppress(OSError), urlopen(f"http://{address}/{path}", timeout=_PATIENCE) as answer:
-                size = len(answer.read())
-                with answers.open("a", encoding="ascii") as file:
-                    file.write(f"/{path} {size}\n")
-        time.sleep(max(0.0, began + turn + 1 - time.monotonic()))
+    with answers.open("a", encoding="ascii", buffering=1) as file:
+        for turn in count():
+            for path in ("metrics", "") if turn % _PAGE_EVERY == 0 else ("metrics",):
+                file.write(_answer(f"http://{address}/{path}"))
+            time.sleep(max(0.0, began + turn + 1 - time.monotonic()))
+
+
+def _answer(url: str) -> str:
+    """Return a line with the size of an answer, or nothing where nobody listens yet."""
+    with suppress(OSError), urlopen(url, timeout=_PATIENCE) as answer:
+        return f"{url} {len(answer.read())}\n"
+    return ""
 
 
 if __name__ == "__main__":
