@@ -40,6 +40,7 @@ from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
 from storage_consumer.operating.looking import status_site
+from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.poll.reader import StorageReader
@@ -341,6 +342,7 @@ class Consumer:
             progress=self._recorder,
             clock=self._clock,
             secrets_file=self._secrets_file,
+            retry_quarantined=QuarantineRetries(state, secrets.password),
         )
 
 

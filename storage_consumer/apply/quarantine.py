@@ -38,7 +38,9 @@ class RefusedRow:
 
 def takes(work: TablePlan, fault: RowRefused) -> bool:
     """Return whether a refused row may go into the quarantine."""
-    return bool(work.quarantine and fault.content_error and fault.line and work.has_commit_ts and has_lasting_keys(work))
+    return bool(
+        work.quarantine and fault.content_error and fault.line and work.has_commit_ts and has_lasting_keys(work)
+    )
 
 
 class QuarantineStatements:

@@ -20,7 +20,13 @@ from storage_consumer.apply.transaction import FencedConnection
 from storage_consumer.decode.values import WireKind
 from storage_consumer.downstream.batches import batches
 from storage_consumer.downstream.connection import escape
-from storage_consumer.downstream.mysql_errors import content_error, described, is_conflict, is_connection_loss, is_refusal
+from storage_consumer.downstream.mysql_errors import (
+    content_error,
+    described,
+    is_conflict,
+    is_connection_loss,
+    is_refusal,
+)
 from storage_consumer.errors import RowRefused
 from storage_consumer.job.spec import TablePlan
 from storage_consumer.kernels.row_lines import FEW, Lines, in_one

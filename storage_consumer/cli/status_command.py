@@ -37,6 +37,7 @@ _CODES = {
     Health.HEALTHY: ExitCode.DONE,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
     Health.STOPPED: ExitCode.TABLES_STOPPED,
+    Health.UNEQUAL: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"

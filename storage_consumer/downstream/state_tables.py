@@ -28,7 +28,18 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import mysql
-from sqlalchemy.dialects.mysql import BIGINT, DATETIME, DOUBLE, INTEGER, LONGBLOB, LONGTEXT, MEDIUMTEXT, VARBINARY, Insert, insert
+from sqlalchemy.dialects.mysql import (
+    BIGINT,
+    DATETIME,
+    DOUBLE,
+    INTEGER,
+    LONGBLOB,
+    LONGTEXT,
+    MEDIUMTEXT,
+    VARBINARY,
+    Insert,
+    insert,
+)
 from sqlalchemy.sql.elements import ColumnElement, DQLDMLClauseElement
 
 from storage_consumer.job.spec import TaskStatements
@@ -147,7 +158,9 @@ class StateTables:
         # Assigned in this order, by what the entry held so far: the same row again keeps the image that was found first.
         same = kept.c.commit_ts == new.inserted.commit_ts
         changed = {"held_before": case((same, kept.c.held_before), else_=new.inserted.held_before)}
-        changed |= {name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")}
+        changed |= {
+            name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")
+        }
         return {
             "open_entries": _template(select(kept.c.digest).where(of_table)),
             "lock_entries": _template(select(kept.c.digest).where(of_table).with_for_update()),
@@ -329,6 +342,7 @@ def _quarantine_columns() -> tuple[Column[Any], ...]:
         Column("last_seen", DATETIME(fsp=6), nullable=False),
         Column("retry_asked_at", DATETIME(fsp=6)),
         Column("retry_asked_by", String(_NAME)),
+        Column("retry_answer", Text),
     )
 
 

@@ -83,7 +83,9 @@ Write = Callable[..., list[str]]
 def write(open_spec: Callable[[], JobSpec]) -> Write:
     """What writes deletes and upserts in a window of their own; it returns the keys that were quarantined."""
 
-    def written(upserts: list[bytes], deletes: list[bytes] | None = None, *, work: TablePlan = WORK, ts: int = 50) -> list[str]:
+    def written(
+        upserts: list[bytes], deletes: list[bytes] | None = None, *, work: TablePlan = WORK, ts: int = 50
+    ) -> list[str]:
         with closing(TargetWriter(open_spec(), "", 0)) as writer:
             place = RowPlace(commit_ts=ts, rank=0, row=3)
             _, aside = writer.write_accepted(work, deletes or [], upserts, lambda _: place)
