@@ -80,7 +80,7 @@ class QuarantineStatements:
                 "`storage-consumer table resume`; or raise --quarantine-limit and start again"
             )
 
-    def _values(self, work: TablePlan, rule: Quarantine, row: RefusedRow) -> Mapping[str, object]:
+    def _values(self, work: TablePlan, rule: Quarantine, row: RefusedRow) -> dict[str, object]:
         """Return the columns of an entry as SQL literals, without its digest."""
         fields = decode_line(row.line)
         image = {column.name: text for column, text in zip(work.written, fields, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from storage_consumer.apply.keyless import KeylessTable
@@ -97,7 +97,7 @@ class TargetWriter:
         """Write the runs of one transaction without the rows that are refused; return the number of rows, and those left out."""
         refused: list[RefusedRow] = []
         while True:
-            accepted = _without(some, {row.line for row in refused})
+            accepted = _without(some, frozenset(row.line for row in refused))
             try:
                 rows = self._fenced.transaction(work, partial(self._write_beside, work, accepted, refused))
             except RowRefused as fault:
@@ -140,7 +140,7 @@ class TargetWriter:
         return KeylessTable(self._rows, work).write(parts)
 
 
-def _without(some: Sequence[Run], refused: Container[bytes]) -> list[Run]:
+def _without(some: Sequence[Run], refused: frozenset[bytes]) -> list[Run]:
     """Return runs without refused rows."""
     if not refused:
         return list(some)

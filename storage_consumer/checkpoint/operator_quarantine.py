@@ -68,7 +68,7 @@ class QuarantineInspector:
         if not self._connection.has(self._kept):
             return {}
         kept = self._kept.c
-        return dict(self._connection.rows(select(kept.table_key, func.count()).group_by(kept.table_key)))  # type: ignore[arg-type]
+        return dict(self._connection.rows(select(kept.table_key, func.count()).group_by(kept.table_key)))
 
     def retry(self, entries: list[QuarantinedEntry], by: str) -> None:
         """Note that rows are to be tried again."""

@@ -153,11 +153,13 @@ class StateTables:
         kept = self.quarantine
         of_table = kept.c.table_key == bindparam("of")
         now = func.utc_timestamp(text("6"))
-        row = {name: bindparam(name) for name in QUARANTINE_VALUES}
+        row: dict[str, ColumnElement[Any]] = {name: bindparam(name) for name in QUARANTINE_VALUES}
         new = insert(kept).values(**row, first_seen=now, last_seen=now)
         # Assigned in this order, by what the entry held so far: the same row again keeps the image that was found first.
         same = kept.c.commit_ts == new.inserted.commit_ts
-        changed = {"held_before": case((same, kept.c.held_before), else_=new.inserted.held_before)}
+        changed: dict[str, ColumnElement[Any]] = {
+            "held_before": case((same, kept.c.held_before), else_=new.inserted.held_before)
+        }
         changed |= {
             name: new.inserted[name] for name in QUARANTINE_VALUES if name not in ("table_key", "digest", "held_before")
         }
