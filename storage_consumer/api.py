@@ -6,8 +6,10 @@ import os
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self, Unpack
+from weakref import finalize
 
 from storage_consumer import __version__
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
@@ -39,7 +41,8 @@ from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
-from storage_consumer.operating.looking import status_site
+from storage_consumer.monitoring.status import Status
+from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.table_decisions import TableDecision
@@ -75,8 +78,9 @@ class Consumer:
         """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
         self._loaded: Loaded = load(options, os.environ)
         self._clock = SystemClock()
-        self._recorder = Recorder(progress or Silent(), self._clock, __version__)
-        self._stop_listening = listen(lambda event, _level, fields: self._recorder.heard(event, fields))
+        self._recorder = recorder = Recorder(progress or Silent(), self._clock, __version__)
+        # A consumer that is dropped without being closed must not be kept, nor called, by the log.
+        self._stop_listening = finalize(self, listen(lambda event, _level, fields: recorder.heard(event, fields)))
         self._reporting: Reporting | None = None
         self._stop = Stop()
         # The event that connections obey now: `close` has to forget this very one.
@@ -185,6 +189,17 @@ class Consumer:
                 warnings=(*heard.texts, *map(_waiting, waiting)),
             )
             return planned(sources, rows=rows)
+
+    def status(self, *, max_lag: float | None = None, needs_writer: bool = True) -> Status:
+        """Return how the feed is, from its state in the target alone: what ``storage-consumer status`` shows.
+
+        `max_lag`: the most seconds that the checkpoint may lie back, None for any number. Without `needs_writer` it is no fault that
+        nobody writes at the moment. It may be called beside a running consumer, also from another thread. Raises `ConfigError` if the
+        target has no state, and `TargetUnavailable` if it does not answer.
+        """
+        downstream = self._loaded.config.downstream
+        with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
+            return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""

@@ -122,6 +122,11 @@ EVENTS: dict[str, Event] = {
         fields=("error",),
         levels=("warning",),
     ),
+    "thread_failed": Event(
+        meaning="A thread beside the work ended with an error that nobody expected. The work goes on; please report it.",
+        fields=("thread", "error"),
+        levels=("warning",),
+    ),
     "listener_failed": Event(
         meaning="A part that only watches failed, such as one that counts. The work goes on; this is said once.",
         fields=("listener", "error"),
@@ -208,6 +213,21 @@ EVENTS: dict[str, Event] = {
     "ddl_settled": Event(
         meaning="A statement that came late was decided by an operator; its table goes on where it stopped.",
         fields=("table", "version", "query"),
+    ),
+    "row_quarantined": Event(
+        meaning="The target refused rows of this table for what they hold; they are in the quarantine, and the table goes on without them. "
+        "The fields after `rows`, their number, are those of the first one.",
+        fields=("table", "rows", "key", "path", "row", "commit_ts", "error"),
+        levels=("error",),
+    ),
+    "row_retried": Event(
+        meaning="A quarantined row was tried again, and is in its table now.",
+        fields=("table", "key", "commit_ts"),
+    ),
+    "retry_refused": Event(
+        meaning="A quarantined row was tried again, and stays in the quarantine; the error says why.",
+        fields=("table", "key", "commit_ts", "error"),
+        levels=("error",),
     ),
     "table_halted": Event(
         meaning="This table stops, the others go on; the error says what to do. `kind` is what stopped it: ddl, gate, file, gap, row, "

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import Select, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, exists, func, select, update
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.engine import Connection, Row
 
@@ -206,12 +206,19 @@ def stored_verb(verb: Verb) -> str:
 def paused_tables(connection: Connection, tables: StateTables) -> frozenset[str]:
     """Return the keys of the tables that an operator paused."""
     made = tables.table_decisions
-    return frozenset(connection.execute(select(made.c.table_key).where(made.c.verb == _STORED_PAUSE)).scalars())
+    return frozenset(connection.execute(select(made.c.table_key).where(_is_paused(tables))).scalars())
+
+
+def _is_paused(tables: StateTables) -> ColumnElement[bool]:
+    # A pause that waits for a statement to end is not stored with its table yet: the table would stand still in memory, and by its
+    # row follow the feed's checkpoint beyond rows that nobody has read.
+    made = tables.table_decisions.c
+    return (made.verb == _STORED_PAUSE) & made.obeyed_at.is_not(None)
 
 
 def held_tables(connection: Connection, tables: StateTables) -> Mapping[str, str]:
     """Return table key → why an operator's decision keeps the table from running. A copy that was refused does so as well."""
     made = tables.table_decisions
-    stays = (made.c.verb == _STORED_PAUSE) | ((made.c.verb == "reload-done") & made.c.refusal.is_not(None))
+    stays = _is_paused(tables) | ((made.c.verb == "reload-done") & made.c.refusal.is_not(None))
     holds = connection.execute(select(made).where(stays)).all()
     return {row.table_key: held(_decision(row), row.refusal or "") for row in holds}

@@ -178,8 +178,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.DONE: Ending("written, and nothing is missing", "Continue with the command that it prints."),
                 ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
                 ExitCode.MISCONFIGURED: Ending(
-                    "written, but a setting is missing or contradicts the bucket; or the file exists, or the arguments "
-                    "are wrong",
+                    "written, but a setting or the target's URI is missing, or a setting contradicts the bucket; or the "
+                    "file exists, or the arguments are wrong",
                     "Fill in what the file marks as missing; `--force` overwrites a file.",
                 ),
             }

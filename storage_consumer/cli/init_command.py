@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.inspect_command import code_of, looked_at, uri_of
 from storage_consumer.cli.verbs import PROGRAM
 from storage_consumer.config.load import load_target
@@ -46,15 +47,17 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     command = shlex.join([PROGRAM, "run", *words, "--once"])
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if target else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
+    # A file that cannot be run as it is has to be looked at, be it the bucket or the target that is lacking.
+    code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
     if as_json:
         found = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
-        return Answer(json_text(found), code_of(bucket))
+        return Answer(json_text(found), code)
     lines = [f"wrote {path}"]
     lines += [f"missing: {name}; the file says what to check" for name in missing]
     lines += [f"contradicts the bucket: {name}; the file says why" for name in contradicted]
     lines += [f"no changefeed's folder, which is likely {place}" for place in bucket.likely]
     lines += ["", "fill these in and continue with:" if missing else "continue with:", f"  {command}"]
-    return Answer("\n".join(lines) + "\n", code_of(bucket))
+    return Answer("\n".join(lines) + "\n", code)
 
 
 def _target(given: object, environ: Mapping[str, str]) -> str:

@@ -414,6 +414,6 @@ def _refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
         )
     return DdlFailed(
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
-        f"statement is: {statement[:500]}. {remedy}, then start again or run `storage-consumer table resume` to try "
-        "it again"
+        f"statement is: {statement[:500]}. {remedy}, then start again or run `storage-consumer table resume "
+        f"{table_flag(step.origin.name)}` to try it again"
     )

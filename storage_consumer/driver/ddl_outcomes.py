@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ddl_workers import Outcome
-from storage_consumer.driver.ledger import HaltKind, RoundLedger
+from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import ways_on
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.errors import TableError, TargetBusy
 from storage_consumer.plan.steps import DdlStep
+from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.telemetry import Log
 
 _log = Log("ddl")

@@ -64,6 +64,8 @@ class DdlScheduler:
         for step in late:
             if step.identity in self._decisions:
                 stopped.note(step, late=True)
+                # It goes on by itself once the statement has run.
+                self.context.manager.tables[step.table_key].unannounced = ""
             else:
                 self._outcomes.refuse(step, LATE.format(step.definition.path), late=True)
         for each in stopped.released({i: made.decided_at for i, made in self._decisions.items()}):

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 from storage_consumer.driver.context import RoundContext
 from storage_consumer.driver.renewal import Renewal
@@ -15,16 +14,13 @@ from storage_consumer.plan.manager import ConsumerManager
 from storage_consumer.plan.shared_names import place_of
 from storage_consumer.plan.steps import DdlStep, RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
-from storage_consumer.plan.table_state import TableState
+from storage_consumer.plan.table_state import HaltKind, TableState
 from storage_consumer.ports import TableProgress
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import RoundSummary, TableSummary
 from storage_consumer.telemetry import Log
 
 _log = Log("round")
-HaltKind = Literal["ddl", "gate", "file", "gap", "row", "schema", "name"]
-"""Why a table halts: its statement failed or may not run, a file cannot be read or is missing, the target refused a row, the structure
-cannot be read or does not fit, or it has no place of its own in the target."""
 _STORED_BY_STATEMENTS = (TableState.RUNNING, TableState.WAITING, TableState.DROPPED)
 """States that a statement may have replaced at its end."""
 _STANDING = (TableState.HALTED, TableState.PAUSED, TableState.WAITING)
@@ -130,11 +126,22 @@ class RoundLedger:
     def halt(self, key: str, error: str, *, kind: HaltKind, save: bool = True) -> None:
         """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
         table = self.context.manager.tables[key]
-        table.halt(error)
-        fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": kind}
-        _log.error("table_halted", **fields, error=table.status.error)
+        table.halt(error, kind)
+        self._announce(table)
         if save:
             self.save([table])
+
+    def announce_halts(self) -> None:
+        """Log the halts that the plan has come to by itself, when it took in what was listed."""
+        for table in self.context.manager.tables.values():
+            if table.unannounced and table.status.is_halted:
+                self._announce(table)
+
+    @staticmethod
+    def _announce(table: TableConsumer) -> None:
+        fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
+        table.unannounced = ""
+        _log.error("table_halted", **fields, error=table.status.error)
 
     def save(self, tables: Iterable[TableConsumer], sequences: Mapping[str, Finished] | None = None) -> None:
         """Store the progress of tables, and of the files of sequences."""
@@ -184,6 +191,7 @@ class RoundLedger:
         # Unread files may expire. What was listed is stored, so that a later run misses those that are gone by then.
         if listed := manager.note_listed(self.storage_checkpoint):
             self.save(listed)
+        self._save_caught_up(reached)
         sequences = manager.sequences.to_store()
         # `lowest` can also go back, when the filter takes a table again.
         if reached.running > catalog.stored_checkpoint or reached.lowest != catalog.stored_lowest or sequences:
@@ -198,6 +206,27 @@ class RoundLedger:
             catalog.stored_checkpoint = max(reached.running, catalog.stored_checkpoint)
             catalog.stored_lowest = reached.lowest
         return reached
+
+    def _save_caught_up(self, reached: Checkpoints) -> None:
+        """Store how far tables are that an operator let go on, and that had nothing to do since; they follow the feed again where they can.
+
+        Their rows would show them behind for ever, below what other programs were told that all tables have reached.
+        """
+        manager, catalog = self.context.manager, self.context.manager.catalog
+        follows = max(reached.running, catalog.stored_checkpoint)
+        moved = [
+            table
+            for key, stored in catalog.stored_behind.items()
+            if (table := manager.tables.get(key)) is not None
+            and not table.status.is_halted
+            and (table.checkpoint > stored or table.checkpoint >= follows)
+        ]
+        if moved:
+            self.save(moved)
+        for table in moved:
+            catalog.stored_behind[table.key] = table.checkpoint
+            if table.checkpoint >= follows:
+                del catalog.stored_behind[table.key]
 
     def summary(self, reached: Checkpoints, stuck: Mapping[str, str]) -> RoundSummary:
         """Return the result of the round. `stuck`: table key → what blocks a table that does not wait itself."""

@@ -41,6 +41,7 @@ def run_round(
     rows = RowJobs(context, ledger)
     ddls = DdlScheduler(context, ledger, rows)
     ddls.apply_decisions(late)
+    ledger.announce_halts()
     # Before the first wave: in the middle of a window it could push out rows that are newer.
     if context.retry_quarantined is not None:
         context.retry_quarantined(context, ddls.still_running())

@@ -24,8 +24,8 @@ STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
 _STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
 _BEHIND = (*_STOPPED, TableState.WAITING)
-_AGAIN = "`storage-consumer table resume`"
-"""How a message names the command that it does not spell out."""
+_AGAIN = "`storage-consumer table resume"
+"""How a message names the command, without the options that lead to the target."""
 _COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
 
 

@@ -116,6 +116,8 @@ class Catalog:
         """The stored checkpoint that idle tables follow, inclusive: see `Checkpoints.running`."""
         self.stored_lowest = restart.lowest
         """The stored `Checkpoints.lowest`."""
+        self.stored_behind: Final = {key: restart.tables.get(key, 0) for key in restart.behind}
+        """Key → stored checkpoint of the tables that were not following the feed's when the state was loaded, until they do."""
         self.to_be_stored: list[TableConsumer] = []
         """Tables that took over files from another, and the stand-ins that went away; see `taken_over`."""
         self._restart = restart
@@ -241,7 +243,7 @@ class Catalog:
             # Nothing shows that the changefeed wrote these files, so they are not missed; the operator has to say whose they were.
             if table is not None and table.is_stand_in:
                 table.files.version(file.version_key).remove(file)
-                table.halt(_STRAY.format(file.stored.path.rpartition("/")[0]))
+                table.halt(_STRAY.format(file.stored.path.rpartition("/")[0]), "file")
                 lost[table.key] = table
             elif table is not None and not table.status.excluded and table.files.version(file.version_key).forget(file):
                 table.copies.miss([(file.sequence, file.number, file.number)], self.now)
@@ -341,7 +343,7 @@ class Catalog:
             self._mark_late(new, f"the files in {key[1]}/{key[0]}")
         error = next((why for of, why in self.unreadable.values() if of == key), "")
         if error and not (new.status.left_out or new.status.is_halted):
-            new.halt(error)
+            new.halt(error, "schema")
             self.to_be_stored.append(new)
 
     def _mark_late(self, table: TableConsumer, what: str) -> None:

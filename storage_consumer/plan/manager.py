@@ -99,7 +99,7 @@ class ConsumerManager:
         step = DdlStep(table_dir=table_dir, table_key=table.key, definition=definition, ensure=not definition.is_ddl)
         late = self._is_needed(step, table) and self.backlog.take(step, table)
         if late:
-            table.halt(LATE.format(definition.path))
+            table.halt(LATE.format(definition.path), "ddl")
         if definition.ddl_type == DdlKind.CREATE_SCHEMA and not self.selection.judged_away(definition):
             self.lifetimes.creates(definition.name.schema, definition.version)
         return step if late else None

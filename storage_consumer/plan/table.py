@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from storage_consumer.model import CommitRange, DataFile, TableDefinition, TableName
 from storage_consumer.plan.copies import Copies, CopyLedger
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.steps import RowStep, key_of
 from storage_consumer.plan.table_files import TableFiles
-from storage_consumer.plan.table_state import TableState, TableStatus
+from storage_consumer.plan.table_state import HaltKind, TableState, TableStatus
 from storage_consumer.plan.timeline import Timeline
 from storage_consumer.sql.parse import parsed
 from storage_consumer.tso import lowest
@@ -43,6 +43,8 @@ class TableConsumer:
         self._status = status or TableStatus()
         if self._status.excluded:
             self.files.close()
+        self.unannounced: HaltKind | Literal[""] = ""
+        """Why it has halted, until somebody has said so."""
         self._misses_since: float | None = None
         self._waits_for: tuple[tuple[str, ...], float] = ((), 0.0)
 
@@ -78,15 +80,17 @@ class TableConsumer:
 
     # halts and waits
 
-    def halt(self, error: str) -> None:
+    def halt(self, error: str, kind: HaltKind) -> None:
         """Halt; statements that were not run are named, since they may be why something does not fit."""
         # A table that lacks rows goes on lacking them, whatever else stops it.
         state = TableState.LOST if self._status.state == TableState.LOST else TableState.HALTED
         self._status = replace(self._status, state=state, error=error + self.timeline.last_ignored, paused=False)
+        self.unannounced = kind
 
     def lose(self, error: str, copy_from: int) -> None:
         """Halt for good, until there is a copy as of the TSO `copy_from` or later: no file brings the rows that it lacks."""
         self._status = replace(self._status, state=TableState.LOST, error=error, paused=False)
+        self.unannounced = "gap"
         self.copies.need(copy_from)
 
     def misplace(self) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
+
+HaltKind = Literal["ddl", "gate", "file", "gap", "row", "schema", "name"]
+"""Why a table halts: its statement failed or may not run, a file cannot be read or is missing, the target refused a row, the structure
+cannot be read or does not fit, or it has no place of its own in the target."""
 
 
 class TableState(StrEnum):

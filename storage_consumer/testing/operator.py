@@ -48,7 +48,7 @@ def restart_of(records: TargetRecords) -> Restart:
         },
         done=dict(records.sequences),
         copies=dict(records.copies),
-        paused=frozenset(key for key, made in records.table_decisions.items() if made.verb == "pause"),
+        paused=frozenset(key for key, made in records.table_decisions.items() if _is_paused(records, made)),
         skipped={key: table.error for key, table in records.tables.items() if is_skipped(table.state, table.error)},
         held={
             key: held(made, _refusal(records, made))
@@ -69,7 +69,12 @@ def apply_decisions(records: TargetRecords, busy: Collection[str] = (), *, tells
 
 def _stays(records: TargetRecords, made: TableDecision) -> bool:
     """Return whether a table stands still because of an operator's decision."""
-    return made.verb == "pause" or (made.verb == "reload-done" and bool(_refusal(records, made)))
+    return _is_paused(records, made) or (made.verb == "reload-done" and bool(_refusal(records, made)))
+
+
+def _is_paused(records: TargetRecords, made: TableDecision) -> bool:
+    seen = records.obeyed.get(made.table_key)
+    return made.verb == "pause" and seen is not None and seen.decision == made
 
 
 def _refusal(records: TargetRecords, made: TableDecision) -> str:

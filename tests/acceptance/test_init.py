@@ -37,11 +37,13 @@ def test_the_file_is_private_and_never_lost(bucket: str, tmp_path: Path) -> None
 
 
 def test_what_is_missing_does_not_count(bucket: str, tmp_path: Path) -> None:
-    """Without --tz the file names it in a comment, and the exit code is 2."""
+    """Without --tz the file names it in a comment, and the exit code is 2; so it is without a target."""
     file = tmp_path / "it.toml"
     done = start("init", "--upstream-uri", bucket, "--output", str(file))
     assert (done.returncode, "missing: --tz" in done.stdout) == (2, True)
     assert '# tz = "<ZONE>"' in file.read_text(encoding="utf-8")
+    done = start("init", "--upstream-uri", bucket, "--tz", "UTC", "--output", str(tmp_path / "other.toml"))
+    assert (done.returncode, "missing: --downstream-uri" in done.stdout) == (2, True)
 
 
 @pytest.mark.server

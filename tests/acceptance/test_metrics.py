@@ -85,6 +85,9 @@ def test_a_bucket_is_applied_and_a_table_halts(mariadb: DatabaseServer, bucket: 
         assert found["table_rows_total", "d.a"] == 1
         assert found["checkpoint_timestamp_seconds", ""] == found["source_checkpoint_timestamp_seconds", ""]
         assert found["tables", "halted"] == 0
+        # Looked up every few seconds, so the first scrape may have kept what there was before Java started.
+        wait_until("Java's memory in a scrape", lambda: ("memory_bytes", "jvm") in scraped(address))
+        found = scraped(address)
         assert min(found["memory_bytes", kind] for kind in ("driver", "jvm")) > 10 << 20
         assert found["target_connections", ""] >= 1
         # A row that the target cannot take: it is longer than its column.

@@ -57,7 +57,8 @@ def of_seed(seed: int, acts: int) -> tuple[Run, list[int]]:
         lagging=more.random() < 0.8 and not new,
         shared=more.random() < 0.3 and not new,
     )
-    return partial(run, habits, dice.random() < 0.4), [dice.getrandbits(48) for _ in range(acts)]
+    slow_workers = dice.random() < 0.4
+    return partial(run, habits, slow_workers, more.random() < 0.3), [dice.getrandbits(48) for _ in range(acts)]
 
 
 def simulate(seeds: Sequence[int], acts: int, plants: Sequence[str] = (), *, until_one_fails: bool = False) -> Outcome:

@@ -39,7 +39,7 @@ def test_target_is_the_source() -> None:
         counts.away,
         counts.late,
     )
-    odd = (counts.refused, counts.alone, counts.repeated, counts.damaged, counts.collisions)
+    odd = (counts.refused, counts.alone, counts.repeated, counts.damaged, counts.collisions, counts.paused)
     assert min(*happened, *odd) > 0
 
 

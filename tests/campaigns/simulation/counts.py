@@ -22,6 +22,8 @@ class Counts:
     processes: int = 0
     limited: int = 0
     """Processes that end at a commit-ts, or rounds after some files."""
+    paused: int = 0
+    """Tables that an operator paused."""
     crashes: int = 0
     takeovers: int = 0
     """By another process, while the writer was paused."""

@@ -12,7 +12,10 @@ from storage_consumer.decode.canal_json import decoder as canal_json
 from storage_consumer.decode.csv import scan
 from storage_consumer.driver import service as service_module
 from storage_consumer.errors import LeaseLost, NotTheWriter
+from storage_consumer.plan.table_decisions import TableDecision, Verb
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
+from storage_consumer.testing.operator import unobeyed
 from storage_consumer.testing.storage import FakeClock
 from tests.campaigns.simulation.bucket import Bucket
 from tests.campaigns.simulation.counts import Counts
@@ -26,6 +29,8 @@ from tests.harness.small_bucket import ts
 
 _LIMITED = 0.2
 """Share of processes that end somewhere before everything is done."""
+_DECIDES = 0.2
+"""Share of acts after which an operator decides."""
 
 
 @dataclass(slots=True)
@@ -34,6 +39,8 @@ class History:
 
     habits: Habits
     slow_workers: bool
+    pauses: bool = False
+    """An operator pauses tables now and then, and lets them go on."""
     counts: Counts = field(default_factory=lambda: Counts(histories=1))
     story: list[str] = field(default_factory=list)
     records: Records = field(default_factory=Records)
@@ -43,6 +50,8 @@ class History:
     judge: Judge = field(init=False)
     process: Process | None = None
     dice: random.Random = field(default_factory=random.Random)
+    decided: int = 0
+    """Decisions of the operator."""
     _late: list[tuple[Callable[[], object], Process, tuple[int, int]]] = field(default_factory=list)
     _depth: int = 0
     _ends: bool = False
@@ -71,6 +80,39 @@ class History:
         self.dice = random.Random(number)  # noqa: S311 - not for secrets
         random.seed(number)  # pauses between tries have a random length
         self._do(self.dice.choices(_ACTS, _WEIGHTS)[0], self.dice)
+
+        # By dice of its own, so that histories without an operator stay what they are.
+        if self.pauses and (operator := random.Random(number + 1)).random() < _DECIDES:  # noqa: S311 - not for secrets
+            self._decide(operator)
+
+    def _decide(self, dice: random.Random) -> None:
+        """An operator pauses a table that the target knows, or lets a paused one go on."""
+        if self.paused and dice.random() < 0.5:
+            self._resume(dice.choice(sorted(self.paused)))
+        elif known := sorted(key for key, table in self.records.tables.items() if table.state != TableState.DROPPED):
+            self.counts.paused += 1
+            self._put_decision(dice.choice(known), "pause")
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """Keys of the tables that an operator paused."""
+        made = self.records.table_decisions.items()
+        return frozenset(key for key, decision in made if decision.verb == "pause")
+
+    @property
+    def _has_decisions(self) -> bool:
+        """Whether a table is paused, or a decision waits for a statement to end."""
+        return bool(self.paused or unobeyed(self.records))
+
+    def _resume(self, key: str) -> None:
+        self._put_decision(key, "resume")
+
+    def _put_decision(self, key: str, verb: Verb) -> None:
+        self.decided += 1
+        # No two are the same, or the later one would count as obeyed.
+        made = TableDecision(table_key=key, verb=verb, decided_at=f"{self.decided}", decided_by="an operator")
+        self.records.table_decisions[key] = made
+        self.tell(f"an operator says {verb} to {key}")
 
     def _do(self, act: str, dice: random.Random) -> None:
         """Have one of the acts be done by whoever can."""
@@ -152,6 +194,8 @@ class History:
         self.counts.rounds += 1
         hid_from_the_paused_one = self.bucket.hid and bool(self._depth)
         self.bucket.hid = hid_from_the_paused_one or bool(self.storage.hidden)
+        # A decision is obeyed at the start of a round, or of the first one after a statement on its table.
+        had_decisions, written = self._has_decisions, len(self.bucket.sink.writes)
         try:
             summary = process.round(once=once)
         except Crash:
@@ -176,8 +220,12 @@ class History:
         self.tell(f"a round of process {process.number} to {self.bucket.told}")
         self.counts.repeated += summary.skipped.get("row: repeated delivery", 0)
         may_wait = self.bucket.hid or bool(process.ddl_workers.running)
-        takes_last = once and self.bucket.is_whole  # it may have become another one while the process was paused
-        self.judge.round_over(summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until)
+        # It may have become another one while the process was paused, and whole again since.
+        takes_last = once and self.bucket.is_whole and written == len(self.bucket.sink.writes)
+        stays = had_decisions or self._has_decisions
+        self.judge.round_over(
+            summary, may_wait=may_wait, takes_last=takes_last, until=process.limits.until, stays=stays
+        )
         return summary
 
     def _gone(self, process: Process) -> None:
@@ -247,7 +295,10 @@ class History:
         """Everything is written and shown; the target ends like the source, and one more start has nothing to do."""
         dice = self.dice = random.Random(1)  # noqa: S311 - not for secrets
         self._ends = True
-        if self.process is not None and self.process.limits != Limits():
+        for key in sorted(self.paused):
+            self._resume(key)
+        # A new process has no statement that a decision could wait for.
+        if self.process is not None and (self.process.limits != Limits() or self._has_decisions):
             self.process.spare()
             self._end()
         self.bucket.sink.finish(dice)
@@ -284,9 +335,9 @@ _ACTS, _WEIGHTS = zip(
 )  # fmt: skip
 
 
-def run(habits: Habits, slow_workers: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
+def run(habits: Habits, slow_workers: bool, pauses: bool, numbers: Iterable[int]) -> History:  # noqa: FBT001 - as drawn
     """A history from its numbers. `Differs` where it fails; the story is in the fault's notes."""
-    history = History(habits, slow_workers)
+    history = History(habits, slow_workers, pauses)
     with (
         patch.object(service_module, "Renewal", Beat),
         patch.object(service_module, "identity", str),

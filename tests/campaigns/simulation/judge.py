@@ -8,6 +8,7 @@ from typing import Protocol
 from storage_consumer.config.settings import Limits
 from storage_consumer.model import TableName
 from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RoundSummary
 from tests.campaigns.simulation.names import is_colliding
@@ -54,6 +55,8 @@ class Judge:
         self._written_to = 0
         """Highest commit-ts up to which any process has begun to write rows; one that was killed may have left such a window open."""
         self._tables: dict[str, int] = {}
+        self._paused_at: dict[TableDecision, int] = {}
+        """Pauses that were obeyed → the stored checkpoint of their table then."""
 
     # after every call
 
@@ -68,6 +71,7 @@ class Judge:
         elif where in _STORES:
             self._only_the_owner(where, process)
             self._nothing_fell()
+            self._paused_stay()
             self._look()
         elif method == "execute_ddl":
             self._look()
@@ -102,6 +106,21 @@ class Judge:
         if records.lowest > records.checkpoint:
             raise Differs(f"{records.lowest} is told to others, but idle tables are at {records.checkpoint}")
         self._tables, self._feed = stored, records.checkpoint
+
+    def _paused_stay(self) -> None:
+        """A table that an operator paused goes no further, whoever writes."""
+        records = self._records
+        for key, decision in records.table_decisions.items():
+            seen = records.obeyed.get(key)
+            if seen is None or seen.decision != decision or decision.verb != "pause" or seen.refusal:
+                continue
+            table = records.tables[key]
+            # Before its CREATE TABLE a table has nothing that a pause could stop; it passes the statements of its database.
+            if TableName(schema=table.schema, table=table.table).folded() not in records.owners:
+                continue
+            reached = table.checkpoint
+            if reached != self._paused_at.setdefault(decision, reached):
+                raise Differs(f"{key} was paused at {self._paused_at[decision]}, and is at {reached}")
 
     def _look(self) -> None:
         for name, uid in self._records.owners.items():
@@ -188,11 +207,13 @@ class Judge:
 
     # at the end of a round
 
-    def round_over(self, summary: RoundSummary, *, may_wait: bool, takes_last: bool, until: int = 0) -> None:
+    def round_over(
+        self, summary: RoundSummary, *, may_wait: bool, takes_last: bool, until: int = 0, stays: bool = False
+    ) -> None:
         """G1: the target is as the source at the storage checkpoint, and no table is behind the checkpoint that is told.
 
         `may_wait`: a file or a statement is not there yet. `takes_last`: a statement at this very ts has to run too.
-        `until`: where the run is to end, 0 for nowhere.
+        `until`: where the run is to end, 0 for nowhere. `stays`: an operator has paused a table, for which others may have to wait.
         """
         if min([table.checkpoint for table in summary.tables] or [summary.checkpoint]) < summary.checkpoint:
             raise Differs(f"{summary.checkpoint} is told, but not all tables are there: {summary.tables}")
@@ -206,9 +227,10 @@ class Judge:
             # A table that waits for a file may stand in the middle of a window that a killed process has left open, and so may any
             # table where a round ends before that window does.
             ends_within = bool(until or summary.ended_early) and self._written_to > summary.checkpoint_running
-            exactly = not ends_within and (not may_wait or str(name) not in waiting)
+            # A paused table too.
+            exactly = not ends_within and not stays and (not may_wait or str(name) not in waiting)
             self._is_at_its_place(name, self._source.known[uid], exactly=exactly)
-        if summary.ended_early or (waiting and may_wait):
+        if summary.ended_early or stays or (waiting and may_wait):
             return
         if 0 < until < summary.storage_checkpoint:
             self._is_at_the_end(summary, until, waiting)
@@ -229,7 +251,8 @@ class Judge:
         ):
             raise Differs(f"stands at {summary.checkpoint}, not at the end {until}: {waiting}")
         beyond = [table for table in self._records.tables.values() if table.checkpoint > until]
-        if self._records.checkpoint == until and not beyond and self._written_to <= until:
+        ran_beyond = any(version > until for _, version in self._records.ran)
+        if self._records.checkpoint == until and not (beyond or ran_beyond) and self._written_to <= until:
             self._is_whole(tick_of(until), takes_last=True)
 
     def _is_whole(self, tick: int, *, takes_last: bool) -> None:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from storage_consumer import pipeline, tso
 from storage_consumer.config.reserved import Reserved
 from storage_consumer.ddl.runner import DdlRunner
-from storage_consumer.driver.ledger import progress_of
+from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
 from storage_consumer.job import key_forms
 from storage_consumer.job.spec import TablePlan
@@ -19,11 +19,14 @@ from storage_consumer.model import DataFile, is_ahead_of_clock
 from storage_consumer.order import changes, keys
 from storage_consumer.order.changes import Integers, Keys, Places, Unsigned
 from storage_consumer.order.keys import is_upsert, order_of
+from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.file_sequence import FileSequences
 from storage_consumer.plan.finished_files import REWRITTEN, Finished, Verdict, digest_of
 from storage_consumer.plan.steps import RowStep
 from storage_consumer.plan.table import Checkpoints, TableConsumer, checkpoints
 from storage_consumer.plan.table_version import TableVersionConsumer
+from storage_consumer.testing import operator
+from storage_consumer.testing.records import TargetRecords
 from storage_consumer.testing.state import MemoryLease
 from storage_consumer.testing.writer import FencedWriter
 from tests.campaigns.simulation.remembered import everywhere
@@ -216,6 +219,25 @@ def _reported_too_far(stack: ExitStack) -> None:
     everywhere(stack, checkpoints, bad)
 
 
+def _pauses_forgotten(stack: ExitStack) -> None:
+    """A process does not ask which tables an operator has paused."""
+    good = operator.restart_of
+
+    def bad(records: TargetRecords) -> Restart:
+        return replace(good(records), held={}, paused=frozenset())
+
+    everywhere(stack, good, bad)
+
+
+def _behind_for_ever(stack: ExitStack) -> None:
+    """A table that goes on after a pause stays where its row says until something of it is applied."""
+
+    def bad(self: RoundLedger, reached: Checkpoints) -> None:
+        del self, reached
+
+    stack.enter_context(patch.object(RoundLedger, "_save_caught_up", bad))
+
+
 PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "mark-before-rows": _mark_before_rows,
     "lt-for-le": _lt_for_le,
@@ -235,6 +257,8 @@ PLANTS: Mapping[str, Callable[[ExitStack], None]] = {
     "files-known-until-a-restart": _files_known_until_a_restart,
     "written-anew-until-a-restart": _written_anew_until_a_restart,
     "reported-too-far": _reported_too_far,
+    "pauses-forgotten": _pauses_forgotten,
+    "behind-for-ever": _behind_for_ever,
 }
 """The bugs by name; the first ones are those that a simulation must find at the least."""
 

@@ -141,7 +141,9 @@ def test_holder_on_this_machine_that_is_gone(world: World) -> None:
         assert world.clock.waits == []
 
 
-@pytest.mark.parametrize("holder", ["", "a", "a|b|c", "elsewhere|x|99999999|1", identity(0)])
+@pytest.mark.parametrize(
+    "holder", ["", "a", "a|b|c", "elsewhere|x|99999999|1", pytest.param(identity(0), id="this process")]
+)
 def test_holder_that_may_live(holder: str) -> None:
     """Nothing is known of holders elsewhere, of other forms of names, and of this very process."""
     assert not process_is_gone(holder)

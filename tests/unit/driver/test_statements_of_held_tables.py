@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from storage_consumer.plan.steps import key_of
 from storage_consumer.testing.target import MemoryTarget
-from tests.harness.small_bucket import ts
-from tests.unit.deciding import copied, decide, start
+from tests.harness.small_bucket import row, ts
+from tests.unit.deciding import NAME, copied, decide, start
 from tests.unit.driving import numbers, of, running
 
 TRUNCATE = 11
@@ -54,6 +55,33 @@ def test_hold_is_obeyed_when_the_statement_has_ended() -> None:
     summary = running(world, act)
     assert (seen[:4], seen[-1]) == ([False] * 4, True)
     assert "paused by op" in of(summary, "shop.a").error
+
+
+def test_pause_that_waits_loses_no_rows() -> None:
+    """A pause waits for the end of a statement; if the state is read anew meanwhile, the table's row does not follow the feed."""
+    world = start()
+    world.bucket.schema("shop.b", ts(3), "CREATE TABLE `b` (id INT PRIMARY KEY, name VARCHAR(20))", 3)
+    world.bucket.metadata(ts(4))
+    world.once()
+    work: list[Callable[[], None]] = []
+    world.spawn = work.append
+    world.bucket.schema("shop.a", ts(5), "TRUNCATE TABLE `a`", TRUNCATE)
+    world.bucket.rows("shop.a", 1, row("shop.a", 8, "2", '"two"'), version=ts(5))
+    world.bucket.metadata(ts(9))
+
+    def act(rounds: int) -> None:
+        world.clock.advance(5)
+        if rounds == 1:
+            decide(world, "pause")
+            decide(world, "pause", table="b")  # obeyed at once, so that everything is read anew
+        if rounds == 3:
+            world.bucket.metadata(ts(12))
+        if rounds == 5:
+            world.stop.requested.set()
+
+    running(world, act)
+    stored = world.records.tables[key_of(NAME)]
+    assert not stored.follows or max(stored.checkpoint, world.records.checkpoint) < ts(8)
 
 
 def test_copy_under_a_statement_that_may_run_is_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.harness.small_bucket import CREATE_TABLE, row, ts
@@ -63,6 +65,24 @@ def test_it_halts_in_time_and_is_gone_once_it_was_moved_away(world: World) -> No
     assert len(world.rows("shop.a")) == 2
     summary = world.once()
     assert (summary.checkpoint, summary.halted, summary.waiting) == (ts(5), (), ())
+
+
+def test_the_halt_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A folder that is moved away before its time is out halts at once, with an event as any other halt has."""
+
+    def act(rounds: int) -> None:
+        world.clock.advance(10)
+        if rounds == 2:
+            world.bucket.storage.delete(f"shop/backup/{ts(-9)}/CDC{1:020d}.csv")
+            world.clock.advance(700)  # a full listing is due
+        elif rounds == 5:
+            world.stop.requested.set()
+
+    with caplog.at_level(logging.ERROR):
+        running(world, act)
+    (event,) = [record.getMessage() for record in caplog.records if "table_halted" in record.getMessage()]
+    assert "table=shop.backup" in event
+    assert "kind=file" in event
 
 
 def test_a_schema_file_that_comes_late_loses_nothing() -> None:

@@ -34,6 +34,18 @@ def test_hold_keeps_a_table_from_being_written() -> None:
     assert (world.once().checkpoint, numbers(world, "shop.a")) == (ts(9), ["1", "2"])
 
 
+def test_idle_table_follows_again() -> None:
+    """A table that goes on and has nothing to apply is stored with the others, so that nobody sees it behind."""
+    world = start()
+    decide(world, "pause")
+    world.once()
+    decide(world, "resume")
+    world.bucket.metadata(ts(9))
+    assert world.once().checkpoint == ts(9)
+    stored = world.records.tables[key_of(NAME)]
+    assert (stored.follows, stored.checkpoint) == (True, ts(9))
+
+
 def test_resume_while_it_runs() -> None:
     """A table whose cause is gone is tried again without a restart."""
     world = start()

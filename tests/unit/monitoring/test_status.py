@@ -98,9 +98,10 @@ def test_halted_table() -> None:
     assert shown.next_steps == (DONE, SKIP)
 
 
-def test_message_that_only_names_the_command() -> None:
+@pytest.mark.parametrize("flag", ["", " --table d.a"])
+def test_message_that_only_names_the_command(flag: str) -> None:
     """Where a message says to try again, that command stands first, whole."""
-    error = f"Make it fit, then run `storage-consumer table resume` to try it again. Next steps: skip it: {SKIP}"
+    error = f"Make it fit, then run `storage-consumer table resume{flag}` to try it again. Next steps: skip it: {SKIP}"
     assert status(snapshot(table("a", "halted", error=error))).tables[0].next_steps == ("resume d.a", SKIP)
 
 

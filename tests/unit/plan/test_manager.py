@@ -115,7 +115,7 @@ def test_statement_in_its_place(driver: Driver) -> None:
 def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
     """A table that waits or is halted holds up what touches it, and nothing else (D9)."""
     driver.show([alter("s/a", 20), alter("s/b", 20), rename("a", "c", 30)], [data_file("s/b", 5, 1)])
-    driver.manager.tables[key("s/b")].halt("broken")
+    driver.manager.tables[key("s/b")].halt("broken", "row")
     assert driver.go(50) == ["ddl s/a@20", "ddl s/c@30"]
     assert driver.checkpoints() == {"s/a": 50, "s/b": 9, "s/c": 50}
     assert driver.reached(50) == Checkpoints(lowest=9, running=50)
@@ -135,7 +135,7 @@ def test_a_statement_waits_for_its_own_tables_only(driver: Driver) -> None:
 def test_a_halted_table_blocks_what_touches_it(driver: Driver, statement: TableDefinition) -> None:
     """A statement that touches a halted table does not run, and no table passes it."""
     driver.show([statement])
-    driver.manager.tables[key("s/a")].halt("broken")
+    driver.manager.tables[key("s/a")].halt("broken", "row")
     assert driver.go(50, is_stable=True) == []
     others = {checkpoint for table_dir, checkpoint in driver.checkpoints().items() if table_dir != "s/a"}
     assert others <= {20, 50}
@@ -266,7 +266,7 @@ def test_vanished_files(driver: Driver) -> None:
 def test_waiting_ends_with_the_round(driver: Driver) -> None:
     """A table that waits stands still for the round and goes on in the next one; a halted one does not."""
     assert not driver.manager.wait(key("s/a"), ("torn",), 0)
-    driver.manager.tables[key("s/b")].halt("broken")
+    driver.manager.tables[key("s/b")].halt("broken", "row")
     driver.go(30)
     assert driver.checkpoints() == {"s/a": 9, "s/b": 9}
     assert driver.reached(30).running == 9

@@ -68,5 +68,5 @@ def test_a_new_table_is_seen(manager: ConsumerManager) -> None:
     for _ in range(2):
         assert list(manager.refuse_places()) == [key("r/t3")]
     assert manager.databases == {"r", "s"}
-    manager.tables[key("r/t3")].halt("told")
+    manager.tables[key("r/t3")].halt("told", "row")
     assert manager.refuse_places() == {}
