@@ -190,3 +190,28 @@ def test_refused_rows_among_many(server: DatabaseServer, write: Write) -> None:
     rows = [b"%d\t%s\t%d" % (n, b"too long" if n in (5, 700) else b"a", n) for n in range(1000)]
     assert sorted(write(rows)) == ["id = 5", "id = 700"]
     assert len(table(server)) == 998
+
+
+def test_a_shared_transaction_removes_entries(
+    server: DatabaseServer, write: Write, open_spec: Callable[[], JobSpec]
+) -> None:
+    """Tables that are written together remove the entries of their keys as well, those of deleted keys too."""
+    write([b"1.00\ttoo long\t1", b"2.00\ttoo long\t2"])
+    with closing(TargetWriter(open_spec(), "", 0)) as writer:
+        writer.write_together([(AGAIN, [b"2"], [b"1\ta\t1"])])
+    assert (entries(server), table(server)) == ([], {("1.00", "a", "1")})
+
+
+def test_a_table_without_entries_costs_no_statement(
+    server: DatabaseServer, open_spec: Callable[[], JobSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction of a table that has no entries does not ask for any."""
+    asked: list[str] = []
+    with closing(TargetWriter(open_spec(), "", 0)) as writer:
+        fenced = writer._fenced
+        rows, query = fenced.rows, fenced.query
+        monkeypatch.setattr(fenced, "rows", lambda sql: [asked.append(sql), rows(sql)][1])
+        monkeypatch.setattr(fenced, "query", lambda sql: [asked.append(sql), query(sql)][1])
+        writer.write_accepted(WORK, [], [b"1\ta\t1"], lambda _: RowPlace(commit_ts=1, rank=0, row=1))
+    assert asked
+    assert not [sql for sql in asked if "quarantine" in sql]
