@@ -22,7 +22,7 @@ _COMMAND = re.compile(r"(?<=`)storage-consumer [a-z][^`]*(?=`)|(?<!`)storage-con
 """A command within a sentence is in backquotes; one at the end of a sentence is not, and may hold some."""
 _SENTENCE = re.compile(r"(?<=[.;]) +(?=\S)")
 
-EventName = Literal["table_halted", "still_halted", "table_resumed", "took_over", "failed", "test"]
+EventName = Literal["table_halted", "still_halted", "table_resumed", "row_quarantined", "took_over", "failed", "test"]
 Document = Mapping[str, object]
 
 
@@ -118,6 +118,8 @@ def _sentence(event: EventName, tables: Sequence[TableNote], halted: int) -> str
     if event == "table_resumed":
         named = f"{len(tables):,} tables, {first.table} among them, go on" if several else f"{first.table} goes on"
         return f"{named}; {f'{halted:,} still halted' if halted else 'no table is halted any more'}"
+    if event == "row_quarantined":
+        return f"{first.table} is not equal to the source any more: {cut(first.error)}"
     verb = "still halted" if event == "still_halted" else "halted"
     named = f"{len(tables):,} tables {verb}, the first is {first.table}" if several else f"{first.table} {verb}"
     return f"{named}: {cut(first.error)}"
