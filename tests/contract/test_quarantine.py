@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -210,8 +211,17 @@ def test_a_table_without_entries_costs_no_statement(
     with closing(TargetWriter(open_spec(), "", 0)) as writer:
         fenced = writer._fenced
         rows, query = fenced.rows, fenced.query
-        monkeypatch.setattr(fenced, "rows", lambda sql: [asked.append(sql), rows(sql)][1])
-        monkeypatch.setattr(fenced, "query", lambda sql: [asked.append(sql), query(sql)][1])
+
+        def noted_rows(sql: str) -> tuple[tuple[Any, ...], ...]:
+            asked.append(sql)
+            return rows(sql)
+
+        def noted_query(sql: str) -> int:
+            asked.append(sql)
+            return query(sql)
+
+        monkeypatch.setattr(fenced, "rows", noted_rows)
+        monkeypatch.setattr(fenced, "query", noted_query)
         writer.write_accepted(WORK, [], [b"1\ta\t1"], lambda _: RowPlace(commit_ts=1, rank=0, row=1))
     assert asked
     assert not [sql for sql in asked if "quarantine" in sql]

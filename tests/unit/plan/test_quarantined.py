@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName
+from storage_consumer.model import DdlKind, TableColumn, TableDefinition, TableName, TableVersion
 from storage_consumer.plan.quarantined import QuarantinedTables, TableEntries, closed_by, may_run
 from storage_consumer.plan.steps import DdlStep
 
@@ -18,7 +18,7 @@ def structure(kind: int, *columns: TableColumn, name: str = "t") -> TableDefinit
     """A schema file of that kind."""
     return TableDefinition(
         name=TableName(schema="d", table=name),
-        version=7,
+        version=TableVersion(7),
         query="ALTER TABLE t COMMENT 'x'",
         ddl_type=kind,
         columns=columns,
