@@ -177,7 +177,7 @@ def metrics() -> Iterator[str]:
     yield _title("Metrics", "storage_consumer/monitoring/metric_table.py")
     yield (
         "`--metrics-listen` serves these metrics on `/metrics`, and `--metrics-textfile` writes them into a file. "
-        "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Alerts](../operations/prometheus-alerts.md) what to do about "
+        "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Prometheus alerts](../operations/prometheus-alerts.md) what to do about "
         "each alert. Counters begin with 0 at the start of a process."
     )
     yield _table(

@@ -45,7 +45,6 @@ from storage_consumer.monitoring.status import Status
 from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.operating.retries import QuarantineRetries
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
@@ -116,7 +115,9 @@ class Consumer:
     @property
     def is_writer(self) -> bool:
         """Whether this process has the lease, as far as it knows; False while it stands by, or waits for the bucket."""
-        return self._service is not None and self._service.is_writer
+        # Read once: scrapes and probes ask while another thread closes the consumer.
+        service = self._service
+        return service is not None and service.is_writer
 
     @property
     def silent_seconds(self) -> float | None:
@@ -175,7 +176,6 @@ class Consumer:
         with closing(database), closing(reader):
             has_state = reader.exists(config.upstream.identity)
             holder = reader.holder() if has_state else ""
-            waiting = reader.decisions.waiting() if has_state else []
             sources = PlanSources(
                 config=config,
                 storage=storage,
@@ -186,7 +186,7 @@ class Consumer:
                 server_info=database.session.server_info(),
                 writer=readable(holder) if holder else "",
                 clock=self._clock,
-                warnings=(*heard.texts, *map(_waiting, waiting)),
+                warnings=tuple(heard.texts),
             )
             return planned(sources, rows=rows)
 
@@ -359,11 +359,3 @@ class Consumer:
             secrets_file=self._secrets_file,
             retry_quarantined=QuarantineRetries(state, secrets.password),
         )
-
-
-def _waiting(decision: TableDecision) -> str:
-    """Return what a plan says of an operator's decision about a table that nobody has obeyed yet."""
-    return (
-        f"`{decision.verb}` of the table {decision.table_key}, decided by {decision.decided_by} at {decision.decided_at} "
-        "UTC, is obeyed before the next round; this plan shows the table as it is without it"
-    )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from storage_consumer.amounts import data_size
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.layout import facts, table, wrapped
@@ -135,7 +136,7 @@ def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
     )
     yield from _line(
         "objects",
-        f"{bucket.objects:,} ({human(bucket.size)}): {bucket.data_files:,} data files, {bucket.schema_files:,} schema files",
+        f"{bucket.objects:,} ({data_size(bucket.size)}): {bucket.data_files:,} data files, {bucket.schema_files:,} schema files",
     )
     yield from _line(
         "checkpoint", f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet"
@@ -181,7 +182,7 @@ def _tables(bucket: Bucket) -> Iterator[str]:
     for each in bucket.tables[:_SHOWN_TABLES]:
         versions = f"{each.versions} version{'s' if each.versions != 1 else ''}"
         files = f"{each.files:>6,} file{'s' if each.files != 1 else ' '}"
-        rows.append((str(each.name or each.directory), files, f"{human(each.size):>9}", versions))
+        rows.append((str(each.name or each.directory), files, f"{data_size(each.size):>9}", versions))
     yield from table(rows, "  ")
 
 
@@ -274,11 +275,3 @@ def _time(ts: int) -> str | None:
         return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ts else None
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def human(size: int) -> str:
-    """Return a number of bytes as readers like it: ``640 B``, ``1.5 MiB``."""
-    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:  # noqa: PLR2004 - the step between units
-        value, units = value / 1024, units[1:]
-    return f"{size} B" if units[0] == "B" else f"{value:.1f} {units[0]}"

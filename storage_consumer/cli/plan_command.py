@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.inspect_command import human
 from storage_consumer.cli.layout import facts, message, wrapped
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave, Stop
@@ -52,7 +52,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
     known = sorted(
         {each.table for each in plan.rows}
         | {each.table for each in plan.statements}
-        | {each.table for each in (*plan.halts, *plan.waits)}
+        | {each.table for each in (*plan.halts, *plan.waits, *plan.paused)}
     )
     names = {text: _name(text) for text in known}
     refuse_several(names.values(), name)
@@ -71,6 +71,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
         waves=tuple(wave for wave in waves if wave.rows or wave.statements),
         halts=tuple(each for each in plan.halts if each.table in meant),
         waits=tuple(each for each in plan.waits if each.table in meant),
+        paused=tuple(each for each in plan.paused if each.table in meant),
     )
 
 
@@ -89,6 +90,7 @@ def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     for title, texts in (
         ("would halt; the other tables go on:", [_stop_line(each) for each in plan.halts]),
         ("would wait:", [_stop_line(each) for each in plan.waits]),
+        ("stand still by decision of an operator:", [_stop_line(each) for each in plan.paused]),
         ("warnings:", list(plan.warnings)),
     ):
         if texts:
@@ -170,7 +172,7 @@ def _facts(plan: Plan) -> Iterator[str]:
 def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:
     if not rows:
         return "no rows" if not end else ""
-    files = f"{_count(sum(each.files for each in rows), 'file')} ({human(sum(each.size for each in rows))})"
+    files = f"{_count(sum(each.files for each in rows), 'file')} ({data_size(sum(each.size for each in rows))})"
     counted = [each.rows for each in rows if each.rows is not None]
     number = f"{_count(sum(counted), 'row')} in " if counted else ""
     return f"{number}{files} of {_count(len({each.table for each in rows}), 'table')}{end}"
@@ -182,7 +184,7 @@ def _rows_lines(rows: PlannedRows) -> list[str]:
     also = [f"{rows.duplicates:,} repeated"] * bool(rows.duplicates) + [f"{rows.later:,} later"] * bool(rows.later)
     beside = f", {', '.join(also)} left out" if also else ""
     return wrapped(
-        f"{name}: {number}{_count(rows.files, 'file')} ({human(rows.size)}){beside}", "  rows   ", " " * _ACTION
+        f"{name}: {number}{_count(rows.files, 'file')} ({data_size(rows.size)}){beside}", "  rows   ", " " * _ACTION
     )
 
 
@@ -258,6 +260,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "creates_databases": list(plan.databases),
         "halts": _stops(plan.halts),
         "waits": _stops(plan.waits),
+        "paused": _stops(plan.paused),
         "skipped": plan.skipped,
         "warnings": list(plan.warnings),
         "waves": [

@@ -24,6 +24,7 @@ from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
 from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
 
@@ -175,9 +176,9 @@ def _of_table(status: Status, table: Table) -> list[str]:
         lines = list(_table_lines(shown))
     else:
         snapshot = status.snapshot
-        checkpoint = snapshot.checkpoint_running if table.follows else table.checkpoint
+        checkpoint = snapshot.reached(table)
         at = moment(checkpoint, lag_of(checkpoint, snapshot.now))
-        lines = wrapped(f"{table.state}: {table.name}, at {at}", further="  ")
+        lines = wrapped(f"{shown_state(table.state, table.error)}: {table.name}, at {at}", further="  ")
     own = [each for each in status.statements if each.name.folded() == table.name.folded()]
     return lines + [line for each in own for line in _statement_lines(each)]
 

@@ -127,7 +127,7 @@ class RoundLedger:
         """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
         table = self.context.manager.tables[key]
         table.halt(error, kind)
-        self._announce(table)
+        _announce(table)
         if save:
             self.save([table])
 
@@ -135,13 +135,7 @@ class RoundLedger:
         """Log the halts that the plan has come to by itself, when it took in what was listed."""
         for table in self.context.manager.tables.values():
             if table.unannounced and table.status.is_halted:
-                self._announce(table)
-
-    @staticmethod
-    def _announce(table: TableConsumer) -> None:
-        fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
-        table.unannounced = ""
-        _log.error("table_halted", **fields, error=table.status.error)
+                _announce(table)
 
     def save(self, tables: Iterable[TableConsumer], sequences: Mapping[str, Finished] | None = None) -> None:
         """Store the progress of tables, and of the files of sequences."""
@@ -292,6 +286,13 @@ class RoundLedger:
                     )
                 )
         return tuple(sorted(tables, key=lambda t: t.table))
+
+
+def _announce(table: TableConsumer) -> None:
+    """Log a halt, once."""
+    fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
+    table.unannounced = ""
+    _log.error("table_halted", **fields, error=table.status.error)
 
 
 def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdated: bool = False) -> TableProgress:

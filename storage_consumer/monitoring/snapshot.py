@@ -91,3 +91,7 @@ class Snapshot:
     report: Report | None = None
     report_age: float = 0.0
     """Seconds since the report was stored."""
+
+    def reached(self, table: Table) -> int:
+        """Return the commit ts up to which a table is applied, inclusive."""
+        return self.checkpoint_running if table.follows else table.checkpoint

@@ -22,8 +22,9 @@ FRESH = 30.0
 """Seconds after which a report no longer tells what its writer is doing."""
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
-_STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
-_BEHIND = (*_STOPPED, TableState.WAITING)
+STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
+"""States in which a table stays until somebody decides."""
+_BEHIND = (*STOPPED, TableState.WAITING)
 _AGAIN = "`storage-consumer table resume"
 """How a message names the command, without the options that lead to the target."""
 _COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
@@ -117,7 +118,7 @@ def judged(
     `needs_writer` it is no fault that nobody writes at the moment.
     """
     tables = tuple(_tables(snapshot, command))
-    stopped = [each for each in tables if each.state in _STOPPED]
+    stopped = [each for each in tables if each.state in STOPPED]
     lag = lag_of(snapshot.checkpoint, snapshot.now)
     late = max_lag is not None and (lag is None or lag > max_lag)
     lonely = needs_writer and not snapshot.writer
@@ -198,7 +199,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
         if state not in _BEHIND and not is_open and not table.quarantined:
             continue
-        checkpoint = snapshot.checkpoint_running if table.follows and state not in _STOPPED else table.checkpoint
+        checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
             TableStatus(
                 name=table.name,
@@ -216,7 +217,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
 def _next_steps(
     table: Table, state: TableState, reason: str, command: Callable[[Verb, TableName], str]
 ) -> tuple[str, ...]:
-    if state not in _STOPPED:
+    if state not in STOPPED:
         # The same words, with another verb.
         return (
             (command("resume", table.name).replace(" table resume ", " quarantine retry ", 1),)

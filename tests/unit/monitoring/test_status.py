@@ -7,7 +7,7 @@ import pytest
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Phase, Report, Work
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged
+from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged, lag_of
 from storage_consumer.plan.table_state import TableState
 
 NOW = 1_790_000_000.0
@@ -223,3 +223,10 @@ def test_rows_in_the_quarantine() -> None:
     ((shown,), expected) = found.tables, TableState.RUNNING
     assert (shown.state, shown.reason) == (expected, "2 rows in the quarantine, which the target refused")
     assert status(snapshot(rows, table("d.b", TableState.HALTED))).health == Health.STOPPED
+
+
+def test_a_lag_needs_a_checkpoint() -> None:
+    """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one (O10)."""
+    assert lag_of(0, NOW) is None
+    assert lag_of(at(2), NOW) == 2.0
+    assert lag_of(at(-2), NOW) == 0.0
