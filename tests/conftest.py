@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from storage_consumer.redaction import forget_secrets
 from tests.harness import servers
 from tests.harness.azure_server import AzureServer, azure_server
 from tests.harness.gcs_server import GcsServer, gcs_server
@@ -39,6 +40,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out := set(items) - set(kept):
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = kept
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets() -> Iterator[None]:
+    """Forget the secrets of a test: the next one may say a word that was a password there."""
+    yield
+    forget_secrets()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from storage_consumer.amounts import data_size
 from tests.acceptance.situations.book import Book
 from tests.acceptance.situations.feed import Feed
 from tests.acceptance.situations.normal import normal, wrapped
@@ -34,7 +36,21 @@ _TELLING = (
 _AGES = ("lag_seconds", "running_lag_seconds", "retrying_seconds", "statement_seconds")
 """Those that grow by a second per second while a situation lasts."""
 _SAMPLE = re.compile(r"^storage_consumer_(\w+?)(\{.*\})? (\S+)$")
-_KEPT = ("time", "level", "event", "table", "version", "kind", "rows", "key", "error", "blockers", "what", "holder", "exit_code")
+_KEPT = (
+    "time",
+    "level",
+    "event",
+    "table",
+    "version",
+    "kind",
+    "rows",
+    "key",
+    "error",
+    "blockers",
+    "what",
+    "holder",
+    "exit_code",
+)
 """Fields of a log line that the pages show."""
 
 
@@ -118,10 +134,11 @@ class Watch:
 
         def has_it() -> bool:
             found[:] = [self.status()]
-            pending = re.search(r"^storage_consumer_pending_files (\d+)", self._metrics(), re.MULTILINE)
-            return pending is not None and bool(
-                re.search(rf"idle.*\n(.*\n)*  pending +{pending[1]} file", found[0].text)
-            )
+            pending = [_value(self._metrics(), f"pending_{of}") for of in ("files", "bytes")]
+            # The bytes tell this round's report from that of another round with as many files.
+            files = "1 file" if pending[0] == 1 else f"{pending[0]:,.0f} files"
+            told = re.escape(f"{files}, {data_size(pending[1])}, ")
+            return bool(re.search(rf"idle.*\n(.*\n)*  pending +{told}", found[0].text))
 
         wait_until("a report of the last round", has_it)
         return found[0]
@@ -210,8 +227,15 @@ class Watch:
         for line in text.splitlines():
             found = _SAMPLE.match(line)
             if found and found[1] in _TELLING and (float(found[3]) or found[1] == "writer"):
-                kept += self.normal(line).splitlines()
+                # What a mask blanks leaves no line.
+                kept += [shown for shown in self.normal(line).splitlines() if shown]
         return kept
+
+
+def _value(metrics: str, name: str) -> float:
+    """The value of a metric without labels; NaN if it is not there."""
+    found = re.search(rf"^storage_consumer_{name} (\S+)$", metrics, re.MULTILINE)
+    return float(found[1]) if found else math.nan
 
 
 def steps(text: str) -> list[str]:

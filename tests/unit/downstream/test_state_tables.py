@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 from sqlalchemy import delete, func, select
 
-from storage_consumer.downstream.state_tables import as_text, put, state_tables
+from storage_consumer.downstream.state_tables import QUARANTINE_VALUES, as_text, put, state_tables
 from storage_consumer.model import TableName
 from storage_consumer.plan.directories import stand_in_for
 from storage_consumer.plan.steps import key_of
@@ -15,7 +15,14 @@ from storage_consumer.poll.schema_file import LONGEST_DIRECTORY, LONGEST_NAME, L
 
 ODD = "st'ate %s% :x `y`"
 QUOTED = "`st'ate %s% :x ``y```"
-VALUES = {"of": 3, "by": "'attempt'", "in_schema": "'a'", "named": "'b'", "upto": 7}
+VALUES = {
+    "of": 3,
+    "by": "'attempt'",
+    "in_schema": "'a'",
+    "named": "'b'",
+    "upto": 7,
+    **dict.fromkeys((*QUARANTINE_VALUES, "digests"), "x'00'"),
+}
 
 
 @pytest.mark.parametrize("name", sorted(asdict(state_tables(ODD).for_tasks())))
