@@ -17,6 +17,7 @@ CAMPAIGNS = {
     "plan": "plans",
     "shuffles": "shuffles",
     "simulate": "simulate",
+    "soak": "soak",
     "stops": "stop_everywhere",
     "waves": "waves",
 }

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import botocore.session
 
-from tests.harness.servers import Jail, ServerDidNotStart, free_port, run, running, wait_for
+from tests.harness.servers import Child, Jail, ServerDidNotStart, free_port, run
 
 ADMIN_SECONDS = 20
 READ_ONLY = ("s3:GetObject", "s3:ListBucket")
@@ -36,6 +36,8 @@ class S3Server:
     """A running S3 server. Signatures are checked, and what each user may do."""
 
     endpoint: str
+    child: Child = field(compare=False)
+    """Its process."""
     writer: S3User = WRITER
     """Owns all buckets."""
     reader: S3User = READER
@@ -124,6 +126,6 @@ def s3_server() -> Iterator[S3Server]:
             # Before the server starts: two processes that open the data file together may wait for each other.
             _add_user(admin, "writer", WRITER)
             _add_user(admin, "reader", READER)
-            with running([*jail.command, "radosgw", *options, "-d"], log) as process:
-                wait_for(process, port, log)
-                yield S3Server(endpoint=f"http://127.0.0.1:{port}")
+            with closing(Child(command=[*jail.command, "radosgw", *options, "-d"], log=log, port=port)) as child:
+                child.start()
+                yield S3Server(endpoint=f"http://127.0.0.1:{port}", child=child)
