@@ -148,7 +148,8 @@ class Feed:
         self._odd_files += 1
         self._odd_rows.append(value)
         line = f'"I","{table}","{database}",{ts(self.source.tick)},{len(self._odd_rows)},"{value}"\r\n'
-        self._persist(f"{folder}/{self._odd_version}/CDC{self._odd_files:020d}.csv", line.encode())
+        day = time.strftime("%Y-%m-%d", time.gmtime())
+        self._persist(f"{folder}/{self._odd_version}/{day}/CDC{self._odd_files:020d}.csv", line.encode())
 
     def finish(self) -> int:
         """Write all that there is, and tell a checkpoint behind it; return it as a TSO."""
