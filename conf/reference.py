@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference from the tables in the code: options, differences, log events, metrics, errors and exit codes.
+"""Writes the pages of docs/reference from the tables in the code: options, differences, log events, metrics, checks, errors and exit codes.
 
 python conf/reference.py            writes the pages
 python conf/reference.py --check    writes nothing; names the pages that are stale, and exits with 1 if there are any
@@ -19,10 +19,12 @@ sys.path.insert(
 
 from storage_consumer import errors
 from storage_consumer.cli.exit_codes import ENDINGS, ExitCode, code_of
-from storage_consumer.cli.verbs import RUN, VERBS
+from storage_consumer.cli.verbs import RUN, SCREEN_FLAGS, VERBS
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
+from storage_consumer.doctor.checks import CHECKS, group_of
+from storage_consumer.doctor.checks import GROUPS as CHECK_GROUPS
 from storage_consumer.errors import Abandoned, StorageConsumerError
 from storage_consumer.monitoring.metric_table import METRICS, PREFIX
 from storage_consumer.telemetry import EVENTS, TSO_FIELDS
@@ -56,6 +58,7 @@ def pages() -> Iterator[tuple[str, str]]:
         ("log-events.md", log_events),
         ("errors.md", errors_and_codes),
         ("metrics.md", metrics),
+        ("checks.md", checks),
     )
     for name, maker in makers:
         yield name, "\n\n".join(maker()) + "\n"
@@ -118,8 +121,10 @@ def _commands(option: Option) -> str:
 def _own_flags() -> Iterator[tuple[str, str, str]]:
     """Yield command, flag and meaning of each flag that is no option."""
     for verb in VERBS.values():
-        for flag in verb.flags:
+        for flag in (each for each in verb.flags if each not in SCREEN_FLAGS):
             yield f"`{verb.name}`", f"`{f'{flag.name} {flag.metavar}'.rstrip()}`", flag.help
+    for flag in SCREEN_FLAGS:
+        yield f"all but `{RUN}`", f"`{f'{flag.name} {flag.metavar}'.rstrip()}`", flag.help
 
 
 def differences() -> Iterator[str]:
@@ -175,7 +180,7 @@ def metrics() -> Iterator[str]:
     yield _title("Metrics", "storage_consumer/monitoring/metric_table.py")
     yield (
         "`--metrics-listen` serves these metrics on `/metrics`, and `--metrics-textfile` writes them into a file. "
-        "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Alerts](../operations/prometheus-alerts.md) what to do about "
+        "[Monitoring](../operations/monitoring.md) says how to switch them on, and [Prometheus alerts](../operations/prometheus-alerts.md) what to do about "
         "each alert. Counters begin with 0 at the start of a process."
     )
     yield _table(
@@ -195,6 +200,20 @@ def metrics() -> Iterator[str]:
         "Beside these there are `process_*` and `python_gc_*`, which the library `prometheus-client` counts for the driver's process: "
         "processor time, memory, open files, and collections of garbage."
     )
+
+
+def checks() -> Iterator[str]:
+    """Yield the blocks of the page about the checks of `doctor`."""
+    yield _title("Checks", "storage_consumer/doctor/checks.py")
+    yield (
+        "`storage-consumer doctor` runs these checks. Each is `ok`, `warn`, `fail` or `not looked at`, with the reason, and says what to "
+        "do. [Doctor](../operations/doctor.md) explains the command; `--only` takes the names of these groups."
+    )
+    for group, meaning in CHECK_GROUPS.items():
+        yield f"## {group[0].upper()}{group[1:]}"
+        yield meaning
+        rows = ((f"`{name}`", *check.columns) for name, check in CHECKS.items() if group_of(name) == group)
+        yield _table(("check", "looks at", "meaning", "what to do"), rows)
 
 
 def _unit(name: str) -> str:

@@ -1,6 +1,7 @@
 """Read the change files that TiCDC writes to object storage and keep a MySQL-compatible database equal to the source.
 
-`Consumer` is the library entry; `RoundSummary` is the result of one round.
+`Consumer` is the library entry; `RoundSummary`, `Plan` and `Status` are what its methods return, and `StorageConsumerError` is the
+root of what they raise. Importing the package loads none of them: each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -8,18 +9,134 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from storage_consumer.summary import RoundSummary, TableSummary
-
 if TYPE_CHECKING:
     from storage_consumer.api import Consumer
+    from storage_consumer.config.keywords import Options
+    from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave
+    from storage_consumer.dry_run.result import Stop as PlannedStop
+    from storage_consumer.errors import (
+        Abandoned,
+        ConfigError,
+        DdlFailed,
+        FilesMissing,
+        LeaseHeld,
+        LeaseLost,
+        MalformedSchemaFile,
+        NoMetadata,
+        NotReplicable,
+        NotTheWriter,
+        RowRefused,
+        SparkUnavailable,
+        StateGone,
+        StatementRefused,
+        StorageConsumerError,
+        StorageUnavailable,
+        TableError,
+        TargetBusy,
+        TargetUnavailable,
+        TransientError,
+        UndecodableRow,
+    )
+    from storage_consumer.model import DdlId, TableName
+    from storage_consumer.monitoring.report import Phase, Report, Totals, Work
+    from storage_consumer.monitoring.snapshot import Snapshot
+    from storage_consumer.monitoring.snapshot import Statement as StoredStatement
+    from storage_consumer.monitoring.snapshot import Table as StoredTable
+    from storage_consumer.monitoring.status import Health, Status, TableStatus
+    from storage_consumer.plan.table_state import TableState
+    from storage_consumer.signals import Stop, StopSignal
+    from storage_consumer.summary import Progress, RoundSummary, RunningStatement, TableSummary
 
-__all__ = ["Consumer", "RoundSummary", "TableSummary", "__version__"]
+__all__ = [
+    "Abandoned",
+    "ConfigError",
+    "Consumer",
+    "DdlFailed",
+    "DdlId",
+    "FilesMissing",
+    "Health",
+    "LeaseHeld",
+    "LeaseLost",
+    "MalformedSchemaFile",
+    "NoMetadata",
+    "NotReplicable",
+    "NotTheWriter",
+    "Options",
+    "Outcome",
+    "Phase",
+    "Plan",
+    "PlannedRows",
+    "PlannedStatement",
+    "PlannedStop",
+    "PlannedWave",
+    "Progress",
+    "Report",
+    "RoundSummary",
+    "RowRefused",
+    "RunningStatement",
+    "Snapshot",
+    "SparkUnavailable",
+    "StateGone",
+    "StatementRefused",
+    "Status",
+    "Stop",
+    "StopSignal",
+    "StorageConsumerError",
+    "StorageUnavailable",
+    "StoredStatement",
+    "StoredTable",
+    "TableError",
+    "TableName",
+    "TableState",
+    "TableStatus",
+    "TableSummary",
+    "TargetBusy",
+    "TargetUnavailable",
+    "Totals",
+    "TransientError",
+    "UndecodableRow",
+    "Work",
+    "__version__",
+]
 __version__ = "0.1.0"
 
+_MODULES = {
+    "api": ("Consumer",),
+    "config.keywords": ("Options",),
+    "dry_run.result": ("Outcome", "Plan", "PlannedRows", "PlannedStatement", "PlannedWave"),
+    "model": ("DdlId", "TableName"),
+    "monitoring.report": ("Phase", "Report", "Totals", "Work"),
+    "monitoring.snapshot": ("Snapshot",),
+    "monitoring.status": ("Health", "Status", "TableStatus"),
+    "plan.table_state": ("TableState",),
+    "signals": ("Stop", "StopSignal"),
+    "summary": ("Progress", "RoundSummary", "RunningStatement", "TableSummary"),
+}
+_RENAMED = {
+    "PlannedStop": ("dry_run.result", "Stop"),
+    "StoredStatement": ("monitoring.snapshot", "Statement"),
+    "StoredTable": ("monitoring.snapshot", "Table"),
+}
+"""Public name → module, and name in it, which would say too little outside."""
 
-def __getattr__(name: str) -> object:
-    """Import `Consumer` at first use: it loads PySpark, which neither a worker nor ``--help`` needs."""
-    if name == "Consumer":
-        return import_module("storage_consumer.api").Consumer
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+
+def _loaded(name: str) -> object:
+    """Import a public name at first use: `Consumer` loads PySpark, which neither a worker nor ``--help`` needs."""
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    # What no other module has is an error.
+    home = next((module for module, names in _MODULES.items() if name in names), "errors")
+    module, inner = _RENAMED.get(name, (home, name))
+    found: object = getattr(import_module(f"{__name__}.{module}"), inner)
+    globals()[name] = found
+    return found
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+    __getattr__ = _loaded
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted(__all__)

@@ -6,8 +6,10 @@ import os
 from contextlib import closing, suppress
 from types import TracebackType
 from typing import Self, Unpack
+from weakref import finalize
 
 from storage_consumer import __version__
+from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.reading import StateReader
 from storage_consumer.checkpoint.store import StateStore
 from storage_consumer.clock import SystemClock
@@ -18,6 +20,7 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.decode import decoder_for
 from storage_consumer.decode.csv.options import caveat
 from storage_consumer.decode.time_zone import zone_caveat
+from storage_consumer.doctor.at_start import warn_at_start
 from storage_consumer.downstream.database import TargetDatabase
 from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.downstream.opening import hurry, no_hurry
@@ -39,9 +42,9 @@ from storage_consumer.monitoring.processes import ProcessLook
 from storage_consumer.monitoring.recorder import Recorder
 from storage_consumer.monitoring.reporting import Reporting
 from storage_consumer.monitoring.showing import Showing
-from storage_consumer.operating.looking import status_site
+from storage_consumer.monitoring.status import Status
+from storage_consumer.operating.looking import status_now, status_site
 from storage_consumer.plan.manager import ConsumerManager
-from storage_consumer.plan.table_decisions import TableDecision
 from storage_consumer.poll.reader import StorageReader
 from storage_consumer.ports import Journal
 from storage_consumer.signals import Stop, StopSignal
@@ -74,13 +77,15 @@ class Consumer:
         """Load and check the settings; raise `ConfigError` if they are wrong. `progress` receives the progress of each round."""
         self._loaded: Loaded = load(options, os.environ)
         self._clock = SystemClock()
-        self._recorder = Recorder(progress or Silent(), self._clock, __version__)
-        self._stop_listening = listen(lambda event, _level, fields: self._recorder.heard(event, fields))
+        self._recorder = recorder = Recorder(progress or Silent(), self._clock, __version__)
+        # A consumer that is dropped without being closed must not be kept, nor called, by the log.
+        self._stop_listening = finalize(self, listen(lambda event, _level, fields: recorder.heard(event, fields)))
         self._reporting: Reporting | None = None
         self._stop = Stop()
         # The event that connections obey now: `close` has to forget this very one.
         self._hurried = self._stop.requested
         self._secrets_file = ""
+        self._has_warned = False
         self._pipeline: SparkPipeline | None = None
         self._service: ConsumerService | None = None
         self._ddl_workers: DdlWorkers | None = None
@@ -111,7 +116,9 @@ class Consumer:
     @property
     def is_writer(self) -> bool:
         """Whether this process has the lease, as far as it knows; False while it stands by, or waits for the bucket."""
-        return self._service is not None and self._service.is_writer
+        # Read once: scrapes and probes ask while another thread closes the consumer.
+        service = self._service
+        return service is not None and service.is_writer
 
     @property
     def silent_seconds(self) -> float | None:
@@ -170,7 +177,6 @@ class Consumer:
         with closing(database), closing(reader):
             has_state = reader.exists(config.upstream.identity)
             holder = reader.holder() if has_state else ""
-            waiting = reader.decisions.waiting() if has_state else []
             sources = PlanSources(
                 config=config,
                 storage=storage,
@@ -181,9 +187,20 @@ class Consumer:
                 server_info=database.session.server_info(),
                 writer=readable(holder) if holder else "",
                 clock=self._clock,
-                warnings=(*heard.texts, *map(_waiting, waiting)),
+                warnings=tuple(heard.texts),
             )
             return planned(sources, rows=rows)
+
+    def status(self, *, max_lag: float | None = None, needs_writer: bool = True) -> Status:
+        """Return how the feed is, from its state in the target alone: what ``storage-consumer status`` shows.
+
+        `max_lag`: the most seconds that the checkpoint may lie back, None for any number. Without `needs_writer` it is no fault that
+        nobody writes at the moment. It may be called beside a running consumer, also from another thread. Raises `ConfigError` if the
+        target has no state, and `TargetUnavailable` if it does not answer.
+        """
+        downstream = self._loaded.config.downstream
+        with closing(StateInspector(downstream, self._loaded.secrets.password)) as desk:
+            return status_now(desk, downstream, max_lag=max_lag, needs_writer=needs_writer)
 
     def running_statements(self) -> tuple[RunningStatement, ...]:
         """Return the statements that run on the target now; from any thread."""
@@ -315,6 +332,9 @@ class Consumer:
         config, secrets = self._loaded.config, self._loaded.secrets
         database = TargetDatabase(config.downstream, secrets.password)
         server_info = database.session.server_info()
+        if not self._has_warned:
+            self._has_warned = True
+            warn_at_start(database.session.rows, wants_local_infile=config.tuning.local_infile)
         # A Spark context that died cannot be revived; a new one is opened below.
         if self._pipeline is not None and self._pipeline.lost:
             self._pipeline.close()
@@ -342,11 +362,3 @@ class Consumer:
             clock=self._clock,
             secrets_file=self._secrets_file,
         )
-
-
-def _waiting(decision: TableDecision) -> str:
-    """Return what a plan says of an operator's decision about a table that nobody has obeyed yet."""
-    return (
-        f"`{decision.verb}` of the table {decision.table_key}, decided by {decision.decided_by} at {decision.decided_at} "
-        "UTC, is obeyed before the next round; this plan shows the table as it is without it"
-    )

@@ -92,6 +92,14 @@ EVENTS: dict[str, Event] = {
         fields=("text",),
         levels=("info", "warning"),
     ),
+    "doctor_finding": Event(
+        meaning="Something about the target is worth a warning; `check` names it as `storage-consumer doctor` does, which looks at much more.",
+        fields=("check", "text", "remedy", "statement"),
+        levels=("warning",),
+    ),
+    "doctor_failed": Event(
+        meaning="The target's settings could not be looked at; the work goes on.", fields=("error",), levels=("debug",)
+    ),
     "inferred": Event(
         meaning="This setting was not given; the file named in `source` shows it.", fields=("option", "value", "source")
     ),
@@ -120,6 +128,11 @@ EVENTS: dict[str, Event] = {
     "notify_failed": Event(
         meaning="systemd could not be told how the service is; the work goes on. Logged once.",
         fields=("error",),
+        levels=("warning",),
+    ),
+    "thread_failed": Event(
+        meaning="A thread beside the work ended with an error that nobody expected. The work goes on; please report it.",
+        fields=("thread", "error"),
         levels=("warning",),
     ),
     "listener_failed": Event(

@@ -16,9 +16,14 @@ from tests.harness.tiers import ALL, IS_ROOT, QUICK, can_run, is_quick
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--tier``: how much is run."""
+    """``--tier``: how much is run; ``--write-situations``: whether pages are written."""
     parser.addoption(
         "--tier", choices=(QUICK, ALL), default=ALL, help="quick: a few minutes, without other servers than MariaDB"
+    )
+    parser.addoption(
+        "--write-situations",
+        action="store_true",
+        help="write the blocks of docs/operations/situations anew rather than compare them",
     )
 
 

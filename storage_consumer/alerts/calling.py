@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http import HTTPStatus
 from http.client import HTTPException
+from selectors import EVENT_READ, DefaultSelector
 from signal import SIGKILL
+from time import monotonic, sleep
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
@@ -19,13 +21,18 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from storage_consumer.config.hooks import Hook
 from storage_consumer.errors import ConfigError
+from storage_consumer.redaction import redact
 
 POST_TIMEOUT = 10.0
 """Seconds that an address may stay silent."""
 COMMAND_TIMEOUT = 30.0
 """Seconds that a command may take; then it is killed, with all that it started in its session."""
 _EXCERPT = 200
-"""Bytes of an answer, or of what a command wrote to standard error, that a message shows."""
+"""Characters of an answer, or of what a command wrote to standard error, that a message shows."""
+_READ = 64 * 1024
+"""Bytes that are read of either at a time, at most."""
+_LOOK_EVERY = 0.05
+"""Seconds between two looks whether a command has ended."""
 _MAY_PASS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
 
@@ -98,13 +105,13 @@ def _post(address: str, content: bytes) -> None:
 def _part(answer: HTTPError) -> bytes:
     """Return the beginning of an answer's content, as far as it can be read."""
     with suppress(OSError, HTTPException):
-        return answer.read(_EXCERPT)
+        return answer.read(_READ)
     return b""
 
 
 def _run(command: tuple[str, ...], content: bytes, variables: Mapping[str, str]) -> None:
-    # Files, not pipes: a command need not read what it gets, and nothing that it leaves running keeps us waiting.
-    with tempfile.TemporaryFile() as document, tempfile.TemporaryFile() as errors:
+    # A file, not a pipe: a command need not read what it gets.
+    with tempfile.TemporaryFile() as document:
         document.write(content)
         document.seek(0)
         try:
@@ -112,31 +119,51 @@ def _run(command: tuple[str, ...], content: bytes, variables: Mapping[str, str])
                 command,
                 stdin=document,
                 stdout=subprocess.DEVNULL,
-                stderr=errors,
+                # Not a file: a command that never stops writing would fill the disk on which Spark works.
+                stderr=subprocess.PIPE,
                 env={**os.environ, **variables},
                 # A signal to the program, such as Ctrl-C at its terminal, does not end the message about it.
                 start_new_session=True,
             )
         except OSError as fault:
             raise CallFailed(f"it cannot be started: {fault.strerror or fault}") from None
-        code = _waited(process)
-        errors.seek(0)
-        said = _excerpt(errors.read(_EXCERPT))
-    if code:
-        raise CallFailed(f"it ended with {code}{said}")
+    with process.stderr or nullcontext():
+        said = _waited(process)
+    if process.returncode:
+        raise CallFailed(f"it ended with {process.returncode}{_excerpt(said)}")
 
 
-def _waited(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a command; raise `CallFailed` if it takes too long."""
-    try:
-        return process.wait(COMMAND_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, SIGKILL)
-        process.wait()
-        raise CallFailed(f"it was killed after {COMMAND_TIMEOUT:g} s") from None
+def _waited(process: subprocess.Popen[bytes]) -> bytes:
+    """Wait for the end of a command and return the beginning of what it wrote; raise `CallFailed` if it takes too long."""
+    said, deadline = b"", monotonic() + COMMAND_TIMEOUT
+    with DefaultSelector() as selector:
+        errors = process.stderr.fileno() if process.stderr else -1
+        os.set_blocking(errors, False)
+        selector.register(errors, EVENT_READ)
+        # The end of the command counts, not that of the pipe: what it leaves running may hold that open.
+        while process.poll() is None:
+            if monotonic() > deadline:
+                _kill(process)
+                raise CallFailed(f"it was killed after {COMMAND_TIMEOUT:g} s")
+            if not selector.get_map():
+                sleep(_LOOK_EVERY)
+                continue
+            part = os.read(errors, _READ) if selector.select(_LOOK_EVERY) else None
+            said = (said + (part or b""))[:_READ]
+            if part == b"":
+                selector.unregister(errors)
+        # What it wrote last.
+        with suppress(BlockingIOError):
+            said += os.read(errors, _READ)
+    return said
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, SIGKILL)
+    process.wait()
 
 
 def _excerpt(content: bytes) -> str:
-    text = " ".join(content.decode("utf-8", "replace").split())
+    text = " ".join(redact(content.decode("utf-8", "replace")).split())[:_EXCERPT]
     return f": {text}" if text else ""

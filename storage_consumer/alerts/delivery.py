@@ -17,6 +17,8 @@ from storage_consumer.telemetry import Log
 _log = Log("alerts")
 MOST_WAITING = 100
 """Documents that wait at most; later ones are dropped."""
+LONGEST_VARIABLE = 10_000
+"""Characters of a variable that a command finds in its environment; Linux starts no program with one above 128 KiB."""
 PAUSES = (1.0, 5.0)
 """Seconds before the second and the third attempt."""
 Call = Callable[[Hook, bytes, Mapping[str, str]], None]
@@ -84,7 +86,8 @@ class Delivery:
 
     def _deliver(self, document: Document) -> None:
         content = json_text(document).encode()
-        named = {name: escaped(redact(text)) for name, text in variables(document).items()}
+        # Cut last: half of a secret would not be recognized.
+        named = {name: escaped(redact(text)[:LONGEST_VARIABLE]) for name, text in variables(document).items()}
         began = self._clock.monotonic()
         for number in range(1, len(PAUSES) + 2):
             error, may_pass = self._tried(content, named)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storage_consumer.log_lines import tso_time, utc_time
+from storage_consumer.monitoring.status import commands_in
+from storage_consumer.redaction import redact
 
 MOST_TABLES = 50
 """Tables that a document lists; the others are counted."""
@@ -18,8 +20,8 @@ _VARIABLES = (
     *("event", "table", "count", "error", "checkpoint", "next_step", "text"),
     *("host", "upstream", "downstream", "state_schema"),
 )
-_COMMAND = re.compile(r"(?<=`)storage-consumer [a-z][^`]*(?=`)|(?<!`)storage-consumer [a-z].*?(?= -- |$)")
-"""A command within a sentence is in backquotes; one at the end of a sentence is not, and may hold some."""
+_NAMED = re.compile(r"(?<=`)storage-consumer [a-z][^`]*(?=`)")
+"""A command that an error only names, without all that it takes to be pasted."""
 _SENTENCE = re.compile(r"(?<=[.;]) +(?=\S)")
 
 EventName = Literal["table_halted", "still_halted", "table_resumed", "took_over", "failed", "test"]
@@ -68,12 +70,16 @@ def about_program(
 
 
 def next_step(error: str) -> tuple[str, tuple[str, ...]]:
-    """Return what an error says to do next, from the sentence of its first command on, and the commands in it."""
-    found = _COMMAND.search(error)
-    if found is None:
+    """Return what an error says to do next, from the sentence of its first command on, and its commands.
+
+    These are the ones to be pasted; where there are none, those that it names.
+    """
+    whole, named = commands_in(error), tuple(_NAMED.findall(error))
+    if not whole and not named:
         return "", ()
-    begins = [match.end() for match in _SENTENCE.finditer(error) if match.end() <= found.start()]
-    return error[begins[-1] if begins else 0 :], tuple(_COMMAND.findall(error))
+    first = min(error.find(command) for command in (*whole, *named))
+    begins = [match.end() for match in _SENTENCE.finditer(error) if match.end() <= first]
+    return error[begins[-1] if begins else 0 :], whole or named
 
 
 def variables(document: Document) -> dict[str, str]:
@@ -109,7 +115,8 @@ def _described(table: TableNote) -> dict[str, object]:
 
 
 def cut(error: str) -> str:
-    """Return an error at a length that fits a message."""
+    """Return an error at a length that fits a message, secrets blanked: half of one would not be recognized later."""
+    error = redact(error)
     return error if len(error) <= _LONGEST_ERROR else f"{error[: _LONGEST_ERROR - 1]}…"
 
 

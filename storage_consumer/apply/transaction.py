@@ -25,12 +25,13 @@ from storage_consumer.downstream.rights import remedy, state_remedy
 from storage_consumer.downstream.stale_connections import mark
 from storage_consumer.errors import ConfigError, LeaseLost, RowRefused, TargetUnavailable
 from storage_consumer.job.spec import JobSpec, TablePlan
+from storage_consumer.plan.steps import key_of
+from storage_consumer.plan.table_words import shell_word, table_flag
 from storage_consumer.ports import SERIAL_SLOTS
 
 T = TypeVar("T")
 CONFLICT_TRIES = 20
 CONNECTION_TRIES = 6
-_THEN = "then start again, or run `storage-consumer table resume`"
 
 
 class FencedConnection:
@@ -50,7 +51,7 @@ class FencedConnection:
         """Close the slot: no other attempt of this task may write in this window."""
         # A task that wrote nothing has claimed no slot, so there is nothing that another attempt could repeat.
         if self._claimed:
-            self._in_transaction("finishing a task", self.state_schema, self._close_slot)
+            self._in_transaction("finishing a task", self.state_schema, self._close_slot, "table resume")
 
     def close(self) -> None:
         """Close the connection."""
@@ -75,12 +76,15 @@ class FencedConnection:
             return body()
 
         # The claim stands only once its commit is known; until then a retry may have to claim the slot again.
-        written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced)
+        written = self._in_transaction(f"writing {work.name}", work.name.schema, fenced, f"table resume {_flag(work)}")
         self._claimed = True
         return written
 
-    def _in_transaction(self, doing: str, schema: str, body: Callable[[], T]) -> T:
-        """Run `body` in a transaction that is retried after a deadlock or a lost connection; `schema` holds the tables it writes."""
+    def _in_transaction(self, doing: str, schema: str, body: Callable[[], T], command: str) -> T:
+        """Run `body` in a transaction that is retried after a deadlock or a lost connection.
+
+        `schema` holds the tables that it writes, and `command` is what a message tells to run after the remedy.
+        """
         tries = 0
         while True:
             tries += 1
@@ -90,7 +94,8 @@ class FencedConnection:
                 # If the answer is lost, nobody knows whether it committed; `body` has to be right either way.
                 self.query("COMMIT")
             except (pymysql.err.MySQLError, OSError, EOFError) as fault:
-                self._recover(fault, tries, doing, schema)
+                if why := self._recover(fault, tries, doing, schema):
+                    raise RowRefused(f"{why}, then start again, or run `storage-consumer {command}`") from fault
             # A value that is not of its column's kind stays so, whatever is tried.
             except ValueError as fault:
                 self._rollback()
@@ -102,8 +107,8 @@ class FencedConnection:
             else:
                 return result
 
-    def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> None:
-        """Prepare another try, or raise the error for the caller."""
+    def _recover(self, fault: Exception, tries: int, doing: str, schema: str) -> str:
+        """Prepare another try, or raise the error for the caller; return what is wrong, and its remedy, if a right is missing."""
         # A conflict may have ended only its statement (a lock wait does), so the transaction is rolled back explicitly.
         if is_conflict(fault) and tries < FEW_TRIES.get(number_of(fault), CONFLICT_TRIES):
             self._rollback()
@@ -117,10 +122,9 @@ class FencedConnection:
         else:
             self._rollback()
             if is_denied(fault):
-                raise RowRefused(
-                    f"{doing}: {described(fault)}. {remedy(fault, self.rows, [schema])}, {_THEN}"
-                ) from fault
+                return f"{doing}: {described(fault)}. {remedy(fault, self.rows, [schema])}"
             raise translated(fault, doing) from fault
+        return ""
 
     def _of_state(self, run: Callable[[], T]) -> T:
         """Run a statement on the state's own tables; raise what stops the whole run if the state is missing or denied."""
@@ -230,3 +234,8 @@ class FencedConnection:
 def _pause(tries: int, base: float) -> None:
     """Sleep longer after each try, at most 5 seconds, with a random share so that tasks do not keep pace."""
     time.sleep(min(5.0, base * 2**tries) * random.uniform(0.5, 1.0))  # noqa: S311 - not for secrets
+
+
+def _flag(work: TablePlan) -> str:
+    """Return ``--table NAME`` for a shell: the name at the source, whose spelling is known where the target has the same."""
+    return table_flag(work.name) if key_of(work.name) == work.table_key else f"--table {shell_word(work.table_key)}"

@@ -20,6 +20,7 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
+    Foreseen,
     Obeyed,
     StoredTable,
     TableDecision,
@@ -57,11 +58,12 @@ class StoredDecisions:
             for row in rows
         }
 
-    def waiting(self) -> list[TableDecision]:
-        """Return the decisions about tables that nobody has obeyed yet."""
+    def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
+        """Return what `apply_to_tables` would make now of the decisions that nobody has obeyed yet, and change nothing."""
         waits = select(self._tables.table_decisions).where(self._tables.table_decisions.c.obeyed_at.is_(None))
         with self._transactions.shared("reading the decisions about tables") as connection:
-            return [_decision(row) for row in connection.execute(waits).all()]
+            made = map(_decision, connection.execute(waits).all())
+            return [self._judged(connection, each, tells_time=tells_time, locks=False)[1] for each in made]
 
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions to what is stored, each once. One that cannot be followed is noted and changes nothing.
@@ -81,36 +83,55 @@ class StoredDecisions:
             ]
 
     def _obeyed(self, connection: Connection, decision: TableDecision, *, tells_time: bool) -> Obeyed:
+        tables = self._tables
+        stored, found = self._judged(connection, decision, tells_time=tells_time, locks=True)
+        if not found.refusal:
+            self._put(connection, found.table)
+            self._put_also(connection, stored, decision)
+        made = tables.table_decisions
+        connection.execute(
+            # In the transaction that changes the table: after a crash both are there, or the decision still waits.
+            update(made)
+            .where(made.c.table_key == decision.table_key)
+            .values(obeyed_at=func.utc_timestamp(6), refusal=found.refusal or None)
+        )
+        return Obeyed(table=str(stored.name), decision=decision, refusal=found.refusal)
+
+    def _judged(
+        self, connection: Connection, decision: TableDecision, *, tells_time: bool, locks: bool
+    ) -> tuple[StoredTable, Foreseen]:
+        """Return what is stored of the decision's table, and what the decision makes of it. `locks`: whether to keep its row as it is."""
         tables, of = self._tables, decision.table_key
-        row = connection.execute(stored_tables(tables).where(tables.tables.c.table_key == of).with_for_update()).first()
+        query = stored_tables(tables).where(tables.tables.c.table_key == of)
+        row = connection.execute(query.with_for_update() if locks else query).first()
         stored = self._kept_only(connection, of) if row is None else stored_table(row)
         # What the verdict needs of the journal is read in the same transaction, so that no statement moves in between.
         stored = replace(stored, last_resolved=connection.execute(last_resolved(tables, of)).scalar_one() or 0)
         begun = connection.execute(begun_statements(tables, given_up=needs_copy(stored.state))).all()
         stored = replace(stored, started=last_that_may_touch(begun, stored.name))
-        if not (why := refusal(stored, decision, tells_time=tells_time)):
-            # A table that follows has reached this, though its own row may be older.
-            running = connection.execute(select(tables.feed.c.checkpoint_running)).scalar_one()
-            self._put(connection, obeyed(stored, decision, running))
-            self._put_also(connection, stored, decision)
-        made = tables.table_decisions
-        connection.execute(
-            # In the transaction that changes the table: after a crash both are there, or the decision still waits.
-            update(made).where(made.c.table_key == of).values(obeyed_at=func.utc_timestamp(6), refusal=why or None)
-        )
-        return Obeyed(table=str(stored.name), decision=decision, refusal=why)
+        if why := refusal(stored, decision, tells_time=tells_time):
+            return stored, Foreseen(decision=decision, table=stored, place=self._place(connection, stored), refusal=why)
+        # A table that follows has reached this, though its own row may be older.
+        running = connection.execute(select(tables.feed.c.checkpoint_running)).scalar_one()
+        place = decision.to or self._place(connection, stored)
+        return stored, Foreseen(decision=decision, table=obeyed(stored, decision, running), place=place)
+
+    def _place(self, connection: Connection, table: StoredTable) -> TableName:
+        """Return a table's name in the target."""
+        targets = self._tables.targets.c
+        of = targets.table_key == table.table_key
+        row = connection.execute(select(targets.target_schema, targets.target_table).where(of)).first()
+        return table.name if row is None else TableName(schema=row[0], table=row[1])
 
     def _put_also(self, connection: Connection, table: StoredTable, decision: TableDecision) -> None:
         """Store what a decision changes besides the table's progress."""
         targets, keys = self._tables.targets, self._tables.keys
-        of = targets.c.table_key == table.table_key
         if decision.verb == "moved" and decision.to is not None:
             place = {"target_schema": decision.to.schema, "target_table": decision.to.table}
             connection.execute(put(targets, {"table_key": table.table_key} | place))
         # A copy too may have keys that are new: those of the statements that it contains.
         if decision.verb in ("accept-keys", "reload-done"):
-            place_of = connection.execute(select(targets.c.target_schema, targets.c.target_table).where(of)).first()
-            there = table.name if place_of is None else TableName(schema=place_of[0], table=place_of[1])
+            there = self._place(connection, table)
             # Without its note a table's keys are taken as they are.
             connection.execute(delete(keys).where(keys.c.table_key == key_of(there)))
 

@@ -16,6 +16,8 @@ from storage_consumer.monitoring.snapshot import SHOWN_CHARACTERS, JournalEntry,
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 
 _MICROSECOND = 1e-6
+_OFF = ("0", "OFF", "NONE")
+"""Values of ``read_only`` with which a target takes writes; newer versions of MariaDB have words."""
 
 
 class StatusInspector:
@@ -37,12 +39,13 @@ class StatusInspector:
             lease.holder,
             _seconds("expires_at", "UTC_TIMESTAMP(6)"),
             text("UNIX_TIMESTAMP(NOW(6))"),
+            text("@@GLOBAL.read_only"),
         ).join_from(self._tables.feed, self._tables.lease, true())
         found = self._connection.rows(query)
         if not found:
             message = f"the state schema {self._connection.schema} is not bound to a bucket yet: `storage-consumer run` binds it"
             raise ConfigError(message)
-        ((upstream, checkpoint, running, storage, holder, expired, now),) = found
+        ((upstream, checkpoint, running, storage, holder, expired, now, read_only),) = found
         report, age = self._report()
         return Snapshot(
             now=float(now),
@@ -53,6 +56,7 @@ class StatusInspector:
             storage_checkpoint=storage,
             writer=readable(holder) if holder and expired <= 0 else "",
             last_writer=readable(holder) if holder else "",
+            read_only=str(read_only).upper() not in _OFF,
             tables=tuple(self._all_tables()),
             statements=tuple(self._statements()),
             report=report,

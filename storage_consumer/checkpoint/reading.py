@@ -29,6 +29,10 @@ class StateReader:
         """Return whether there is a state of this bucket; raise `ConfigError` for one of another bucket or version."""
         return self._schema.look(upstream)
 
+    def version(self) -> int | None:
+        """Return the version of the state, whether or not it can be read; None if there is no state."""
+        return self._schema.stored_version()
+
     def holder(self) -> str:
         """Return who holds the lease now, or ""."""
         lease = self._transactions.tables.lease.c

@@ -81,6 +81,15 @@ class StateSchema:
         self._refuse_other(known, upstream)
         return True
 
+    def stored_version(self) -> int | None:
+        """Return the version of the state, whether or not it can be migrated; None if there is none, or not to its end."""
+        table = self._tables.version
+        with self._transactions.shared("looking for the state") as connection:
+            if not self._exists(connection, table.name):
+                return None
+            version = connection.execute(select(table.c.version)).scalar_one_or_none()
+        return None if version is None else int(version)
+
     def _refuse_other(self, known: str, upstream: str) -> None:
         """Raise `ConfigError` if the state belongs to another bucket."""
         if known != upstream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import platform
 import re
 import shutil
@@ -13,16 +14,16 @@ from itertools import pairwise
 from typing import NoReturn
 
 from storage_consumer import __version__
-from storage_consumer.cli.exit_codes import ENDINGS, listed
+from storage_consumer.cli.exit_codes import listed
+from storage_consumer.cli.layout import columns
+from storage_consumer.cli.screen import WHEN, Wish, write
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS, Verb, verb_named
 from storage_consumer.config.option import GROUPS, OWN_TABLE, PRECEDENCE, Option
 from storage_consumer.config.options import BY_KEYWORD, OPTIONS
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
 
-_CODES = {int(code): ending for code, ending in ENDINGS["run"].items()}
-
-_EXAMPLES = f"""\
+_FIRST_COMMANDS = f"""\
 first commands:
   What is this bucket, and which settings does it need?
     {PROGRAM} inspect --upstream-uri file:///data/bucket
@@ -34,18 +35,13 @@ first commands:
   A bucket in S3, followed until a signal arrives:
     export STORAGE_CONSUMER_DOWNSTREAM_PASSWORD=…
     {PROGRAM} run --upstream-uri 's3://bucket/prefix?protocol=canal-json&enable-tidb-extension=true&region=eu-west-1' \\
-        --downstream-uri mysql://app@db.example.com:3306/ --tz Asia/Shanghai
-
+        --downstream-uri mysql://app@db.example.com:3306/ --tz Asia/Shanghai"""
+_CODES = f"exit codes:\n{listed(RUN)}"
+_MORE_OF_RUN = f"""\
 the password of the target:
   --downstream-password-file FILE, or in --downstream-uri (percent-encoded; visible to others on the machine), or
   STORAGE_CONSUMER_DOWNSTREAM_PASSWORD. AWS keys come from the URI (access-key=, secret-access-key=, session-token=) or
   from the usual places: AWS_ACCESS_KEY_ID and so on, the shared files, the instance's role. No message shows a secret.
-
-exit codes:
-  0  {_CODES[0].meaning:<29}3  {_CODES[3].meaning}
-  1  {_CODES[1].meaning:<29}4  {_CODES[4].meaning}
-  2  {_CODES[2].meaning}
-  5  {_CODES[5].meaning}
 
 signals:
   SIGTERM or SIGINT: finish the running step, or cancel it after a few seconds, and exit with 0; a second one: abandon it
@@ -56,6 +52,7 @@ where a setting comes from, first wins:
   In the TOML file, all keys of TiCDC are taken as they are; our own are in the table [{OWN_TABLE}]. Environment variables
   are named below each option. Unknown flags, URI parameters and keys are errors."""
 
+_ALL_OPTIONS = f"all options: {PROGRAM} run --help"
 _IN_SHORT = "Keeps a MySQL-compatible database equal to the source of a TiCDC bucket."
 _FURTHER = f"""\
 first:  {PROGRAM} inspect --upstream-uri file:///data/bucket
@@ -63,7 +60,45 @@ more:   {PROGRAM} --help    {PROGRAM} help COMMAND"""
 
 _ALONE = ("--help", "-h", "--version", "-V")
 """First words that ask for no command."""
+_COMMAND_LINE = re.compile(rf" {{8,}}| +({PROGRAM}|export) ")
+_ITEM = re.compile(r" +(\d+|[a-z-]+(?=  )) +")
+"""What a line of a list begins with: a code, or a word with a gap behind it."""
+_NEW_LINE = re.compile(rf"{_COMMAND_LINE.pattern}|{_ITEM.pattern}")
+_SCREEN_FLAG = re.compile(r"--?(no-pager|(?P<color>color)(?P<value>=.*)?)", re.DOTALL)
 _GO_FLAG = re.compile(r"-[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*(=.*)?", re.DOTALL)
+
+
+def _fitted(text: str) -> str:
+    """Return a text with its paragraphs as wide as help is; lines of commands, and those of lists, begin anew."""
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        merged: list[str] = []
+        for line in paragraph.split("\n"):
+            goes_on = bool(merged) and not _NEW_LINE.match(line) and not _NEW_LINE.match(merged[-1])
+            if goes_on and _indent(line) == _indent(merged[-1]) and not merged[-1].endswith(":"):
+                merged[-1] += f" {line.strip()}"
+            else:
+                merged.append(line)
+        lines += [*(part for line in merged for part in _filled(line)), ""]
+    return "\n".join(lines[:-1])
+
+
+def _filled(line: str) -> list[str]:
+    """Return one line as lines that fit, unless it is a command."""
+    if _COMMAND_LINE.match(line):
+        return [line]
+    item = _ITEM.match(line)
+    further = " " * len(item[0]) if item else _indent(line)
+    return textwrap.wrap(line, _columns(), subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _columns() -> int:
+    """Return the columns of help, which is wrapped also where there is no terminal."""
+    return min(columns() or shutil.get_terminal_size((122, 24)).columns, 122) - 2
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -71,7 +106,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         """Format help for `prog`, the program's name."""
-        super().__init__(prog, max_help_position=28, width=min(shutil.get_terminal_size().columns, 122) - 2)
+        super().__init__(prog, max_help_position=28, width=_columns())
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.splitlines() for line in textwrap.wrap(part, width, break_on_hyphens=False)]
@@ -79,6 +114,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 class _Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are `ConfigError`s."""
+
+    def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - standard output for all that is printed
+        """Show help through the pager where it is long; a reader that goes away early is no error."""
+        write(message, os.environ, is_document=True, may_page=True)
 
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError` instead of printing usage and exiting."""
@@ -119,6 +158,17 @@ def parse(argv: Sequence[str]) -> tuple[str, dict[str, object]]:
     return str(options.pop("verb")), options
 
 
+def command_first(argv: Sequence[str]) -> list[str]:
+    """Return the words with the flags of the screen behind the command; they may stand before it, as in ``git --no-pager log``."""
+    words, flags = list(argv), list[str]()
+    while words and (found := _SCREEN_FLAG.fullmatch(words[0])):
+        takes_next = found["color"] is not None and not found["value"]
+        flags += words[: 2 if takes_next else 1]
+        del words[: 2 if takes_next else 1]
+    # Without a command there is no answer, and `run` takes no such flags: its parser names the fault.
+    return [words[0], *flags, *words[1:]] if words and not words[0].startswith("-") else list(argv)
+
+
 def asks_to_run(argv: Sequence[str]) -> bool:
     """Return whether a command line, even one that can't be parsed, asks for `run`."""
     return not argv or argv[0].startswith("-") or argv[0] == "run"
@@ -135,6 +185,17 @@ def said(argv: Sequence[str], *keywords: str) -> dict[str, object]:
         if flag in flags:
             found[flags[flag]] = value if equals else following
     return found
+
+
+def screen_wish(argv: Sequence[str]) -> Wish:
+    """Return what a command line, even one that can't be parsed, says of colours and of the pager."""
+    words = [f"-{word}" if _GO_FLAG.fullmatch(word) else word for word in argv]
+    color = ""
+    for word, following in pairwise([*words, ""]):
+        flag, equals, value = word.partition("=")
+        if flag == "--color":
+            color = value if equals else following
+    return Wish(color=color if color in WHEN else "auto", pager="--no-pager" not in words)
 
 
 def version_text() -> str:
@@ -174,9 +235,9 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
     """
     parser = _Parser(
         prog=PROGRAM,
-        description=_IN_SHORT if brief else VERBS[RUN].description,
+        description=_fitted(_IN_SHORT if brief else VERBS[RUN].description),
         usage=f"{PROGRAM} [command] [option …]" if brief else None,
-        epilog=_FURTHER if brief else f"{_EXAMPLES}\n\nall options: {PROGRAM} run --help",
+        epilog=_FURTHER if brief else _fitted(f"{_FIRST_COMMANDS}\n\n{_MORE_OF_RUN}\n\n{_CODES}\n\n{_ALL_OPTIONS}"),
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -187,7 +248,7 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
             verb.name,
             help=verb.summary,
             description=_described(verb),
-            epilog=_EXAMPLES if verb.name == RUN else None,
+            epilog=_fitted(_MORE_OF_RUN) if verb.name == RUN else None,
             formatter_class=_Help,
             usage=f"{PROGRAM} {verb.name} {verb.usage}",
             allow_abbrev=False,
@@ -200,25 +261,19 @@ def _parser(asked: Verb | None, *, brief: bool = False) -> argparse.ArgumentPars
 def _described(verb: Verb) -> str:
     """Return the help of a command above its flags: what it does, its actions, examples and exit codes."""
     if verb.name == RUN:
-        return verb.description
+        return _fitted(f"{verb.description}\n\n{_FIRST_COMMANDS}\n\n{_CODES}")
     parts = [verb.description]
     if verb.actions:
         width = max(len(word) for word, _ in verb.actions) + 2
-        first = verb.actions[0][0]
+        first = "" if verb.without_action else verb.actions[0][0]
         lines = (
-            textwrap.fill(
-                f"{name:<{width}}{meaning}{' (the default)' if name == first else ''}",
-                width=120,
-                initial_indent="  ",
-                subsequent_indent=" " * (width + 2),
-            )
-            for name, meaning in verb.actions
+            f"  {name:<{width}}{meaning}{' (the default)' if name == first else ''}" for name, meaning in verb.actions
         )
         parts.append("\n".join(lines))
     if verb.examples:
         parts.append("\n".join(["examples:", *(f"    {PROGRAM} {example}" for example in verb.examples)]))
     parts.append(f"exit codes:\n{listed(verb.name)}")
-    return "\n\n".join(parts)
+    return _fitted("\n\n".join(parts))
 
 
 def _fill(parser: _Parser, verb: Verb) -> None:
@@ -227,15 +282,16 @@ def _fill(parser: _Parser, verb: Verb) -> None:
         parser.add_argument("--version", action="version", version=version_text())
     if verb.actions:
         words = tuple(word for word, _ in verb.actions)
-        first = words[0]
-        text = f"What to do; {first} if left out."
+        first = None if verb.without_action else words[0]
+        text = verb.without_action or f"What to do; {first} if left out."
         shown = f"{{{','.join(words)}}}"
         parser.add_argument("action", nargs="?", type=_one_of(words), metavar=shown, default=first, help=text)
     if verb.words:
         parser.add_argument("words", nargs="*", metavar=verb.words, help="Any number of them.")
     for flag in verb.flags:
         if flag.metavar:
-            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once)
+            kind = _one_of(flag.words) if flag.words else str
+            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help, action=_Once, type=kind)
         else:
             parser.add_argument(flag.name, help=flag.help, action="store_const", const="true")
     for name in GROUPS:

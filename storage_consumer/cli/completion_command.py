@@ -8,11 +8,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import MappingProxyType
 
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.verbs import PROGRAM, VERBS, Verb
 from storage_consumer.config.option import Option
+from storage_consumer.errors import ConfigError
 from storage_consumer.telemetry import json_text
 
 _HELP = "help"
@@ -31,9 +33,13 @@ class Completed:
     is_file: bool = False
 
 
-def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:  # noqa: ARG001 - every command takes it
-    """Return the script for the shell that ``action`` names."""
-    text = script(str(options["action"]))
+def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
+    """Return the script for the shell that ``action`` names, else for the user's; raise `ConfigError` if there is none for that."""
+    shell = str(options.get("action") or PurePath(environ.get("SHELL", "")).name)
+    if shell not in _SHELLS:
+        why = f"$SHELL is {shell}, for which there is no script" if shell else "$SHELL is not set"
+        raise ConfigError(f"{why}: name the shell, as in `{PROGRAM} completion bash` ({', '.join(_SHELLS)})")
+    text = script(shell)
     return Answer(json_text({"script": text}) if "json" in options else text)
 
 
@@ -44,7 +50,10 @@ def script(shell: str) -> str:
 
 def flags_of(verb: Verb) -> tuple[Completed, ...]:
     """Return the flags of a command, its own first."""
-    own = [Completed(names=(flag.name,), help=flag.help, takes_value=bool(flag.metavar)) for flag in verb.flags]
+    own = [
+        Completed(names=(flag.name,), help=flag.help, takes_value=bool(flag.metavar), words=flag.words)
+        for flag in verb.flags
+    ]
     own = [_as_file(flag) if flag.names == ("--output",) else flag for flag in own]
     shared = [_of_option(option) for option in verb.options if option.flag]
     return (*own, *shared, Completed(names=("--help",), help="Show the help of this command."))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from storage_consumer.checkpoint.operator_journal import JournalInspector, JournalRow
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.layout import columns, cut, message, wrapped
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean, is_unsigned
 from storage_consumer.errors import ConfigError
@@ -18,7 +19,8 @@ from storage_consumer.telemetry import json_text, tso_time
 LIST = "list"
 VERBS = (LIST, "done", "skip", "replace")
 _SHOWN = 300
-"""Characters of a statement in a list."""
+"""Columns of a statement in a list on a terminal."""
+_INDENT = " " * 4
 _ONLY_HERE = ("action", "table", "version", "sql", "checksum", "json")
 _PROMISES = {
     "done": "it counts as done; nothing is run",
@@ -121,17 +123,16 @@ def _lines(rows: Iterable[JournalRow]) -> str:
 def _line(row: JournalRow) -> str:
     """Return one statement as a few lines."""
     lines = [f"  {table_flag(row.name)} --version {row.version} --checksum {row.identity.checksum}"]
-    lines.append(f"    {tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}")
+    lines += wrapped(f"{tso_time(row.version)}  {row.state}  {_short(row.query or row.statement)}", _INDENT)
     if row.note:
-        lines.append(f"    {row.note}")
-    if row.decision is not None:
-        lines.append(f"    decided at {row.decision.decided_at} UTC by {row.decision.decided_by}: {row.decision.verb}")
+        lines += message(row.note, _INDENT)
+    if (decision := row.decision) is not None:
+        lines += wrapped(f"decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}", _INDENT)
     return "\n".join(lines)
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
+    return cut(text, None if columns() is None else _SHOWN)
 
 
 def _listed(rows: Sequence[JournalRow], *, as_json: bool) -> str:

@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     NO_METADATA = 5
     """With --once: the bucket has no ``metadata``. Nothing was touched."""
     BEHIND = 5
-    """Of `status` alone: the checkpoint is older than --max-lag."""
+    """Of `status` alone: rounds fail and are tried again, or the checkpoint is older than --max-lag."""
     INTERRUPTED = 130
     """SIGINT ended a command other than `run`; shells report the same number."""
 
@@ -95,8 +95,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                     "one or more tables are halted or paused", "Run the command that stands below each of them."
                 ),
                 ExitCode.BEHIND: Ending(
-                    "the checkpoint is older than --max-lag",
-                    "If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md).",
+                    "rounds fail and are tried again, or the checkpoint is older than --max-lag",
+                    "Bring back what does not answer, which the status names. If the bucket's checkpoint is as old, look at the changefeed; else [Capacity](../operations/running.md).",
                 ),
             }
         ),
@@ -110,6 +110,17 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ),
                 ExitCode.TABLES_STOPPED: Ending(
                     "one or more tables would halt", "Each error says what to do; the other tables would go on."
+                ),
+            }
+        ),
+        "doctor": MappingProxyType(
+            {
+                ExitCode.DONE: Ending("no check failed; there may be warnings", "Start `storage-consumer run`."),
+                ExitCode.FAILED: Ending("the output could not be written", ""),
+                ExitCode.MISCONFIGURED: Ending("the arguments are wrong", _ARGUMENTS),
+                ExitCode.TABLES_STOPPED: Ending(
+                    "one or more checks failed: a run would end, or halt a table",
+                    "Each line that begins with FAIL has its remedy below. Then run the command again.",
                 ),
             }
         ),
@@ -168,8 +179,8 @@ ENDINGS: Mapping[str, Mapping[ExitCode, Ending]] = MappingProxyType(
                 ExitCode.DONE: Ending("written, and nothing is missing", "Continue with the command that it prints."),
                 ExitCode.FAILED: Ending("the storage did not answer", _NO_ANSWER),
                 ExitCode.MISCONFIGURED: Ending(
-                    "written, but a setting is missing or contradicts the bucket; or the file exists, or the arguments "
-                    "are wrong",
+                    "written, but a setting or the target's URI is missing, or a setting contradicts the bucket; or the "
+                    "file exists, or the arguments are wrong",
                     "Fill in what the file marks as missing; `--force` overwrites a file.",
                 ),
             }

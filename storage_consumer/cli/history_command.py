@@ -9,6 +9,8 @@ from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.checkpoint.operator_history import HistoryInspector, KeptTable, KeptVersion
 from storage_consumer.checkpoint.operator_journal import JournalRow
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.layout import table as laid_out
+from storage_consumer.cli.layout import wrapped
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
@@ -21,8 +23,6 @@ from storage_consumer.sql.tokens import has_words, tokens
 from storage_consumer.telemetry import json_text, tso_time
 
 _ONLY_HERE = ("table", "at", "json")
-_SHOWN = 100
-"""Characters of a statement in the list of tables."""
 _INDENT = " " * 4
 _HIDDEN = "_V$_"
 """Prefix of the columns that TiDB adds for expression indexes."""
@@ -74,14 +74,14 @@ def _all_tables(desk: StateInspector, *, as_json: bool) -> str:
         return json_text({"tables": [_table_document(table, waiting.get(table.key)) for table in tables]})
     if not tables:
         return "no structure is kept yet\n"
-    width = max(len(str(table.name)) for table in tables)
-    return "".join(f"{_table_line(table, width, waiting.get(table.key))}\n" for table in tables)
+    rows = [_table_row(table, waiting.get(table.key)) for table in tables]
+    return "\n".join(laid_out(rows, is_cut=True)) + "\n"
 
 
-def _table_line(table: KeptTable, width: int, waiting: JournalRow | None) -> str:
+def _table_row(table: KeptTable, waiting: JournalRow | None) -> tuple[str, ...]:
     count = f"{table.versions} version{'s' if table.versions > 1 else ''}"
-    state = f"  {waiting.state}: {waiting.version}" if waiting else ""
-    return f"{table.name!s:<{width}}  {count:<12} last {tso_time(table.last)}  {_short(table.query)}{state}"
+    state = f"{waiting.state}: {waiting.version}  " if waiting else ""
+    return str(table.name), count, f"last {tso_time(table.last)}", f"{state}{table.query}"
 
 
 def _table_document(table: KeptTable, waiting: JournalRow | None) -> dict[str, object]:
@@ -162,18 +162,19 @@ def _text(document: Mapping[str, object]) -> str:
     seconds = document["seconds"]
     took = "" if seconds is None else f" in {seconds:.3f} s"
     state = f"{document['state']}{took}" if document["state"] else "not run yet, or nothing to run"
-    lines = [f"{document['version']}  {document['time']}  {state}"]
+    lines = wrapped(f"{document['version']}  {document['time']}  {state}", further=_INDENT)
     statement = document["statement"] or "(a structure without a statement)"
-    lines.append(f"{_INDENT}{statement}")
+    texts = [str(statement)]
     if "ran" in document:
-        lines.append(f"{_INDENT}ran as: {document['ran']}")
+        texts.append(f"ran as: {document['ran']}")
     found = document["changes"]
-    lines += [f"{_INDENT}- {change}" for change in found] if isinstance(found, list) and found else []
+    texts += [f"- {change}" for change in found] if isinstance(found, list) and found else []
     if not found and not document["damage"]:
-        lines.append(f"{_INDENT}- the columns are the same")
-    lines += [f"{_INDENT}{document[name]}" for name in ("note", "damage") if document[name]]
+        texts.append("- the columns are the same")
+    texts += [str(document[name]) for name in ("note", "damage") if document[name]]
     if document["answer"] not in ("", "OK", document["note"]):
-        lines.append(f"{_INDENT}the target answered: {document['answer']}")
+        texts.append(f"the target answered: {document['answer']}")
+    lines += [line for text in texts for line in wrapped(text, _INDENT, f"{_INDENT}  ")]
     return "\n".join(lines) + "\n"
 
 
@@ -187,12 +188,8 @@ def _structure(history: HistoryInspector, table: str, keys: Sequence[str], ts: i
         document = {"table": table, "version": found.version, "time": tso_time(found.version), "columns": columns}
         return json_text(document | {"path": found.definition.path, "statement": found.definition.query})
     head = f"{table} at {ts}: version {found.version} ({tso_time(found.version)}), {found.definition.path}"
-    return "\n".join([head, *(f"{_INDENT}{column}" for column in columns)]) + "\n"
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
+    lines = [line for column in columns for line in wrapped(column, _INDENT, f"{_INDENT}  ")]
+    return "\n".join([*wrapped(head, further=_INDENT), *lines]) + "\n"
 
 
 # two structures

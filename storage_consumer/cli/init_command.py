@@ -7,19 +7,24 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from storage_consumer.cli.answer import Answer
+from storage_consumer.cli.doctor_command import documents, patient_of
+from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.inspect_command import code_of, looked_at, uri_of
 from storage_consumer.cli.verbs import PROGRAM
 from storage_consumer.config.load import load_target
 from storage_consumer.config.option import OWN_TABLE
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.uris import mask_uri, parse_downstream
+from storage_consumer.doctor.examination import examined
+from storage_consumer.doctor.findings import Finding, Verdict
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.result import Bucket, Setting
-from storage_consumer.telemetry import json_text, register_secret
+from storage_consumer.telemetry import escaped, json_text, redact, register_secret
 
 _FILE = "storage-consumer.toml"
 _TARGET = "mysql://<USER>@<HOST>:3306/"
@@ -39,22 +44,48 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
     # Before the look at the bucket, which may take a while.
     if path.exists() and not force:
         raise ConfigError(f"{path} exists; overwrite it with --force, or write another file with --output")
-    target = _target(given.pop("downstream_uri", None), environ)
+    uri = given.pop("downstream_uri", None)
+    target = _target(uri, environ)
     bucket, configs = looked_at(given, environ)
-    _write(path, text_of(bucket, target, configs), force=force)
+    findings = _alarms({**given, "downstream_uri": uri}, environ, bucket) if target else ()
+    _write(path, text_of(bucket, target, configs, findings), force=force)
     words = [word for config in (*configs, str(path)) for word in ("--config", config)]
     command = shlex.join([PROGRAM, "run", *words, "--once"])
     missing = [f"--{each.name}" for each in bucket.missing] + ([] if target else ["--downstream-uri"])
     contradicted = [f"--{each.name}" for each in bucket.contradictions]
+    # A file that cannot be run as it is has to be looked at, be it the bucket or the target that is lacking.
+    code = ExitCode.MISCONFIGURED if missing else code_of(bucket)
     if as_json:
-        found = {"file": str(path), "missing": missing, "contradictions": contradicted, "command": command}
-        return Answer(json_text(found), code_of(bucket))
+        found: dict[str, object] = {
+            "file": str(path),
+            "missing": missing,
+            "contradictions": contradicted,
+            "command": command,
+        }
+        found["findings"] = documents(findings)
+        return Answer(json_text(found), code)
     lines = [f"wrote {path}"]
     lines += [f"missing: {name}; the file says what to check" for name in missing]
     lines += [f"contradicts the bucket: {name}; the file says why" for name in contradicted]
     lines += [f"no changefeed's folder, which is likely {place}" for place in bucket.likely]
+    lines += [f"the target: {line}" for each in findings for line in _finding_lines(each)]
     lines += ["", "fill these in and continue with:" if missing else "continue with:", f"  {command}"]
-    return Answer("\n".join(lines) + "\n", code_of(bucket))
+    return Answer("\n".join(lines) + "\n", code)
+
+
+def _alarms(options: Mapping[str, object], environ: Mapping[str, str], bucket: Bucket) -> tuple[Finding, ...]:
+    """Return what `doctor` warns of, or faults, about the target of this bucket."""
+    patient = replace(patient_of(options, environ), inspected=bucket)
+    found = examined(patient, ("target", "network", "state"))
+    return tuple(each for each in found if each.outcome.verdict in (Verdict.WARN, Verdict.FAIL))
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    outcome = finding.outcome
+    yield _one_line(
+        f"{outcome.verdict}: {finding.check}: {outcome.text}{f' → {outcome.remedy}' if outcome.remedy else ''}"
+    )
+    yield from (f"{statement};" for statement in outcome.statements)
 
 
 def _target(given: object, environ: Mapping[str, str]) -> str:
@@ -70,9 +101,16 @@ def _target(given: object, environ: Mapping[str, str]) -> str:
     return bare if "?" in bare else bare.replace("&", "?", 1)
 
 
-def text_of(bucket: Bucket, target: str, configs: Sequence[str]) -> str:
-    """Return the text of the file. `configs`: the files that `run` is given before this one."""
-    return "\n".join(_lines(bucket, target, configs)) + "\n"
+def text_of(bucket: Bucket, target: str, configs: Sequence[str], findings: Sequence[Finding] = ()) -> str:
+    """Return the text of the file. `configs`: the files that `run` is given before this one; `findings`: what is to be mended."""
+    notes = [f"# doctor: {escaped(line)}" for each in findings for line in _finding_lines(each)]
+    head = (
+        [*notes, f"# Once they are mended, see that nothing is left: {PROGRAM} doctor --config FILE", ""]
+        if notes
+        else []
+    )
+    # Redacted here, since a file is not what is printed.
+    return redact("\n".join([*_lines(bucket, target, configs), *(["", *head] if head else [])])).rstrip("\n") + "\n"
 
 
 def _lines(bucket: Bucket, target: str, configs: Sequence[str]) -> Iterator[str]:

@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from storage_consumer.amounts import data_size
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.layout import facts, table, wrapped
 from storage_consumer.config.load import load, with_files_read
 from storage_consumer.config.options import BY_KEYWORD
 from storage_consumer.config.parsers import Document
@@ -121,29 +123,33 @@ def as_text(bucket: Bucket, configs: Iterable[str] = ()) -> str:
 
 def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
     yield f"{bucket.place}"
-    yield _line("layout", ", ".join(bucket.layouts) or "no schema file found")
-    yield _line(
+    yield from _line("layout", ", ".join(bucket.layouts) or "no schema file found")
+    yield from _line(
         "written by",
         f"{bucket.architecture} architecture"
         if bucket.architecture != "not tellable"
         else "TiCDC of either architecture",
     )
     widths = " and ".join(map(str, bucket.index_widths)) or "none"
-    yield _line("file numbers", f"{widths} digits{', with the dispatcher in the name' if bucket.dispatchers else ''}")
-    yield _line(
-        "objects",
-        f"{bucket.objects:,} ({human(bucket.size)}): {bucket.data_files:,} data files, {bucket.schema_files:,} schema files",
+    yield from _line(
+        "file numbers", f"{widths} digits{', with the dispatcher in the name' if bucket.dispatchers else ''}"
     )
-    yield _line("checkpoint", f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet")
+    yield from _line(
+        "objects",
+        f"{bucket.objects:,} ({data_size(bucket.size)}): {bucket.data_files:,} data files, {bucket.schema_files:,} schema files",
+    )
+    yield from _line(
+        "checkpoint", f"{bucket.checkpoint} ({_time(bucket.checkpoint)})" if bucket.checkpoint else "none yet"
+    )
     if bucket.commit_ts:
         low, high = bucket.commit_ts
-        yield _line(
+        yield from _line(
             "rows",
             f"commit ts {low} to {high} ({_time(low)} to {_time(high)}) in the {bucket.sampled} sampled files",
         )
     if bucket.versions:
         low, high = bucket.versions
-        yield _line("versions", f"{low} to {high} ({_time(low)} to {_time(high)}), of all paths")
+        yield from _line("versions", f"{low} to {high} ({_time(low)} to {_time(high)}), of all paths")
     yield ""
     yield from _settings(bucket)
     yield ""
@@ -151,39 +157,50 @@ def _lines(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
     if bucket.warnings:
         yield ""
         yield "warnings"
-        yield from (f"  {warning}" for warning in bucket.warnings)
+        yield from (line for warning in bucket.warnings for line in wrapped(warning, "  ", "    "))
     yield ""
     yield from _verdict(bucket, configs)
 
 
 def _settings(bucket: Bucket) -> Iterator[str]:
     yield "settings"
-    name = max((len(each.name) for each in bucket.settings), default=0)
-    value = max((len(_shown(each)) for each in bucket.settings), default=0)
+    rows = []
     # An origin that repeats is shown as "likewise": several settings often come from one file.
     before = ""
     for each in bucket.settings:
         state = f"{each.state}: " if each.origin and each.state not in ("given", "inferred") else ""
         origin = f"inferred from {each.origin}" if each.state == "inferred" else each.origin
         origin, before = ("likewise" if origin == before else origin), origin
-        yield f"  {each.name:{name}}  {_shown(each):{value}}  {state}{origin or each.state}"
+        rows.append((each.name, _shown(each), f"{state}{origin or each.state}"))
+    yield from table(rows, "  ")
 
 
 def _tables(bucket: Bucket) -> Iterator[str]:
     count = len(bucket.tables)
     yield f"{count} table{'s' if count != 1 else ''}{', the largest' if count > _SHOWN_TABLES else ''}"
-    names = [str(each.name or each.directory) for each in bucket.tables[:_SHOWN_TABLES]]
-    wide = max((len(name) for name in names), default=0)
-    for name, each in zip(names, bucket.tables, strict=False):
+    rows = []
+    for each in bucket.tables[:_SHOWN_TABLES]:
         versions = f"{each.versions} version{'s' if each.versions != 1 else ''}"
         files = f"{each.files:>6,} file{'s' if each.files != 1 else ' '}"
-        yield f"  {name:{wide}}  {files}  {human(each.size):>9}  {versions}"
+        rows.append((str(each.name or each.directory), files, f"{data_size(each.size):>9}", versions))
+    yield from table(rows, "  ")
 
 
 def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
     if bucket.likely:
-        yield f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}"
+        yield from wrapped(f"not the changefeed's folder, which is likely {' or '.join(bucket.likely)}", further="  ")
         return
+    for text in _open_questions(bucket):
+        yield from wrapped(text, further="  ")
+    if not bucket.missing and not bucket.contradictions:
+        yield ("nothing is missing; continue with:" if bucket.checkpoint else "once it is there, continue with:")
+    elif not bucket.contradictions:
+        yield "fill these in and continue with:"
+    if not bucket.contradictions:
+        yield f"  {command(bucket, configs)}"
+
+
+def _open_questions(bucket: Bucket) -> Iterator[str]:
     for each in bucket.contradictions:
         yield f"contradicts: --{each.name} was given as {_shown(each)}, but {each.origin}"
     for each in bucket.missing:
@@ -200,12 +217,6 @@ def _verdict(bucket: Bucket, configs: Iterable[str]) -> Iterator[str]:
             "missing: the metadata file, which TiCDC writes into its folder with the first checkpoint; nothing is "
             "applied before that"
         )
-    if not bucket.missing and not bucket.contradictions:
-        yield ("nothing is missing; continue with:" if bucket.checkpoint else "once it is there, continue with:")
-    elif not bucket.contradictions:
-        yield "fill these in and continue with:"
-    if not bucket.contradictions:
-        yield f"  {command(bucket, configs)}"
 
 
 def command(bucket: Bucket, configs: Iterable[str] = ()) -> str:
@@ -254,8 +265,8 @@ def _shown(setting: Setting) -> str:
     return _flag(value) if isinstance(value, bool) or (value and not set(str(value)) & set("\r\n\t ")) else repr(value)
 
 
-def _line(label: str, text: str) -> str:
-    return f"  {label:{_LABEL}}{text}"
+def _line(label: str, text: str) -> Iterator[str]:
+    return facts({label: text}, _LABEL)
 
 
 def _time(ts: int) -> str | None:
@@ -264,11 +275,3 @@ def _time(ts: int) -> str | None:
         return f"{datetime.fromtimestamp(physical_ms(ts) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ts else None
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def human(size: int) -> str:
-    """Return a number of bytes as readers like it: ``640 B``, ``1.5 MiB``."""
-    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:  # noqa: PLR2004 - the step between units
-        value, units = value / 1024, units[1:]
-    return f"{size} B" if units[0] == "B" else f"{value:.1f} {units[0]}"

@@ -7,35 +7,27 @@ import os
 import shlex
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from storage_consumer import __version__, telemetry
 from storage_consumer.alerts.calling import check_commands
 from storage_consumer.alerts.halt_watch import HaltWatch
 from storage_consumer.alerts.hooks import about_this, tested, watched
-from storage_consumer.cli import arguments, progress
+from storage_consumer.cli import arguments, failures, progress, screen
 from storage_consumer.cli.answer import Answer
-from storage_consumer.cli.exit_codes import ExitCode, code_of
+from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.cli.sd_notify import Notifier, Observable
 from storage_consumer.cli.ticker import Ticker
 from storage_consumer.cli.verbs import PROGRAM, RUN, VERBS
 from storage_consumer.clock import Clock, SystemClock
 from storage_consumer.config.hooks import is_address
 from storage_consumer.config.load import Loaded, load, with_files_read
-from storage_consumer.config.sources import LogWish, log_wish
+from storage_consumer.config.sources import LogWish
 from storage_consumer.config.uris import mask_uri, secrets_in
-from storage_consumer.errors import (
-    Abandoned,
-    ConfigError,
-    NotTheWriter,
-    StorageConsumerError,
-    TableError,
-    TransientError,
-)
+from storage_consumer.errors import Abandoned, ConfigError
 from storage_consumer.signals import Stop
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement
 
@@ -48,6 +40,9 @@ PATIENCE = 4.0
 
 _LOOK_UP = 0.5
 """Seconds for which the main thread waits at a time."""
+
+_FOR_ALL = ("color", "no_pager", "log_level", "log_file", "log_format")
+"""Options of a command that are heeded here, and are nothing to the command itself."""
 
 
 class Runnable(Observable, Protocol):
@@ -74,41 +69,48 @@ ConsumerFactory = Callable[..., AbstractContextManager[Runnable]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with these arguments (None: those of the process); return its `ExitCode`."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    given = arguments.command_first(sys.argv[1:] if argv is None else argv)
     for secret in (found for word in given for found in secrets_in(word)):
         # Register before anything is logged: a message about a wrong argument may quote it.
         telemetry.register_secret(secret)
     # Where the log goes has to be known even for a line that does not parse: the error is written there.
     options: Mapping[str, object] = arguments.said(given, "log_level", "log_file", "log_format")
+    verb = RUN if arguments.asks_to_run(given) else given[0]
+    screen.wish(arguments.screen_wish(given))
     try:
         verb, parsed = arguments.parse(given)
         # Commands that show something print it; only `run` writes a log.
         if verb != RUN:
             return _answered(verb, parsed)
         options = with_files_read(parsed, os.environ)
-        loaded = load(options, os.environ)
-        for secret in loaded.hidden:
-            telemetry.register_secret(secret)
-        program = loaded.program
-        _refuse_endless_limits(loaded)
-        check_commands(program.on_halt)
-        telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
+        loaded = _configured(options)
     except ConfigError as error:
-        # A log of JSON must get JSON, also for wrong arguments; the other commands have no log.
-        wish = log_wish(options, os.environ) if arguments.asks_to_run(given) else LogWish()
-        with suppress(ConfigError):  # the log file itself may be the mistake
-            telemetry.configure(level=wish.level, file=wish.file, style=wish.style)
-        return _misconfigured(error, wish)
+        return failures.told_early(error, failures.log_of(verb, options), ExitCode.MISCONFIGURED)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     # Help and the version have been printed.
     except SystemExit as end:
         return int(end.code or 0)
+    except Exception as error:  # noqa: BLE001 - a mistake of ours, whose traceback might quote a secret
+        return failures.told_of_verb(error, failures.log_of(verb, options))
+    failures.watch_threads()
     code = run(loaded, options, _consumer)
     # Whoever reads this starts again after the remedy: the line can be pasted.
     if code == ExitCode.TABLES_STOPPED:
         _log.warning("go_on", command=command_line(given))
     return code
+
+
+def _configured(options: Mapping[str, object]) -> Loaded:
+    """Return the settings of `run`, checked as far as nothing outside is touched, once its log is open."""
+    loaded = load(options, os.environ)
+    for secret in loaded.hidden:
+        telemetry.register_secret(secret)
+    program = loaded.program
+    _refuse_endless_limits(loaded)
+    check_commands(program.on_halt)
+    telemetry.configure(level=program.log_level, file=program.log_file, style=program.log_format)
+    return loaded
 
 
 def _refuse_endless_limits(loaded: Loaded) -> None:
@@ -143,33 +145,19 @@ def _shown_hook(text: str) -> str:
 
 
 def _answered(verb: str, options: Mapping[str, object]) -> int:
-    """Print what a command answers and return its exit code; raise `ConfigError` for wrong arguments."""
-    # Only the one that is asked for: help and `run` need not wait for what the others import.
-    command = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
+    """Print what a command answers, or its error, and return its exit code."""
+    wish = failures.log_of(verb, options)
     try:
-        answer: Answer = command.answer(options, os.environ)
-    except (TransientError, TableError, NotTheWriter) as error:
-        return _print_error(error, ExitCode.NOT_THE_WRITER if isinstance(error, NotTheWriter) else ExitCode.FAILED)
-    # A document was redacted text by text when it was made, so that it stays one.
-    return _shown(answer.text if "json" in options else telemetry.redact(answer.text), answer.code)
-
-
-def _shown(text: str, code: ExitCode) -> ExitCode:
-    """Print `text` and return `code`, or `FAILED` if it cannot be written. A reader that stops early, such as ``head``, is no failure."""
-    with suppress(AttributeError):  # a test's stream lacks it
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # likewise
-    try:
-        sys.stdout.write(telemetry.lines_escaped(text))
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try to flush again at exit
-        return code if isinstance(error, BrokenPipeError) else _print_error(error, ExitCode.FAILED)
-    return code
-
-
-def _print_error(error: Exception, code: ExitCode) -> ExitCode:
-    sys.stderr.write(f"{PROGRAM}: {telemetry.lines_escaped(telemetry.redact(str(error)))}\n")
-    return code
+        # Only the one that is asked for: help and `run` need not wait for what the others import.
+        command = importlib.import_module(f"storage_consumer.cli.{VERBS[verb].module}")
+        answer: Answer = command.answer({k: v for k, v in options.items() if k not in _FOR_ALL}, os.environ)
+        is_document = "json" in options
+        # A document was redacted text by text when it was made, so that it stays one.
+        text = answer.text if is_document else telemetry.redact(answer.text)
+        screen.write(telemetry.lines_escaped(text), os.environ, is_document=is_document, may_page=VERBS[verb].is_paged)
+    except Exception as error:  # noqa: BLE001 - an error of any kind becomes a sentence and an exit code
+        return failures.told_of_verb(error, wish)
+    return answer.code
 
 
 def run(loaded: Loaded, options: Mapping[str, object], consumer: ConsumerFactory) -> int:
@@ -199,14 +187,15 @@ def _ended(
     try:
         summary = _in_a_thread(lambda: _work(consumer, options, watching, stop, once=loaded.program.once))
     except ConfigError as error:
-        program = loaded.program
-        return _misconfigured(error, LogWish(file=program.log_file, style=program.log_format))
+        return failures.told(error, _log_of(loaded), ExitCode.MISCONFIGURED)
     except Abandoned:
         return _abandoned(asked=stop.abandoned.is_set())
     except Exception as error:  # noqa: BLE001 - the one place where an error of any kind becomes an exit code
         # After the second signal anything may break on the way out: the wish to end is the reason then.
-        return _failed(error, abandoned=stop.abandoned.is_set())
+        return _abandoned(asked=True) if stop.abandoned.is_set() else failures.told_at_end(error, _log_of(loaded))
     code = exit_code(summary, once=loaded.program.once)
+    if code == ExitCode.TABLES_STOPPED:
+        failures.told_of_tables(summary, _log_of(loaded))
     reason = code.name.lower()
     if code == ExitCode.DONE and summary.ended_early.startswith("max-"):
         reason = summary.ended_early
@@ -236,7 +225,8 @@ def _test_hooks(loaded: Loaded, clock: Clock) -> int:
     """Send a test to each hook; the log says what came of it. Return the exit code."""
     hooks = loaded.program.on_halt
     if not hooks:
-        return _print_error(ConfigError("--test-on-halt: there is no --on-halt to test"), ExitCode.MISCONFIGURED)
+        error = ConfigError("--test-on-halt: there is no --on-halt to test")
+        return failures.told(error, _log_of(loaded), ExitCode.MISCONFIGURED)
     return ExitCode.DONE if tested(hooks, about_this(loaded.config, __version__), clock) else ExitCode.FAILED
 
 
@@ -322,18 +312,10 @@ def _consumer(**options: Any) -> AbstractContextManager[Runnable]:
     return Consumer(**options)
 
 
-def _misconfigured(error: ConfigError, wish: LogWish) -> int:
-    """Report wrong settings, as a sentence on the terminal and an event in the log; return the exit code."""
-    code = ExitCode.MISCONFIGURED
-    # JSON on standard error must stay parseable, so the sentence is left out there.
-    if wish.file or wish.style != "json":
-        _print_error(error, code)
-    is_logged = bool(wish.file) or wish.style == "json"
-    # At level debug for listeners alone: on the terminal the sentence says it.
-    (_log.error if is_logged else _log.debug)(
-        "failed", kind=type(error).__name__, error=str(error), exit_code=int(code)
-    )
-    return code
+def _log_of(loaded: Loaded) -> LogWish:
+    """Return where the log of `run` goes."""
+    program = loaded.program
+    return LogWish(level=program.log_level, file=program.log_file, style=program.log_format)
 
 
 def _abandoned(*, asked: bool) -> int:
@@ -342,19 +324,3 @@ def _abandoned(*, asked: bool) -> int:
     code = ExitCode.FAILED if asked else ExitCode.DONE
     _log.warning("stopped", exit_code=int(code), reason="abandoned" if asked else "interrupted")
     return code
-
-
-def _failed(error: Exception, *, abandoned: bool) -> int:
-    if abandoned:
-        return _abandoned(asked=True)
-    code = code_of(type(error))
-    kind = type(error).__name__
-    # Our own errors are sentences for people; one of a library, such as Spark's, may go on for pages.
-    text = str(error) if isinstance(error, StorageConsumerError) else f"unexpected {kind}: {_first_line(error)}"
-    _log.error("failed", kind=kind, error=text, exit_code=int(code))
-    return code
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else traceback.format_exception_only(error)[-1].strip()

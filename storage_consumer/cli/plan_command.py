@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from storage_consumer.amounts import data_size
 from storage_consumer.api import Consumer
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
-from storage_consumer.cli.inspect_command import human
+from storage_consumer.cli.layout import facts, message, wrapped
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.dry_run.result import Outcome, Plan, PlannedRows, PlannedStatement, PlannedWave, Stop
 from storage_consumer.errors import ConfigError, NoMetadata
@@ -22,8 +21,8 @@ from storage_consumer.telemetry import json_text, tso_time
 _ONLY_HERE = ("table", "rows", "sql", "all", "json")
 _SHOWN = 20
 """Tables, statements, halts and so on that are shown without --all."""
-_LABEL = 12
-_WIDEST, _NARROWEST = 160, 60
+_ACTION = 9
+"""Columns of what is done with a table, or a statement, before its name."""
 
 
 def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:  # noqa: ARG001 - `Consumer` reads the process's own
@@ -53,7 +52,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
     known = sorted(
         {each.table for each in plan.rows}
         | {each.table for each in plan.statements}
-        | {each.table for each in (*plan.halts, *plan.waits)}
+        | {each.table for each in (*plan.halts, *plan.waits, *plan.paused)}
     )
     names = {text: _name(text) for text in known}
     refuse_several(names.values(), name)
@@ -72,6 +71,7 @@ def _of_table(plan: Plan, name: str) -> Plan:
         waves=tuple(wave for wave in waves if wave.rows or wave.statements),
         halts=tuple(each for each in plan.halts if each.table in meant),
         waits=tuple(each for each in plan.waits if each.table in meant),
+        paused=tuple(each for each in plan.paused if each.table in meant),
     )
 
 
@@ -85,22 +85,24 @@ def _name(text: str) -> TableName:
 
 def _lines(plan: Plan, most: int | None) -> Iterator[str]:
     """Yield the plan; of each kind at most `most` entries, None for all."""
-    yield _headline(plan)
+    yield from wrapped(_headline(plan), further="  ")
     yield from _facts(plan)
     for title, texts in (
         ("would halt; the other tables go on:", [_stop_line(each) for each in plan.halts]),
         ("would wait:", [_stop_line(each) for each in plan.waits]),
+        ("stand still by decision of an operator:", [_stop_line(each) for each in plan.paused]),
         ("warnings:", list(plan.warnings)),
     ):
         if texts:
             yield from ("", title)
-            yield from (line for text in texts[:most] for line in _wrapped(text, "  "))
+            yield from (line for text in texts[:most] for line in message(text, "  ", "    "))
             yield from _more(texts, most, "entries")
     shown = _Budget(most)
     for number, wave in enumerate(plan.waves, 1):
         if shown.has_room:
-            yield from ("", f"wave {number}: {_sum_of(wave.rows)}{_count(len(wave.statements), 'statement')}")
-            yield from map(_rows_line, shown.rows(wave.rows))
+            counts = f"{_sum_of(wave.rows)}{_count(len(wave.statements), 'statement')}"
+            yield from ("", *wrapped(f"wave {number}: {counts}", further="  "))
+            yield from (line for each in shown.rows(wave.rows) for line in _rows_lines(each))
             yield from (line for each in shown.statements(wave.statements) for line in _statement_lines(each))
     yield from shown.rest(plan)
 
@@ -152,7 +154,7 @@ def _headline(plan: Plan) -> str:
 
 def _facts(plan: Plan) -> Iterator[str]:
     first = f"first run: creates the state schema {plan.state_schema}" if plan.first_run else f"in {plan.state_schema}"
-    facts = {
+    known = {
         "bucket": plan.upstream,
         "target": plan.server,
         "state": first,
@@ -164,45 +166,43 @@ def _facts(plan: Plan) -> Iterator[str]:
         "rows": "" if plan.counted else "not counted: the files are large in sum; --rows reads them all",
         "skipped": ", ".join(f"{count:,} {reason}" for reason, count in sorted(plan.skipped.items())),
     }
-    for label, text in facts.items():
-        if text:
-            indent = " " * (_LABEL + 2)
-            lines = _wrapped(text, indent)
-            yield from (f"  {label:<{_LABEL}}{lines[0].lstrip()}", *lines[1:])
+    yield from facts(known)
 
 
 def _sum_of(rows: Sequence[PlannedRows], end: str = ", ") -> str:
     if not rows:
         return "no rows" if not end else ""
-    files = f"{_count(sum(each.files for each in rows), 'file')} ({human(sum(each.size for each in rows))})"
+    files = f"{_count(sum(each.files for each in rows), 'file')} ({data_size(sum(each.size for each in rows))})"
     counted = [each.rows for each in rows if each.rows is not None]
     number = f"{_count(sum(counted), 'row')} in " if counted else ""
     return f"{number}{files} of {_count(len({each.table for each in rows}), 'table')}{end}"
 
 
-def _rows_line(rows: PlannedRows) -> str:
+def _rows_lines(rows: PlannedRows) -> list[str]:
     name = rows.table if rows.table == rows.target else f"{rows.table} → {rows.target}"
     number = "" if rows.rows is None else f"{_count(rows.rows, 'row')} in "
     also = [f"{rows.duplicates:,} repeated"] * bool(rows.duplicates) + [f"{rows.later:,} later"] * bool(rows.later)
     beside = f", {', '.join(also)} left out" if also else ""
-    return f"  rows   {name}: {number}{_count(rows.files, 'file')} ({human(rows.size)}){beside}"
+    return wrapped(
+        f"{name}: {number}{_count(rows.files, 'file')} ({data_size(rows.size)}){beside}", "  rows   ", " " * _ACTION
+    )
 
 
 def _statement_lines(statement: PlannedStatement) -> Iterator[str]:
     """Yield a statement: what becomes of it, its text, the original where that is another one, and why."""
-    yield f"  {statement.outcome.value:<6} {statement.table}, version {statement.version} ({tso_time(statement.version)})"
+    text = f"{statement.table}, version {statement.version} ({tso_time(statement.version)})"
+    indent = " " * _ACTION
+    yield from wrapped(text, f"  {statement.outcome.value:<6} ", indent)
     original = " ".join(statement.original.split())
     for text in statement.run:
-        yield from _wrapped(" ".join(text.split()), "           ")
+        yield from wrapped(text, f"{indent}  ")
     if statement.outcome is not Outcome.RUN or original.rstrip(";") not in {" ".join(t.split()) for t in statement.run}:
-        yield from _wrapped(
-            f"at source: {original}" if original else "at source: no statement, only columns", "         "
-        )
+        yield from wrapped(f"at source: {original or 'no statement, only columns'}", indent, f"{indent}  ")
     # The error of a table that halts stands above, with its next steps.
     for reason in statement.reasons if statement.outcome is not Outcome.HALT else ():
-        yield from _wrapped(f"because: {reason}", "         ")
+        yield from wrapped(f"because: {reason}", indent, f"{indent}  ")
     if statement.unknown:
-        yield from _wrapped(f"not known before it runs: {statement.unknown}", "         ")
+        yield from wrapped(f"not known before it runs: {statement.unknown}", indent, f"{indent}  ")
 
 
 def _stop_line(stop: Stop) -> str:
@@ -242,19 +242,6 @@ def _more(texts: Sequence[str], most: int | None, what: str) -> list[str]:
     return [] if most is None or len(texts) <= most else [f"  … and {len(texts) - most:,} more {what} (--all)"]
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    """Return a text as lines that fit the terminal."""
-    width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [indent]
-
-
 # as a document
 
 
@@ -273,6 +260,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "creates_databases": list(plan.databases),
         "halts": _stops(plan.halts),
         "waits": _stops(plan.waits),
+        "paused": _stops(plan.paused),
         "skipped": plan.skipped,
         "warnings": list(plan.warnings),
         "waves": [

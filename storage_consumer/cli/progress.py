@@ -19,7 +19,7 @@ from storage_consumer import telemetry
 from storage_consumer.cli.bar_line import Figures, bar_format, columns
 from storage_consumer.cli.round_watch import RoundWatch
 from storage_consumer.clock import span
-from storage_consumer.model import physical_ms
+from storage_consumer.monitoring.status import lag_of
 from storage_consumer.summary import Progress, RoundSummary, RunningStatement, Silent
 
 _log = telemetry.Log("display")
@@ -36,11 +36,6 @@ PATIENCE = 3.0
 """Seconds after which a round with fewer files shows its bar too."""
 
 
-def lag_seconds(checkpoint: int, now: float) -> float | None:
-    """Return the seconds of wall clock since the time of a TSO, at least 0; None for TSO 0, which means that there is none."""
-    return max(0.0, round(now - physical_ms(checkpoint) / 1000, 3)) if checkpoint else None
-
-
 def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
     """Return the fields of a round's `round_finished` event; `now` is the wall clock in seconds since 1970."""
     return {
@@ -53,8 +48,8 @@ def round_fields(summary: RoundSummary, now: float) -> dict[str, object]:
         "checkpoint": summary.checkpoint,
         "checkpoint_running": summary.checkpoint_running,
         "storage_checkpoint": summary.storage_checkpoint,
-        "lag_seconds": lag_seconds(summary.checkpoint, now),
-        "source_lag_seconds": lag_seconds(summary.storage_checkpoint, now),
+        "lag_seconds": lag_of(summary.checkpoint, now),
+        "source_lag_seconds": lag_of(summary.storage_checkpoint, now),
         "pending_files": summary.pending_files,
         "finished_files": summary.finished_files,
         "halted": len(summary.halted),
@@ -312,9 +307,9 @@ class Bar:
         """Return the figures of now; before the checkpoint is known, the bucket's lag is a lower limit."""
         # The first call may come in the same instant as the start.
         passed = max(time.monotonic() - self._started, 0.001)
-        known = lag_seconds(self._checkpoint, self._now())
+        known = lag_of(self._checkpoint, self._now())
         # The target is never ahead of the bucket.
-        least = lag_seconds(self._storage_checkpoint, self._now())
+        least = lag_of(self._storage_checkpoint, self._now())
         lag = f"lag {span(known)}" if known is not None else f"lag >{span(least)}" if least is not None else ""
         return replace(
             self._figures,

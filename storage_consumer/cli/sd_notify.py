@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import lag_seconds
 from storage_consumer.clock import span
+from storage_consumer.monitoring.status import lag_of
 from storage_consumer.signals import StopSignal
 from storage_consumer.summary import Progress, RoundSummary
 
@@ -79,7 +79,7 @@ class Notifier:
 
     def round_finished(self, summary: RoundSummary) -> None:
         """Note the checkpoint, its lag, and how many tables are halted."""
-        lag = lag_seconds(summary.checkpoint, self._now())
+        lag = lag_of(summary.checkpoint, self._now())
         behind = "" if lag is None else f", {span(lag)} behind"
         halted = f", halted tables: {len(summary.halted)}" if summary.halted else ""
         self._reached, self._round = f"checkpoint {summary.checkpoint}{behind}{halted}", ""

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 
 from storage_consumer.checkpoint.operator import StateInspector
+from storage_consumer.cli import screen
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.exit_codes import ExitCode
+from storage_consumer.cli.layout import columns, cut, facts, wrapped
 from storage_consumer.clock import span
 from storage_consumer.config import parsers
 from storage_consumer.config.load import load_target
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.config.settings import Downstream
-from storage_consumer.driver.remedies import table_command
 from storage_consumer.errors import ConfigError, StorageConsumerError
 from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import Health, Status, TableStatus, judged, lag_of
+from storage_consumer.monitoring.status import Health, Status, TableStatus, lag_of
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
+from storage_consumer.operating.looking import status_now
 from storage_consumer.plan.finished_files import Finished
+from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_words import is_meant, refuse_several
 from storage_consumer.telemetry import json_text, lines_escaped, redact, register_secret
 
@@ -32,10 +33,12 @@ _SHOWN = 20
 """Tables and statements that are shown without --all."""
 _EVERY = 2.0
 """Seconds between two looks with --watch."""
-_LABEL = 12
+_LONGEST = 100
+"""Columns of a statement on a terminal."""
 _CODES = {
     Health.HEALTHY: ExitCode.DONE,
     Health.NO_WRITER: ExitCode.NOT_THE_WRITER,
+    Health.RETRYING: ExitCode.BEHIND,
     Health.STOPPED: ExitCode.TABLES_STOPPED,
     Health.BEHIND: ExitCode.BEHIND,
 }
@@ -57,7 +60,7 @@ def answer(options: Mapping[str, object], environ: Mapping[str, str]) -> Answer:
         with closing(StateInspector(downstream, secrets.password)) as desk:
             return _answered(desk, downstream, own, max_lag)
 
-    return _watched(look, is_document="json" in own) if "watch" in own else look()
+    return _watched(look, environ, is_document="json" in own) if "watch" in own else look()
 
 
 def _max_lag(own: Mapping[str, str]) -> float | None:
@@ -71,16 +74,10 @@ def _max_lag(own: Mapping[str, str]) -> float | None:
 
 def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, str], max_lag: float | None) -> Answer:
     """Return one look at the state."""
-    snapshot = desk.status.snapshot()
-    status = judged(
-        snapshot,
-        lambda verb, name: table_command(verb, name, downstream),
-        max_lag=max_lag,
-        needs_writer="batch" not in own,
-    )
+    status = status_now(desk, downstream, max_lag=max_lag, needs_writer="batch" not in own)
     files = desk.feed.sequences() if "files" in own else None
     code = _CODES[status.health]
-    chosen = _chosen(snapshot, own["table"]) if "table" in own else None
+    chosen = _chosen(status.snapshot, own["table"]) if "table" in own else None
     if "json" in own:
         return Answer(json_text(document(status, None if files is None else _needed(files), chosen)), code)
     lines = _of_table(status, chosen) if chosen else _lines(status, everything="all" in own)
@@ -89,8 +86,8 @@ def _answered(desk: StateInspector, downstream: Downstream, own: Mapping[str, st
     return Answer("\n".join(lines) + "\n", code)
 
 
-def _watched(look: Callable[[], Answer], *, is_document: bool) -> Answer:
-    """Show one look after the other until SIGINT. A target that does not answer for a while ends nothing."""
+def _watched(look: Callable[[], Answer], environ: Mapping[str, str], *, is_document: bool) -> Answer:
+    """Show one look after the other until SIGINT, or until nobody reads. A target that does not answer for a while ends nothing."""
     code = ExitCode.FAILED
     try:
         while True:
@@ -102,13 +99,14 @@ def _watched(look: Callable[[], Answer], *, is_document: bool) -> Answer:
             except StorageConsumerError as fault:
                 text, code = redact(f"{fault}\n"), ExitCode.FAILED
             # A terminal shows the newest look alone; a pipe gets them all.
-            sys.stdout.write(
-                (_CLEAR if sys.stdout.isatty() else "") + lines_escaped(text if is_document else redact(text))
-            )
-            sys.stdout.flush()
+            clear = _CLEAR if screen.is_terminal(sys.stdout) else ""
+            text = lines_escaped(text if is_document else redact(text))
+            if not screen.write(clear + text, environ, is_document=is_document):
+                break
             time.sleep(_EVERY)
     except KeyboardInterrupt:
-        return Answer("", code)
+        pass
+    return Answer("", code)
 
 
 def _chosen(snapshot: Snapshot, name: str) -> Table:
@@ -123,8 +121,9 @@ def _chosen(snapshot: Snapshot, name: str) -> Table:
 def _lines(status: Status, *, everything: bool) -> list[str]:
     """Return the status of the whole feed."""
     snapshot = status.snapshot
-    lines = [_headline(status), *_wrapped(status.reasons[status.health != Health.HEALTHY :], "  ")]
-    facts = {
+    lines = wrapped(_headline(status), further="  ")
+    lines += [line for reason in status.reasons[status.health != Health.HEALTHY :] for line in wrapped(reason, "  ")]
+    known = {
         "bucket": snapshot.upstream,
         "writer": snapshot.writer or "nobody",
         "doing": doing(status),
@@ -137,13 +136,14 @@ def _lines(status: Status, *, everything: bool) -> list[str]:
         "pending": pending(status.report),
         "skipped": skipped(status.report),
     }
-    lines += [f"  {label:<{_LABEL}}{text}" for label, text in facts.items() if text]
+    lines += facts(known)
     for table in status.tables if everything else status.tables[:_SHOWN]:
         lines += ["", *_table_lines(table)]
     lines += _more(len(status.tables), "table", everything=everything)
     if status.statements:
         lines += ["", "statements that are not done:"]
-        lines += [_statement_line(each) for each in (status.statements if everything else status.statements[:_SHOWN])]
+        for each in status.statements if everything else status.statements[:_SHOWN]:
+            lines += _statement_lines(each)
         lines += _more(len(status.statements), "statement", everything=everything)
     return lines
 
@@ -159,10 +159,10 @@ def _headline(status: Status) -> str:
 def _table_lines(table: TableStatus) -> Iterator[str]:
     """Yield what is to be said of a table that stands still."""
     behind = f", {span(table.lag)} behind now" if table.lag is not None else ""
-    yield f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}"
+    yield from wrapped(f"{table.state}: {table.name}, at {moment(table.checkpoint, None)}{behind}", further="  ")
     # Its commands follow, whole.
     reason = table.reason.partition(" Next steps: ")[0]
-    yield from _wrapped([reason] if reason else [], "  ")
+    yield from wrapped(reason, "  ") if reason else ()
     if table.decision:
         yield f"  decided: {table.decision}"
     # Not wrapped: it is to be pasted.
@@ -176,16 +176,18 @@ def _of_table(status: Status, table: Table) -> list[str]:
         lines = list(_table_lines(shown))
     else:
         snapshot = status.snapshot
-        checkpoint = snapshot.checkpoint_running if table.follows else table.checkpoint
-        lines = [f"{table.state}: {table.name}, at {moment(checkpoint, lag_of(checkpoint, snapshot.now))}"]
-    return lines + [_statement_line(each) for each in status.statements if each.name.folded() == table.name.folded()]
+        checkpoint = snapshot.reached(table)
+        at = moment(checkpoint, lag_of(checkpoint, snapshot.now))
+        lines = wrapped(f"{shown_state(table.state, table.error)}: {table.name}, at {at}", further="  ")
+    own = [each for each in status.statements if each.name.folded() == table.name.folded()]
+    return lines + [line for each in own for line in _statement_lines(each)]
 
 
-def _statement_line(statement: Statement) -> str:
+def _statement_lines(statement: Statement) -> list[str]:
     took = f" for {span(statement.seconds)}" if statement.seconds is not None else ""
-    query = " ".join(statement.query.split())
-    short = query if len(query) <= 100 else f"{query[:100]}…"  # noqa: PLR2004 - a line of a terminal
-    return f"  {statement.state}{took}: {statement.name}, version {statement.identity.version}: {short}"
+    query = cut(statement.query, None if columns() is None else _LONGEST)
+    head = f"{statement.state}{took}: {statement.name}, version {statement.identity.version}"
+    return wrapped(f"{head}: {query}", "  ", "    ")
 
 
 def _file_lines(files: Mapping[str, Finished]) -> Iterator[str]:
@@ -206,15 +208,3 @@ def _needed(files: Mapping[str, Finished]) -> list[dict[str, object]]:
 
 def _more(count: int, what: str, *, everything: bool) -> list[str]:
     return [] if everything or count <= _SHOWN else ["", f"… and {count - _SHOWN:,} more {what}s: add --all"]
-
-
-def _wrapped(texts: Iterable[str], indent: str) -> list[str]:
-    """Return texts as lines that fit the terminal."""
-    width = max(60, min(shutil.get_terminal_size().columns, 120))
-    return [
-        line
-        for text in texts
-        for line in textwrap.wrap(
-            text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-    ]

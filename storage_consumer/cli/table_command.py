@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from storage_consumer.checkpoint.operator_tables import TableRow
 from storage_consumer.cli.answer import Answer
 from storage_consumer.cli.ddl_command import who
+from storage_consumer.cli.layout import message, table, wrapped
 from storage_consumer.cli.target_state import opened
 from storage_consumer.config.parsers import did_you_mean
 from storage_consumer.errors import ConfigError
@@ -19,6 +20,7 @@ from storage_consumer.telemetry import json_text, tso_time
 
 LIST = "list"
 _ONLY_HERE = ("action", "table", "at", "to", "all", "json")
+_INDENT = " " * 4
 _AHEAD_MS = 10 * 60 * 1000
 """Milliseconds by which clocks may differ: rows up to the TSO of a copy are no longer taken from files."""
 _PROMISES = {
@@ -131,16 +133,16 @@ def _line(row: TableRow) -> str:
     """Return one table as a few lines."""
     stored, decision = row.stored, row.decision
     state = shown_state(stored.state, stored.error)
-    lines = [f"  {stored.name}  {state}  checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"]
-    lines += [f"    {stored.error}"] if stored.error else []
-    if stored.copies.copy_from:
-        lines.append(
-            f"    the copy has to be as of {stored.copies.copy_from} ({tso_time(stored.copies.copy_from)}) or later"
-        )
+    at = f"checkpoint {stored.checkpoint} ({tso_time(stored.checkpoint)})"
+    lines = list(table([(str(stored.name), state, at)], "  "))
+    lines += message(stored.error, _INDENT) if stored.error else []
+    if copy_from := stored.copies.copy_from:
+        lines += wrapped(f"the copy has to be as of {copy_from} ({tso_time(copy_from)}) or later", _INDENT)
     if decision is not None:
         at = f" --at {decision.at}" if decision.at else ""
         end = f"not obeyed: {row.refusal}" if row.refusal else "obeyed" if row.obeyed else "no consumer has seen it yet"
-        lines.append(f"    decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}{at}; {end}")
+        said = f"decided at {decision.decided_at} UTC by {decision.decided_by}: {decision.verb}{at}; {end}"
+        lines += wrapped(said, _INDENT)
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ need not wait for any.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from storage_consumer.config.option import Group, Option
@@ -17,6 +17,7 @@ from storage_consumer.errors import ConfigError
 
 PROGRAM = "storage-consumer"
 RUN = "run"
+_LOG = ("log-file", "log-format")
 _BUCKET: tuple[Group, ...] = ("what is copied", "how TiCDC wrote the files")
 
 
@@ -28,6 +29,11 @@ class Flag:
     help: str
     metavar: str = ""
     """Empty for a flag without a value."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values to choose from; empty if any may be given. Words in capitals stand for values."""
+        return tuple(self.metavar.split("|")) if "|" in self.metavar and self.metavar.islower() else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,10 @@ class Verb:
     flags: tuple[Flag, ...] = ()
     options: tuple[Option, ...] = ()
     """What it takes of the table of options, in that order."""
+    is_paged: bool = False
+    """Whether an answer that is longer than the terminal goes through a pager: that of a command which only reads."""
+    without_action: str = ""
+    """Help of the action, where something else than the first one is done if none is named."""
     module: str = ""
     """Module below `storage_consumer.cli` whose function `answer` is a `Command`; empty for `run`."""
 
@@ -64,14 +74,15 @@ def verb_named(name: str) -> Verb:
 
 def _of_the_bucket(*more: str) -> tuple[Option, ...]:
     """Return the options that say where the bucket is and how it was written, and those called `more`."""
+    ends = {*_LOG, *more}
     return tuple(
-        each for each in OPTIONS if each.name in more or (each.group in _BUCKET and each.name != "downstream-uri")
+        each for each in OPTIONS if each.name in ends or (each.group in _BUCKET and each.name != "downstream-uri")
     )
 
 
 def _of_the_target(*more: str) -> tuple[Option, ...]:
     """Return the options that lead to the target and its state, and those called `more`."""
-    ends = {"downstream-uri", "config", *more}
+    ends = {"downstream-uri", "config", *_LOG, *more}
     return tuple(
         each for each in OPTIONS if each.name in ends or (each.group == "the target" and each.name != "local-infile")
     )
@@ -101,6 +112,7 @@ from which file), not decidable, or contradicting what was given. It ends with a
         examples=("inspect --upstream-uri file:///data/bucket",),
         flags=(JSON,),
         options=_of_the_bucket(),
+        is_paged=True,
         module="inspect_command",
     ),
     Verb(
@@ -133,6 +145,7 @@ the state in the target alone, so it works while the program is down. Its exit c
             JSON,
         ),
         options=_of_the_target(),
+        is_paged=True,
         module="status_command",
     ),
     Verb(
@@ -158,7 +171,32 @@ change, what would be skipped, and what would halt. It needs rights to read only
             JSON,
         ),
         options=OPTIONS,
+        is_paged=True,
         module="plan_command",
+    ),
+    Verb(
+        name="doctor",
+        usage="[--upstream-uri URI] [--downstream-uri URI] [--only GROUP] [--json] [option …]",
+        summary="check bucket, target, Spark, network and state; say what to mend, and how",
+        description="""\
+Looks at everything that a consumer needs, and says of each thing whether it is ok, with one line and a remedy; what a statement can
+mend is printed as one. It takes the command line of `run`, needs rights to read only, changes nothing, starts Spark only for a
+remote --spark-master, and may run beside a consumer. Of bucket and target one may be left out. It lists the whole bucket once.""",
+        examples=(
+            "doctor --upstream-uri s3://bucket/prefix --config changefeed.toml --downstream-uri mysql://root@127.0.0.1:3306/",
+            "doctor --only target,state --downstream-uri mysql://root@127.0.0.1:3306/",
+        ),
+        flags=(
+            Flag(
+                name="--only",
+                metavar="GROUP",
+                help="Only these groups, separated by commas: bucket, target, spark, network, state.",
+            ),
+            JSON,
+        ),
+        options=OPTIONS,
+        is_paged=True,
+        module="doctor_command",
     ),
     Verb(
         name="ddl",
@@ -199,6 +237,7 @@ without a restart; a stopped one obeys when it starts. Repeating a decision chan
             JSON,
         ),
         options=_of_the_target(),
+        is_paged=True,
         module="ddl_command",
     ),
     Verb(
@@ -259,6 +298,7 @@ the state schema. A running consumer obeys in its next round, without a restart;
             JSON,
         ),
         options=_of_the_target(),
+        is_paged=True,
         module="table_command",
     ),
     Verb(
@@ -283,6 +323,7 @@ entry in the journal. Without --table: one line per table. It needs no bucket an
             JSON,
         ),
         options=_of_the_target(),
+        is_paged=True,
         module="history_command",
     ),
     Verb(
@@ -340,7 +381,8 @@ machine's clock. It needs neither bucket nor target.""",
         description=f"""\
 Inspects a bucket and writes a TOML file for `{PROGRAM} run --config FILE`: each setting that was given or inferred, with where
 it comes from, and commented out what nobody can know but you. The file holds no secret, and only you may read it (mode 0600).
-It opens no connection to the target.""",
+Of the target it asks what `doctor` asks, and writes what is to be mended into the file as comments; it changes nothing there.
+Without --downstream-uri its place in the file is left for you to fill in.""",
         examples=(
             "init --upstream-uri file:///data/bucket --downstream-uri mysql://root@127.0.0.1:3306/ --tz UTC",
             "init --upstream-uri s3://bucket/prefix --output /etc/storage-consumer/shop.toml",
@@ -355,7 +397,7 @@ It opens no connection to the target.""",
     ),
     Verb(
         name="completion",
-        usage="[bash|zsh|fish]",
+        usage="[bash|zsh|fish] > FILE",
         summary="print a completion script for a shell",
         description="""\
 Prints a completion script for a shell. It is made from the same tables as the help, and starts no Python when you press TAB.
@@ -366,9 +408,21 @@ Make it again after an upgrade.""",
             ("zsh", "for a file _storage-consumer in a directory of $fpath"),
             ("fish", "for ~/.config/fish/completions/storage-consumer.fish"),
         ),
+        without_action="The shell; that of $SHELL if left out.",
         flags=(JSON,),
         module="completion_command",
     ),
 )
-VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for verb in _VERBS})
+SCREEN_FLAGS = (
+    Flag(
+        name="--color",
+        metavar="auto|always|never",
+        help="When state words are coloured; auto: on a terminal, unless NO_COLOR is set.",
+    ),
+    Flag(name="--no-pager", help="Do not show a long answer through a pager."),
+)
+"""Flags of each command but `run`, which has no answer."""
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    {verb.name: verb if verb.name == RUN else replace(verb, flags=(*verb.flags, *SCREEN_FLAGS)) for verb in _VERBS}
+)
 """Name → command, in the order of the help."""

@@ -320,7 +320,6 @@ _PROGRAM = (
         parse=parsers.integer(low=0, high=1_000_000_000),
         default=0,
         shown_default="no limit",
-        toml="",
         metavar="N",
         help="With --once: end the round early, between two steps, once it has read this many data files. One table's part of a step "
         "is never divided, so it may read more.",
@@ -331,7 +330,6 @@ _PROGRAM = (
         parse=parsers.duration(),
         default=0.0,
         shown_default="no limit",
-        toml="",
         metavar="DURATION",
         help="With --once: end the round early, between two steps, once it has lasted this long, such as 90s or 1h. A step that runs is finished.",
     ),

@@ -405,15 +405,24 @@ def _unlike(definition: TableDefinition, there: TargetTable | None) -> str:
 
 def _refusal(step: DdlStep, statement: str, fault: DdlFailed) -> DdlFailed:
     """Return the error of a statement that the target refuses: its answer, the statement, and the next steps."""
-    remedy = fault.remedy or "Make the target's table fit"
-    if step.definition.ddl_type == DdlKind.CREATE_TABLE and not fault.remedy:
-        remedy = (
-            "If the table already holds the source's rows as of a known TSO (from a copy, or because a state was "
-            f"lost), run `storage-consumer table reload-done {table_flag(step.origin.name)} --at TSO`. Otherwise "
-            f"{remedy[0].lower()}{remedy[1:]}"
-        )
     return DdlFailed(
         f"{step.name}: the target refused the DDL with version {step.version} ({step.definition.path}): {fault}. The "
-        f"statement is: {statement[:500]}. {remedy}, then start again or run `storage-consumer table resume` to try "
-        "it again"
+        f"statement is: {statement[:500]}. {fault.remedy or _remedy(step)}, then start again or run `storage-consumer "
+        f"table resume {table_flag(step.origin.name)}` to try it again"
     )
+
+
+def _remedy(step: DdlStep) -> str:
+    """Return what makes the target take a statement; of one that creates something, also what if that is there already."""
+    if step.definition.ddl_type == DdlKind.CREATE_SCHEMA:
+        return (
+            "If the target has this database already and the source's tables may go into it, run the `ddl done` below. "
+            "Otherwise move that database away, or make the target fit"
+        )
+    if step.definition.ddl_type == DdlKind.CREATE_TABLE:
+        return (
+            "If the table already holds the source's rows as of a known TSO (from a copy, or because a state was "
+            f"lost), run `storage-consumer table reload-done {table_flag(step.origin.name)} --at TSO`. If it is "
+            "somebody else's, move it away. Otherwise make the target's table fit"
+        )
+    return "Make the target's table fit"

@@ -27,6 +27,8 @@ _ENDED_JOBS = ("synced", "cancelled", "rollback done", "done")
 """States of a TiDB DDL job that no longer changes anything."""
 _WARNINGS = 5
 """Most warnings kept of those that one statement raises."""
+KNOWS_ZONE = "SELECT CONVERT_TZ('2000-01-01 00:00:00', '+00:00', %s) IS NOT NULL"
+"""Whether the server knows a zone by its name, as a query."""
 
 
 class DdlExecution:
@@ -136,7 +138,7 @@ class DdlExecution:
         time. The server is asked only once, so that texts are written for the zone that they run in.
         """
         if self._knows_zone is None:
-            sql = "SELECT CONVERT_TZ('2000-01-01 00:00:00', '+00:00', %s) IS NOT NULL"
+            sql = KNOWS_ZONE
             self._knows_zone = bool(converted_zone(self.zone)) and bool(self._session.rows(sql, [self.zone])[0][0])
         return self.zone if self._knows_zone else offset_at(self.zone, physical_ms(version))
 

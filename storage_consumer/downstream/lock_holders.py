@@ -76,4 +76,4 @@ def _line(connection: Any, user: Any, host: Any, seconds: Any, running: Any, loc
     who = f" of {text_of(user)}@{text_of(host)}" if user else ""
     # A connection without a statement still holds what its transaction took.
     doing = f"running {text_of(running)[:_TEXT]!r}" if running else "idle"
-    return f"connection {connection}{who}, {doing} for {seconds} s, holds {text_of(lock)}"
+    return f"connection {connection}{who}, {doing} for {seconds} s, holds {text_of(lock)} (`KILL {connection}` ends it)"

@@ -53,7 +53,8 @@ class Trust:
     def __init__(self, downstream: Downstream, opened: socket.socket) -> None:
         """Take the settings and `opened`, a socket that is connected to the server."""
         self._socket = bool(downstream.unix_socket)
-        self._local = self._socket or _is_loopback(opened)
+        self.is_local = self._socket or _is_loopback(opened)
+        """Whether the other end is this very machine."""
         self._allowed = downstream.allow_unverified_server
         self._address = downstream.address
 
@@ -96,7 +97,7 @@ class Trust:
             # Whoever listens reads the password, so the other end must be proven, or at least TLS must keep listeners out.
             return self._socket or connection.verifies or (self._allowed and connection.encrypts)
         # Only the server itself can read the password here, so it is enough that nobody else can have answered.
-        return self._local or connection.verifies or self._allowed
+        return self.is_local or connection.verifies or self._allowed
 
 
 def _is_loopback(opened: socket.socket) -> bool:

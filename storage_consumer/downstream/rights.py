@@ -43,7 +43,13 @@ def state_remedy(fault: BaseException, query: Query, schema: str) -> str:
 
 def all_rights(query: Query, schema: str) -> str:
     """Return the GRANT for all that rows and statements of a database need."""
-    return f"A right is missing: GRANT {ROW_RIGHTS} ON {_database(query, schema)}.* TO {_account(query)}"
+    return f"A right is missing: {grant(query, ROW_RIGHTS, schema)}"
+
+
+def grant(query: Query, rights: str, schema: str) -> str:
+    """Return the GRANT that gives our account these rights on a database, or on all of them if `schema` is empty."""
+    where = _database(query, schema) if schema else "*"
+    return f"GRANT {rights} ON {where}.* TO {_account(query)}"
 
 
 def _rights(text: str, statement: str) -> str:

@@ -21,7 +21,7 @@ from storage_consumer.downstream.query import Query, text_of
 from storage_consumer.downstream.rights import all_rights, remedy
 from storage_consumer.errors import DdlFailed
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
-from storage_consumer.model import TableName
+from storage_consumer.model import TableName, folded_name
 from storage_consumer.sql.tokens import Token, qualified
 
 _COUNTER = re.compile(
@@ -120,6 +120,14 @@ class TargetStructure:
     def has_rows(self, name: TableName) -> bool:
         """Return whether a table, by the name that the target gives it, has a row."""
         return bool(self._session.rows(f"SELECT 1 FROM {qualified(name).replace('%', '%%')} LIMIT %s", (1,)))
+
+    def partitions(self, name: TableName) -> frozenset[str]:
+        """Return the folded names of a table's partitions, by the name that the target gives it; none if it is not partitioned."""
+        sql = (
+            "SELECT partition_name FROM information_schema.partitions "
+            "WHERE table_schema = %s AND table_name = %s AND partition_name IS NOT NULL"
+        )
+        return frozenset(folded_name(text_of(part)) for (part,) in self._session.rows(sql, (name.schema, name.table)))
 
     def fingerprint(self, names: Iterable[TableName]) -> str:
         """Return a hash of the structure of tables (empty table name: of a database), or of their absence."""

@@ -11,7 +11,7 @@ from storage_consumer.driver.ddl_workers import Outcome
 from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.remedies import ways_on
 from storage_consumer.driver.rows import RowJobs
-from storage_consumer.errors import TableError, TargetBusy
+from storage_consumer.errors import StatementRefused, TableError, TargetBusy
 from storage_consumer.plan.steps import DdlStep
 from storage_consumer.plan.table_state import HaltKind
 from storage_consumer.telemetry import Log
@@ -40,7 +40,7 @@ class DdlOutcomes:
             if isinstance(fault, TargetBusy):
                 self._wait(step, str(fault))
             elif isinstance(fault, TableError):
-                self._stop(step, str(fault))
+                self._stop(step, str(fault), kind=kind_of(fault))
             elif fault is not None:
                 # The outcomes after it are lost with this round, but each worker has journaled its own: the next load finds them.
                 raise fault
@@ -104,3 +104,8 @@ class DdlOutcomes:
         way = ways_on(step, self.context.config.downstream)
         self.ledger.halt(step.table_key, f"{error}. {way}", kind=kind)
         self.queue.let_go(step)
+
+
+def kind_of(fault: TableError) -> HaltKind:
+    """Return the kind of halt for a statement: whether it may not run, or the target refused it."""
+    return "gate" if isinstance(fault, StatementRefused) else "ddl"

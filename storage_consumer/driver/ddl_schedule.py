@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage_consumer.driver.context import RoundContext
-from storage_consumer.driver.ddl_outcomes import DdlOutcomes
+from storage_consumer.driver.ddl_outcomes import DdlOutcomes, kind_of
 from storage_consumer.driver.ddl_prepare import decided, in_order, prepared, was_seen, with_homes_of_names
 from storage_consumer.driver.ddl_queue import DdlQueue
 from storage_consumer.driver.ledger import RoundLedger, progress_of
 from storage_consumer.driver.rows import RowJobs
-from storage_consumer.errors import StatementRefused, TableError
+from storage_consumer.errors import TableError
 from storage_consumer.model import DdlId
 from storage_consumer.plan.ddl_backlog import LATE
 from storage_consumer.plan.renames import unfinished
@@ -181,7 +181,7 @@ class DdlScheduler:
             # Nothing of a decided one is looked up: if it runs at all, it is the operator's own text.
             ready = decided(step, manager) if decision else prepared(step, manager, target)
         except TableError as fault:
-            self._outcomes.refuse(step, str(fault), kind="gate" if isinstance(fault, StatementRefused) else "ddl")
+            self._outcomes.refuse(step, str(fault), kind=kind_of(fault))
             return
         surroundings = self._surroundings(step, decision)
         # Computed here, since the tables belong to the round's thread; the worker only stores it.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from storage_consumer.driver.context import RoundContext
+from storage_consumer.driver.remedies import with_a_way_on
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.manager import ConsumerManager
@@ -126,8 +127,11 @@ class RoundLedger:
     def halt(self, key: str, error: str, *, kind: HaltKind, save: bool = True) -> None:
         """Halt one table, and store why; without `save` the caller stores it, together with what else it did to the table."""
         table = self.context.manager.tables[key]
+        # A name in the target is given by the settings alone, which are read at a start.
+        if kind != "name":
+            error = with_a_way_on(error, table.name, self.context.config.downstream)
         table.halt(error, kind)
-        self._announce(table)
+        _announce(table)
         if save:
             self.save([table])
 
@@ -135,13 +139,7 @@ class RoundLedger:
         """Log the halts that the plan has come to by itself, when it took in what was listed."""
         for table in self.context.manager.tables.values():
             if table.unannounced and table.status.is_halted:
-                self._announce(table)
-
-    @staticmethod
-    def _announce(table: TableConsumer) -> None:
-        fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
-        table.unannounced = ""
-        _log.error("table_halted", **fields, error=table.status.error)
+                _announce(table)
 
     def save(self, tables: Iterable[TableConsumer], sequences: Mapping[str, Finished] | None = None) -> None:
         """Store the progress of tables, and of the files of sequences."""
@@ -288,6 +286,13 @@ class RoundLedger:
                     )
                 )
         return tuple(sorted(tables, key=lambda t: t.table))
+
+
+def _announce(table: TableConsumer) -> None:
+    """Log a halt, once."""
+    fields = {"table": str(table.name), "checkpoint": table.checkpoint, "kind": table.unannounced}
+    table.unannounced = ""
+    _log.error("table_halted", **fields, error=table.status.error)
 
 
 def progress_of(table: TableConsumer, manager: ConsumerManager, *, may_be_outdated: bool = False) -> TableProgress:

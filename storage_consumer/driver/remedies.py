@@ -46,6 +46,14 @@ def missing_table(name: TableName, place: TableName, downstream: Downstream) -> 
     )
 
 
+def with_a_way_on(error: str, name: TableName, downstream: Downstream) -> str:
+    """Return a message that halts a table with the command that tries the table again, unless it names a command already."""
+    if "--downstream-uri " in error:
+        return error
+    again = table_command("resume", name, downstream)
+    return f"{error.rstrip('.')}. Next steps: to try it again without a restart: {again}"
+
+
 def reaching(downstream: Downstream) -> list[str]:
     """Return the flags that lead to this target and state; the ones that were given, if known."""
     plain = Downstream()

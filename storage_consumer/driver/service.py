@@ -57,7 +57,9 @@ class ConsumerService:
     @property
     def is_writer(self) -> bool:
         """Whether this process has the lease, as far as it knows."""
-        return self._renewal is not None and not self._renewal.lost.is_set()
+        # Read once: it is asked for from other threads, and the lease may be given up meanwhile.
+        renewal = self._renewal
+        return renewal is not None and not renewal.lost.is_set()
 
     def _hold_lease(self, stop: StopSignal, *, once: bool) -> Renewal | None:
         """Acquire the lease unless it is ours; return None when asked to stop while standing by. Raises `LeaseHeld` if not to stand by."""

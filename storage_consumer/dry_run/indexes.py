@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from storage_consumer.ddl.rules.index_options import defines_index
 from storage_consumer.ddl.statement import statement_of
@@ -16,18 +17,31 @@ _WORDS = frozenset(("ADD", "CREATE", "CONSTRAINT", "UNIQUE", "INDEX", "KEY", "FU
 _METHODS = frozenset(("BTREE", "HASH", "RTREE"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinedIndex:
+    """An index as a statement defines it."""
+
+    name: str
+    """That of its first column if it is given none; empty if that is an expression."""
+    is_named: bool
+    is_primary: bool
+    is_unique: bool
+    columns: tuple[tuple[str, int | None], ...]
+    """Columns with the lengths of their prefixes; empty if a part is an expression."""
+
+
 def indexes_after(statement: str, table: str, before: Indexes) -> dict[str, UniqueKey | None]:
     """Return the indexes of the table called `table` after a CREATE TABLE, ALTER TABLE, CREATE INDEX or DROP INDEX."""
     found = tokens(statement)
     # Columns that are renamed or dropped take their places in keys along.
     indexes = {name: _renamed(key, renamed_columns(found)) for name, key in before.items()}
     if has_words(found[:2], "DROP", "INDEX"):
-        indexes.pop(folded_name(_name_behind(found, 1)), None)
+        indexes.pop(folded_name(name_behind(found, 1)), None)
         return indexes
     for part in _parts(found, statement, table):
         words = [token.upper for token in part[:3]]
         if words[:2] in (["DROP", "INDEX"], ["DROP", "KEY"]):
-            indexes.pop(folded_name(_name_behind(part, 1)), None)
+            indexes.pop(folded_name(name_behind(part, 1)), None)
         elif words == ["DROP", "PRIMARY", "KEY"]:
             indexes.pop("primary", None)
         elif words[:2] in (["RENAME", "INDEX"], ["RENAME", "KEY"]) and len(part) > 4:  # noqa: PLR2004 - a TO b
@@ -69,25 +83,41 @@ def _parts(found: Sequence[Token], statement: str, table: str) -> Iterator[Seque
         yield found[first:last]
 
 
-def _add(indexes: dict[str, UniqueKey | None], part: Sequence[Token]) -> None:
-    """Add the index that a part defines."""
+def defined_index(part: Sequence[Token]) -> DefinedIndex | None:
+    """Return the index that a definition, an ADD or a CREATE INDEX defines; None if it defines none."""
+    # With a name of its own a foreign key or a check looks like an index.
+    if not part or not defines_index(part) or any(token.upper in ("FOREIGN", "CHECK") for token in part[:4]):
+        return None
     start = find_words(part, "ON") if has_words(part[:1], "CREATE") else 0
     opening = next((i for i, each in enumerate(part) if i > start and each.text == "(" and each.kind == "symbol"), -1)
     end = closing(part, opening) if opening > 0 else -1
     if end < 0:
-        return
+        return None
     columns = _columns(part, opening, end)
     is_primary = has_words(part[:6], "PRIMARY", "KEY")
     named = [each for each in part[: start or opening] if each.upper not in _WORDS | _METHODS]
-    name = "primary" if is_primary else named[-1].name if named else columns[0][0] if columns else ""
-    is_unique = is_primary or has_words(part[:5], "UNIQUE")
-    indexes[_free(indexes, folded_name(name), is_named=bool(named) or is_primary)] = (
+    name = named[-1].name if named else columns[0][0] if columns else ""
+    return DefinedIndex(
+        name="PRIMARY" if is_primary else name,
+        is_named=bool(named) or is_primary,
+        is_primary=is_primary,
+        is_unique=is_primary or has_words(part[:5], "UNIQUE"),
+        columns=tuple(columns),
+    )
+
+
+def _add(indexes: dict[str, UniqueKey | None], part: Sequence[Token]) -> None:
+    """Add the index that a part defines."""
+    defined = defined_index(part)
+    if defined is None:
+        return
+    indexes[_free(indexes, folded_name(defined.name), is_named=defined.is_named)] = (
         UniqueKey(
-            name="PRIMARY" if is_primary else name,
-            columns=tuple(column for column, _ in columns),
-            prefixes=tuple(prefix for _, prefix in columns),
+            name=defined.name,
+            columns=tuple(column for column, _ in defined.columns),
+            prefixes=tuple(prefix for _, prefix in defined.columns),
         )
-        if is_unique and columns
+        if defined.is_unique and defined.columns
         else None
     )
 
@@ -121,7 +151,7 @@ def _columns(part: Sequence[Token], opening: int, end: int) -> list[tuple[str, i
     return columns
 
 
-def _name_behind(part: Sequence[Token], at: int) -> str:
-    """Return the name behind a word, past IF EXISTS."""
+def name_behind(part: Sequence[Token], at: int) -> str:
+    """Return the name behind the word at an index, past IF EXISTS; empty for none."""
     names = [each for each in part[at + 1 : at + 4] if each.upper not in ("IF", "EXISTS")]
     return names[0].name if names else ""

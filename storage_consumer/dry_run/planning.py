@@ -10,6 +10,7 @@ from storage_consumer.driver.ledger import RoundLedger
 from storage_consumer.driver.renewal import Renewal
 from storage_consumer.driver.round import run_round
 from storage_consumer.driver.starting import manager_of
+from storage_consumer.dry_run.decisions import announced, decided, with_new_keys
 from storage_consumer.dry_run.hearing import Heard
 from storage_consumer.dry_run.recording import Recording
 from storage_consumer.dry_run.result import Outcome, Plan, Stop
@@ -41,7 +42,10 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
     state = PlannedState(sources.stored, lambda step, error: _refused(recording, step, error))
     structure = PlannedStructure(sources.structure, sources.server_info.server_type)
     with heard_by(heard):
-        restart, floor = state.progress.load()
+        stored, floor = state.progress.load()
+        foreseen = state.decisions.foreseen(tells_time=sources.config.upstream.tells_time)
+        restart = decided(stored, foreseen)
+        structure.keys_taken = with_new_keys(foreseen)
         manager = manager_of(sources.config, restart, floor, sources.clock.now())
         jobs = PlannedRowJobs(sources.storage, recording, lambda key: manager.tables[key].name, reads=bool(rows))
 
@@ -64,6 +68,29 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         )
         summary = _round(context, floor)
         filled = tuple(_filled(sources, manager, restart))
+    warnings = (*sources.warnings, *map(announced, foreseen), *heard.texts, *filled)
+    return _plan(
+        sources,
+        summary,
+        recording,
+        jobs,
+        checkpoint=restart.lowest,
+        databases=structure.created,
+        warnings=warnings,
+    )
+
+
+def _plan(  # noqa: PLR0913 - what a planned round leaves
+    sources: PlanSources,
+    summary: RoundSummary,
+    recording: Recording,
+    jobs: PlannedRowJobs,
+    *,
+    checkpoint: int,
+    databases: Iterable[str],
+    warnings: tuple[str, ...],
+) -> Plan:
+    """Return what a planned round came to."""
     return Plan(
         upstream=sources.config.upstream.identity,
         server=f"{sources.server_info.server_type} {sources.server_info.version}",
@@ -71,15 +98,16 @@ def planned(sources: PlanSources, *, rows: bool | None = None) -> Plan:
         first_run=sources.stored is None,
         writer=sources.writer,
         storage_checkpoint=summary.storage_checkpoint,
-        checkpoint=restart.lowest,
+        checkpoint=checkpoint,
         reached=summary.checkpoint,
         counted=jobs.reads,
         waves=recording.waves,
         halts=_stops(summary, "halted"),
         waits=_stops(summary, "waiting"),
+        paused=_stops(summary, "paused"),
         skipped=dict(summary.skipped),
-        databases=tuple(dict.fromkeys(structure.created)),
-        warnings=(*sources.warnings, *heard.texts, *filled),
+        databases=tuple(dict.fromkeys(databases)),
+        warnings=warnings,
     )
 
 

@@ -104,6 +104,8 @@ class Plan:
     waves: tuple[PlannedWave, ...]
     halts: tuple[Stop, ...]
     waits: tuple[Stop, ...]
+    paused: tuple[Stop, ...]
+    """Tables that an operator pauses, or paused before."""
     skipped: dict[str, int]
     """Rows, objects and statements that are skipped, counted by reason."""
     databases: tuple[str, ...]

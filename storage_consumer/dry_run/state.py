@@ -12,11 +12,19 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.plan.table_decisions import Foreseen, Obeyed
 from storage_consumer.ports import Decision, Decisions, Journal, ProgressStore, SchemaHistory, TableProgress
 
 _NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
 """No task of a planned round begins a transaction."""
+
+
+class ReadDecisions(Decisions, Protocol):
+    """What operators decide, and what a round is going to make of it."""
+
+    def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
+        """Return what `apply_to_tables` would make now of the decisions that nobody has obeyed yet."""
+        ...
 
 
 class Stored(Protocol):
@@ -38,7 +46,7 @@ class Stored(Protocol):
         ...
 
     @property
-    def decisions(self) -> Decisions:
+    def decisions(self) -> ReadDecisions:
         """What operators decide."""
         ...
 
@@ -177,5 +185,9 @@ class _Decisions:
         return {} if self._stored is None else self._stored.decisions.on_statements()
 
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:  # noqa: ARG002 - none is applied
-        """Apply none."""
+        """Apply none: the plan begins with what they make of the state."""
         return []
+
+    def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
+        """Return what the next round is going to make of decisions about tables."""
+        return [] if self._stored is None else self._stored.decisions.foreseen(tells_time=tells_time)

@@ -9,9 +9,10 @@ from storage_consumer.ddl.runner import DdlRunner
 from storage_consumer.downstream.key_drift import KeyDriftGuard
 from storage_consumer.dry_run.open_questions import open_question
 from storage_consumer.dry_run.recording import Recording
+from storage_consumer.dry_run.refusals import Refused
 from storage_consumer.dry_run.result import Outcome, PlannedStatement
 from storage_consumer.dry_run.sources import NotedKeys, PlanSources, Zones
-from storage_consumer.dry_run.structure import PlannedStructure, Refused
+from storage_consumer.dry_run.structure import PlannedStructure
 from storage_consumer.errors import DdlFailed, StorageConsumerError
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from storage_consumer.ddl.ports import Structure
 from storage_consumer.ddl.rules.clauses import source_collation
 from storage_consumer.downstream.existing_names import PartNames, takes_rows_of_partitions
+from storage_consumer.dry_run.refusals import Refused, refuse_names
 from storage_consumer.dry_run.tables import PlannedTable, changed, created
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableDefinition, TableName, folded_name
@@ -28,9 +30,9 @@ class RealStructure(Structure, Protocol):
         """Return whether a table, by the name that the target gives it, has a row."""
         ...
 
-
-class Refused(Exception):
-    """What the server would answer: number and text."""
+    def partitions(self, name: TableName) -> frozenset[str]:
+        """Return the folded names of a table's partitions, by the name that the target gives it; none if it is not partitioned."""
+        ...
 
 
 class PlannedStructure:
@@ -46,6 +48,8 @@ class PlannedStructure:
         """Folded name → spelling and collation; None if it is gone."""
         self._gone: set[str] = set()
         """Folded databases whose tables of now are gone."""
+        self.keys_taken: frozenset[TableName] = frozenset()
+        """Tables by folded name whose keys are taken as they are, whatever is noted of them."""
         self.created: list[str] = []
         """The databases that planned statements create, in order."""
 
@@ -53,7 +57,11 @@ class PlannedStructure:
 
     def describe(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """Return the tables that are there by then, by folded name."""
-        return self._tables_of(wanted, self._real.describe)
+        found = self._tables_of(wanted, self._real.describe)
+        return {
+            folded: replace(table, key_drift="") if folded in self.keys_taken else table
+            for folded, table in found.items()
+        }
 
     def read(self, wanted: Iterable[TableName]) -> dict[TableName, TargetTable]:
         """Return the same, without comparing noted keys."""
@@ -152,7 +160,8 @@ class PlannedStructure:
         names = [each.within(own.schema) for each in ddl.names if not each.reads]
         subject = names[0] if names else own
         if _is_about_view(found):
-            self._apply_to_view(head[0], found, names or [own])
+            reads = [each.within(own.schema) for each in ddl.names if each.reads and not each.qualifies]
+            self._apply_to_view(head[0], found, names or [own], reads)
         elif head == ("CREATE", "TABLE"):
             likes = [each.within(own.schema) for each in ddl.names if each.reads]
             self._create(subject, definition, statement, likes if has_words(found, "LIKE") else [])
@@ -184,13 +193,17 @@ class PlannedStructure:
         elif collation := source_collation([statement], self._server_type):
             self._databases[folded] = (named, collation)
 
-    def _apply_to_view(self, verb: str, found: Sequence[Token], names: Sequence[TableName]) -> None:
+    def _apply_to_view(
+        self, verb: str, found: Sequence[Token], names: Sequence[TableName], reads: Sequence[TableName]
+    ) -> None:
         if verb == "DROP":
             self._drop(names, found)
             return
         name = names[0]
         if self.existing([name]) and not has_words(found[:4], "OR", "REPLACE"):
             raise Refused(1050, f"Table '{name.table}' already exists")
+        # The names of a WITH look like tables.
+        _refuse_missing(self, () if has_words(found, "WITH") else reads)
         self._tables[name.folded()] = PlannedTable(
             table=TargetTable(name=name, columns=(), unique_keys=(), is_view=True)
         )
@@ -202,6 +215,7 @@ class PlannedStructure:
             if has_words(tokens(statement)[:6], "IF", "NOT", "EXISTS"):
                 return
             raise Refused(1050, f"Table '{name.table}' already exists")
+        _refuse_missing(self, likes)
         like = self._planned(likes[0]) if likes else None
         self._tables[name.folded()] = created(name, definition, statement, like)
 
@@ -217,13 +231,20 @@ class PlannedStructure:
         before = self._planned(name)
         if before is None:
             raise Refused(1146, f"Table '{name}' doesn't exist")
-        if found[0].upper in ("ALTER", "CREATE", "DROP") and not has_words(found, "EXCHANGE", "PARTITION"):
+        if found[0].upper not in ("ALTER", "CREATE", "DROP"):
+            return
+        refuse_names(statement, before)
+        if has_words(found, "EXCHANGE", "PARTITION"):
+            _refuse_missing(self, [each.within(name.schema) for each in parse_ddl(statement, name).names])
+        else:
             self._tables[name.folded()] = changed(before, definition, statement)
 
     def _rename(self, old: TableName, new: TableName) -> None:
         before = self._planned(old)
         if before is None:
             raise Refused(1146, f"Table '{old}' doesn't exist")
+        if not self.existing([TableName(schema=new.schema, table="")]):
+            raise Refused(1049, f"Unknown database '{new.schema}'")
         if new.folded() != old.folded() and self.existing([new]):
             raise Refused(1050, f"Table '{new.table}' already exists")
         self._tables[old.folded()] = None
@@ -243,7 +264,17 @@ class PlannedStructure:
             table=real,
             indexes={index: unique.get(index) for index in sorted(parts.indexes)},
             foreign_keys=parts.foreign_keys,
+            partitions=self._real.partitions(real.name),
         )
+
+
+def _refuse_missing(structure: PlannedStructure, names: Iterable[TableName]) -> None:
+    """Raise `Refused` if one of these tables is not there by then."""
+    wanted = list(names)
+    there = structure.existing(wanted)
+    for name in wanted:
+        if name.folded() not in there:
+            raise Refused(1146, f"Table '{name}' doesn't exist")
 
 
 def _is_about_view(found: Sequence[Token]) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from storage_consumer.dry_run.indexes import indexes_after, renamed_columns
+from storage_consumer.dry_run.indexes import Indexes, indexes_after, name_behind, renamed_columns
+from storage_consumer.dry_run.partitions import Partitions, partitions_after
 from storage_consumer.inspection.virtual_columns import virtual_columns
 from storage_consumer.job.target_table import TargetColumn, TargetTable, UniqueKey
 from storage_consumer.model import TableColumn, TableDefinition, TableName, folded_name
+from storage_consumer.sql.column_parts import NAMES
 from storage_consumer.sql.tokens import Token, find_words, has_words, tokens
 
 _HIDDEN = "_V$_"
@@ -21,6 +23,10 @@ _LENGTHS = {
 _TYPES = {"var_string": "varchar", "integer": "int"}
 _MOMENTS = frozenset(("datetime", "timestamp", "time"))
 _WHOLE = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
+_NO_COLUMNS = frozenset(
+    ("INDEX", "KEY", "PRIMARY", "FOREIGN", "CONSTRAINT", "CHECK", "PARTITION", "STATISTICS", "STATS_EXTENDED")
+)
+"""What else DROP may be about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +36,13 @@ class PlannedTable:
     table: TargetTable
     indexes: Mapping[str, UniqueKey | None] = field(default_factory=dict)
     """See `indexes.Indexes`."""
+    unsure: frozenset[str] = frozenset()
+    """Folded names of indexes that may be there or not."""
     foreign_keys: frozenset[str] = frozenset()
     """Their folded names."""
+    has_unnamed: bool = False
+    """Whether it has indexes or foreign keys whose names the server chose, so that nobody knows them."""
+    partitions: Partitions = frozenset()
     is_scattered: bool = False
     """Whether its partitions hold other rows than those of the same names at the source; see `PartNames.scattered`."""
 
@@ -60,17 +71,43 @@ def changed(before: PlannedTable, definition: TableDefinition, statement: str) -
     # A key over a column that is gone is gone, or is another one.
     kept = {name: key for name, key in indexes.items() if key is None or key in keys}
     keys.sort(key=lambda key: (key.name != "PRIMARY", folded_name(key.name)))
-    foreign = {
-        folded_name(found[at - 1].name)
-        for at, token in enumerate(found)
-        if at > 1 and token.upper == "FOREIGN" and found[at - 2].upper == "CONSTRAINT"
-    }
+    foreign = _foreign_keys(found)
     return PlannedTable(
         table=replace(before.table, columns=columns, unique_keys=tuple(keys), key_drift=""),
         indexes=kept,
-        foreign_keys=before.foreign_keys | foreign,
+        unsure=before.unsure | _unsure(indexes, kept, before.table.columns, names),
+        foreign_keys=before.foreign_keys | foreign - {""},
+        has_unnamed=before.has_unnamed or "" in kept or "" in foreign,
+        partitions=partitions_after(found, before.partitions),
         is_scattered=_is_scattered(found, before=before.is_scattered),
     )
+
+
+def dropped_column(action: Sequence[Token]) -> str:
+    """Return the column that an action of an ALTER TABLE drops; empty for none."""
+    if not has_words(action[:1], "DROP"):
+        return ""
+    at = 1 + has_words(action[1:2], "COLUMN")
+    named = action[at : at + 1]
+    is_other = at == 1 and any(token.upper in _NO_COLUMNS for token in named)
+    return name_behind(action, at - 1) if named and named[0].kind in NAMES and not is_other else ""
+
+
+def _foreign_keys(found: Sequence[Token]) -> frozenset[str]:
+    """Return the folded names of the foreign keys that a statement defines, "" among them if one has no name."""
+    names = set()
+    for at, token in enumerate(found):
+        if token.upper == "FOREIGN" and not has_words(found[max(at - 1, 0) : at], "DROP"):
+            is_named = at > 1 and found[at - 2].upper == "CONSTRAINT"
+            names.add(folded_name(found[at - 1].name) if is_named else "")
+    return frozenset(names)
+
+
+def _unsure(indexes: Indexes, kept: Indexes, before: Sequence[TargetColumn], names: Collection[str]) -> frozenset[str]:
+    """Return the indexes that may have gone with a column, `names` being those of the columns that are there now."""
+    if all(folded_name(column.name) in names for column in before):
+        return frozenset()
+    return frozenset(name for name, key in indexes.items() if key is None or name not in kept)
 
 
 def _is_scattered(found: Sequence[Token], *, before: bool) -> bool:
@@ -93,14 +130,15 @@ def _columns(
         # They belong to TiDB's expression indexes, and no other server has them.
         if column.name.startswith(_HIDDEN):
             continue
-        old = former.get(name)
-        # A statement that does not name a column leaves it as it was.
-        if old is not None and name not in mentioned:
-            columns.append(old)
+        old = former.pop(name, None)
+        # A statement that does not name a column leaves it as it was, be it missing.
+        if name not in mentioned and before.columns:
+            columns += [] if old is None else [old]
         else:
             generated = "VIRTUAL" if name in virtual else old.generated if old else ""
             columns.append(_column(column, generated))
-    return tuple(columns)
+    # Only the target has the others, unless the statement drops them.
+    return (*columns, *(old for name, old in former.items() if name not in mentioned)) if columns else ()
 
 
 def _column(column: TableColumn, generated: str) -> TargetColumn:

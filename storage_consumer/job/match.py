@@ -254,9 +254,9 @@ def _misfit(layout: RowLayout, target: TargetTable) -> str:
     there = {folded_name(c.name) for c in target.columns}
     needed = {folded_name(c.name) for c in target.columns if not c.generated}
     if lacking := sorted(carried - there):
-        return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}"
+        return f"the rows carry columns that the target's table lacks: {', '.join(lacking)}; add them as the source has them"
     if unknown := sorted(needed - carried - layout.unselected):
-        return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}"
+        return f"the target's table has columns that the rows do not carry: {', '.join(unknown)}; drop them as the source did"
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storage_consumer.amounts import data_size
 from storage_consumer.job.spec import FileSplit
 from storage_consumer.redaction import escaped, redact
 
@@ -13,7 +14,6 @@ _NAMED = 5
 """Most tables that are named; the rest are counted."""
 _LONGEST_NAMES = 110
 """Characters of the names together, so that round, wave and counts are always there."""
-_UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
 
 
 def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[FileSplit]) -> str:
@@ -22,7 +22,7 @@ def job_title(number: int, wave: int, tables: Sequence[str], files: Sequence[Fil
     `number` counts the rounds since the start, `wave` the jobs of the round, both from 1.
     """
     size = sum(work.size for work in files)
-    title = f"round {number}, wave {wave}: {_count(len(files), 'file')}, {_size(size)}: {_names(tables)}"
+    title = f"round {number}, wave {wave}: {_count(len(files), 'file')}, {data_size(size)}: {_names(tables)}"
     # Spark's UI would take some tags for links.
     return redact(escaped(title)).replace("<", "(").replace(">", ")")[:LONGEST]
 
@@ -39,10 +39,3 @@ def _names(tables: Sequence[str]) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
-def _size(size: int) -> str:
-    for bits, unit in _UNITS:
-        if size >= 1 << bits:
-            return f"{size / (1 << bits):.1f} {unit}"
-    return f"{size} B"

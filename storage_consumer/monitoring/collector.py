@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from storage_consumer.model import physical_ms
-from storage_consumer.monitoring.metric_table import METRICS, OTHERS, PREFIX
+from storage_consumer.monitoring.metric_table import METRICS, PREFIX
 from storage_consumer.monitoring.processes import Processes
 from storage_consumer.monitoring.report import Phase
 from storage_consumer.monitoring.table_series import TableSeries
@@ -21,7 +21,7 @@ from storage_consumer.monitoring.tally import ROUND_BUCKETS, Facts
 from storage_consumer.plan.table_state import TableState
 from storage_consumer.summary import RunningStatement
 
-_STATES = (TableState.RUNNING, TableState.WAITING, TableState.HALTED, TableState.DROPPED)
+_STATES = (TableState.RUNNING, TableState.WAITING, TableState.HALTED, TableState.PAUSED, TableState.DROPPED)
 _WAITS = ("file", "ddl", "lock")
 _STAGES = ("poll", "plan", "rows", "ddl", "checkpoint")
 _HALTS = ("ddl", "gate", "file", "gap", "row", "schema", "name", "operator")
@@ -104,10 +104,7 @@ def _process(facts: Facts, *, is_writer: bool) -> dict[str, _Values]:
 def _checkpoints(facts: Facts, expiration_days: int) -> dict[str, _Values]:
     last = facts.last
     found: dict[str, _Values] = {"source_file_expiration_seconds": expiration_days * _DAY} if expiration_days else {}
-    for prefix, tso in (
-        ("", last.checkpoint),
-        ("running_", last.checkpoint_running),
-    ):
+    for prefix, tso in (("", last.checkpoint), ("running_", last.checkpoint_running)):
         # 0 is no time: a lag of fifty years would wake somebody.
         if tso:
             at = physical_ms(tso) / 1000
@@ -183,6 +180,3 @@ def _durations(facts: Facts) -> Family:
         buckets=list(zip(borders, counts, strict=True)),
         sum_value=facts.tally.round_seconds,
     )
-
-
-__all__ = ["OTHERS", "ConsumerCollector", "MetricSources"]

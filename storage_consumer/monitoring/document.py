@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from storage_consumer.monitoring.snapshot import Statement, Table
+from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
 from storage_consumer.monitoring.status import Status, TableStatus
-from storage_consumer.telemetry import tso_time
+from storage_consumer.plan.table_decisions import shown_state
+from storage_consumer.telemetry import tso_time, utc_time
 
 
 def document(
@@ -22,7 +23,7 @@ def document(
     found: dict[str, object] = {
         "health": status.health,
         "reasons": list(status.reasons),
-        "time": snapshot.now,
+        "time": utc_time(snapshot.now),
         "state_schema": snapshot.state_schema,
         "bucket": snapshot.upstream,
         "writer": snapshot.writer,
@@ -33,19 +34,23 @@ def document(
         "tables_by_state": status.counts,
         "tables": [_table_document(table) for table in shown],
         "statements": [_statement_document(each) for each in status.statements],
-        "seconds_left": status.seconds_left,
-        "report": None if status.report is None else asdict(status.report) | {"age": snapshot.report_age},
+        "seconds_left": _rounded(status.seconds_left),
+        "report": None if status.report is None else asdict(status.report) | {"age": _rounded(snapshot.report_age)},
         "needed": {"checkpoint": snapshot.checkpoint, "time": tso_time(snapshot.checkpoint)},
     }
     if chosen is not None:
-        found["table"] = {"name": str(chosen.name), "state": chosen.state, "checkpoint": chosen.checkpoint}
+        found["table"] = _chosen_document(chosen, shown, snapshot)
     if needed is not None:
         found["files"] = list(needed)
     return found
 
 
 def _mark(checkpoint: int, lag: float | None) -> dict[str, object]:
-    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": lag}
+    return {"ts": checkpoint, "time": tso_time(checkpoint) if checkpoint else None, "lag": _rounded(lag)}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _table_document(table: TableStatus) -> dict[str, object]:
@@ -59,13 +64,21 @@ def _table_document(table: TableStatus) -> dict[str, object]:
     }
 
 
+def _chosen_document(chosen: Table, shown: Sequence[TableStatus], snapshot: Snapshot) -> dict[str, object]:
+    state, checkpoint = shown_state(chosen.state, chosen.error), snapshot.reached(chosen)
+    # What an operator should know of it, if anything, says more than what is stored.
+    for table in shown:
+        state, checkpoint = table.state, table.checkpoint
+    return {"name": str(chosen.name), "state": state, "checkpoint": checkpoint}
+
+
 def _statement_document(each: Statement) -> dict[str, object]:
     return {
         "table": str(each.name),
         "version": each.identity.version,
         "checksum": each.identity.checksum,
         "state": each.state,
-        "seconds": each.seconds,
+        "seconds": _rounded(each.seconds),
         "query": each.query,
         "note": each.note,
     }

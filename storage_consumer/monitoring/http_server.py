@@ -138,6 +138,8 @@ class _Server(ThreadingHTTPServer):
     # A second server on the port must be refused, and a port that was just left can be had again.
     allow_reuse_address = True
     allow_reuse_port = False
+    # Of many that come at once the kernel would else turn most away, and let them try again a second later.
+    request_queue_size = 128
 
     def __init__(self, family: int, address: Any, routes: dict[str, Handler]) -> None:
         self.address_family = family
@@ -205,7 +207,10 @@ class _Answering(BaseHTTPRequestHandler):
                 "have the proxy send one of them as Host",
                 HTTPStatus.MISDIRECTED_REQUEST,
             )
-        address = urllib.parse.urlsplit(self.path)
+        try:
+            address = urllib.parse.urlsplit(self.path)
+        except ValueError:
+            return said(HTTPStatus.BAD_REQUEST.phrase, HTTPStatus.BAD_REQUEST)
         path = urllib.parse.unquote(address.path)
         route, below = _found(self.server.routes, path)
         if not route:

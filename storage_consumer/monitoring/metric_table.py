@@ -40,9 +40,11 @@ METRICS: dict[str, Metric] = {
     ),
     "retries_total": _counter("Attempts that were made again, by what is tried.", "what"),
     "checkpoint_timestamp_seconds": _gauge(
-        f"Time of the commit-ts up to which all tables are applied, halted ones included, since 1970-01-01 UTC. {_ABSENT}"
+        f"Time of the commit-ts up to which all tables are applied, halted and paused ones included, since 1970-01-01 UTC. {_ABSENT}"
     ),
-    "running_checkpoint_timestamp_seconds": _gauge(f"The same for the tables that are not halted. {_ABSENT}"),
+    "running_checkpoint_timestamp_seconds": _gauge(
+        f"The same for the tables that are neither halted nor paused. {_ABSENT}"
+    ),
     "source_checkpoint_timestamp_seconds": _gauge(
         "Time of the bucket's checkpoint-ts as it was last read, since 1970-01-01 UTC. Absent before it is read."
     ),
@@ -81,14 +83,16 @@ METRICS: dict[str, Metric] = {
     ),
     "pending_bytes": _gauge("Their size, as far as they were listed."),
     "tables": _gauge(
-        "Tables by state at the end of the last round; those that the filter leaves out do not count.", "state"
+        "Tables by state at the end of the last round; those that the filter or an operator leaves out do not count.",
+        "state",
     ),
     "tables_waiting": _gauge(
         "Waiting tables by what they wait for: `file`, `ddl` (a statement before their rows) or `lock` (of other sessions).",
         "reason",
     ),
     "table_halts_total": _counter(
-        "How often tables halted, by kind: `ddl`, `gate`, `file`, `gap`, `row`, `schema`, `name` or `operator`.", "kind"
+        "How often tables halted, by kind: `ddl`, `gate`, `file`, `gap`, `row`, `schema` or `name`; `operator` counts how often one was paused.",
+        "kind",
     ),
     "table_halted": _gauge(
         "1 for a halted table; only halted tables have it, at most as many as `--metrics-tables`.", "table"

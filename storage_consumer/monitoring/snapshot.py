@@ -84,8 +84,14 @@ class Snapshot:
     """Who holds the lease, in words; empty for nobody."""
     last_writer: str
     """Who held it last, if its lease ran out without being released."""
+    read_only: bool = False
+    """Whether the target takes writes from administrators only."""
     tables: tuple[Table, ...] = ()
     statements: tuple[Statement, ...] = ()
     report: Report | None = None
     report_age: float = 0.0
     """Seconds since the report was stored."""
+
+    def reached(self, table: Table) -> int:
+        """Return the commit ts up to which a table is applied, inclusive."""
+        return self.checkpoint_running if table.follows else table.checkpoint

@@ -15,6 +15,7 @@ from storage_consumer.clock import span
 from storage_consumer.model import TableName, physical_ms
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
+from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_decisions import Verb, shown_state
 from storage_consumer.plan.table_state import TableState
 
@@ -22,10 +23,16 @@ FRESH = 30.0
 """Seconds after which a report no longer tells what its writer is doing."""
 STALLED = 300.0
 """Seconds that the bucket's checkpoint may lie back before the source counts as stalled. TiCDC moves it every few seconds."""
-_STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
-_BEHIND = (*_STOPPED, TableState.WAITING)
-_AGAIN = "`storage-consumer table resume`"
-"""How a message names the command that it does not spell out."""
+STOPPED = (TableState.HALTED, TableState.LOST, TableState.PAUSED)
+"""States in which a table stays until somebody decides."""
+_BEHIND = (*STOPPED, TableState.WAITING)
+_WRITABLE = (
+    "the target is read-only, so that no process can have the lease. Point at its primary, or make it writable; a process that "
+    "still runs goes on by itself, else start `storage-consumer run`"
+)
+_AGAIN = "`storage-consumer table resume"
+"""How a message names the command, without the options that lead to the target."""
+_KILL = re.compile(r"`(KILL \d+)`")
 _COMMAND = re.compile(r"(?<!`)storage-consumer (?:ddl|table|rebind|inspect|run) .*?(?= -- |[.;] |\.?$)")
 
 
@@ -34,6 +41,8 @@ class Health(StrEnum):
 
     NO_WRITER = "no-writer"
     """Nobody writes: no process has the lease."""
+    RETRYING = "retrying"
+    """The bucket, the target or Spark does not answer; the last round failed and is tried again."""
     STOPPED = "stopped"
     """One or more tables are halted or paused; the others go on."""
     BEHIND = "behind"
@@ -89,7 +98,7 @@ class Status:
     @property
     def is_reported(self) -> bool:
         """Whether the report tells what the writer is doing now."""
-        return bool(self.report and self.snapshot.writer and self.snapshot.report_age <= FRESH)
+        return _is_reported(self.snapshot)
 
 
 def lag_of(checkpoint: int, now: float) -> float | None:
@@ -115,7 +124,7 @@ def judged(
     `needs_writer` it is no fault that nobody writes at the moment.
     """
     tables = tuple(_tables(snapshot, command))
-    stopped = [each for each in tables if each.state in _STOPPED]
+    stopped = [each for each in tables if each.state in STOPPED]
     lag = lag_of(snapshot.checkpoint, snapshot.now)
     late = max_lag is not None and (lag is None or lag > max_lag)
     lonely = needs_writer and not snapshot.writer
@@ -123,6 +132,7 @@ def judged(
         health
         for health, holds in (
             (Health.NO_WRITER, lonely),
+            (Health.RETRYING, _is_retrying(snapshot)),
             (Health.STOPPED, bool(stopped)),
             (Health.BEHIND, late),
             (Health.HEALTHY, True),
@@ -146,13 +156,24 @@ def judged(
     return replace(status, reasons=tuple(reasons))
 
 
+def _is_reported(snapshot: Snapshot) -> bool:
+    return bool(snapshot.report and snapshot.writer and snapshot.report_age <= FRESH)
+
+
+def _is_retrying(snapshot: Snapshot) -> bool:
+    return bool(_is_reported(snapshot) and snapshot.report and snapshot.report.phase == Phase.RETRYING)
+
+
 def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None, *, lonely: bool) -> Iterator[str]:
     """Yield why the feed is not healthy, and what else is odd. `exceeded`: the limit that the lag is beyond, if it is."""
     snapshot, report = status.snapshot, status.report
     if lonely:
         last = f"; {snapshot.last_writer} was the last" if snapshot.last_writer else ""
         how = "; it ended" if report and report.phase == Phase.ENDED else ""
-        yield f"nobody writes{last}{how}: start `storage-consumer run`"
+        do = _WRITABLE if snapshot.read_only else "start `storage-consumer run`"
+        yield f"nobody writes{last}{how}: {do}"
+    if _is_retrying(snapshot) and report:
+        yield f"the writer has been retrying for {span(max(0.0, snapshot.now - report.since))}: {report.retry}"
     if stopped:
         paused = sum(each.state == TableState.PAUSED for each in stopped)
         by_itself, of = len(stopped) - paused, f"of {sum(status.counts.values()):,} tables"
@@ -162,8 +183,6 @@ def _reasons(status: Status, stopped: list[TableStatus], exceeded: float | None,
     if exceeded is not None:
         so_far = f"{span(status.lag)} old" if status.lag is not None else "not there yet"
         yield f"the checkpoint is {so_far}, and at most {span(exceeded)} is allowed"
-    if status.is_reported and report and report.phase == Phase.RETRYING:
-        yield f"the writer has been retrying for {span(max(0.0, snapshot.now - report.since))}: {report.retry}"
     if snapshot.writer and report and not status.is_reported:
         yield f"the writer has the lease, but has said nothing of itself for {span(snapshot.report_age)}"
     if status.source_lag is not None and status.source_lag > STALLED and snapshot.writer:
@@ -188,7 +207,7 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
         is_open = bool(table.decision) and (not table.obeyed or bool(table.refusal))
         if state not in _BEHIND and not is_open:
             continue
-        checkpoint = snapshot.checkpoint_running if table.follows and state not in _STOPPED else table.checkpoint
+        checkpoint = snapshot.checkpoint_running if table.follows and state not in STOPPED else table.checkpoint
         found.append(
             TableStatus(
                 name=table.name,
@@ -206,10 +225,13 @@ def _tables(snapshot: Snapshot, command: Callable[[Verb, TableName], str]) -> It
 def _next_steps(
     table: Table, state: TableState, reason: str, command: Callable[[Verb, TableName], str]
 ) -> tuple[str, ...]:
-    if state not in _STOPPED:
-        return ()
+    if state not in STOPPED:
+        # Of several connections that may hold a lock, a person has to choose.
+        return tuple(ends) if len(ends := _KILL.findall(reason)) == 1 else ()
     # The message knows best: it was written where the fault was met.
     named = commands_in(reason)
+    if AT_A_START in reason:
+        return named
     if state == TableState.LOST:
         return named or (command("reload-done", table.name),)
     again = command("resume", table.name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from storage_consumer.amounts import data_size
 from storage_consumer.clock import span
 from storage_consumer.monitoring.report import Phase, Report
 from storage_consumer.monitoring.status import Status
 from storage_consumer.telemetry import tso_time
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def doing(status: Status) -> str:
@@ -22,7 +21,7 @@ def doing(status: Status) -> str:
     if (work := report.work) is not None and work.files:
         left = f", {span(status.seconds_left)} left" if status.seconds_left is not None else ""
         words += (
-            f": {work.files_done:,} of {work.files:,} files ({size(work.bytes)}), {work.rows:,} rows, "
+            f": {work.files_done:,} of {work.files:,} files ({data_size(work.bytes)}), {work.rows:,} rows, "
             f"{report.rows_per_second:,.0f} rows/s{left}"
         )
     return words
@@ -32,7 +31,8 @@ def pending(report: Report | None) -> str:
     """Return what the last round left in the bucket; empty before the first."""
     if report is None or not report.last_round_at:
         return ""
-    return f"{report.pending_files:,} files, {size(report.pending_bytes)}, at the end of the last round"
+    files = "1 file" if report.pending_files == 1 else f"{report.pending_files:,} files"
+    return f"{files}, {data_size(report.pending_bytes)}, at the end of the last round"
 
 
 def skipped(report: Report | None) -> str:
@@ -48,11 +48,3 @@ def moment(checkpoint: int, lag: float | None) -> str:
         return "none yet"
     ago = f", {span(lag)} ago" if lag is not None else ""
     return f"{checkpoint} ({tso_time(checkpoint)}){ago}"
-
-
-def size(number: float) -> str:
-    """Return a number of bytes as readers like it."""
-    unit = 0
-    while number >= 1024 and unit < len(_UNITS) - 1:  # noqa: PLR2004 - the step of these units
-        number, unit = number / 1024, unit + 1
-    return f"{number:.0f} {_UNITS[unit]}" if not unit else f"{number:.1f} {_UNITS[unit]}"

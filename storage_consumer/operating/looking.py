@@ -1,4 +1,4 @@
-"""What the status page asks of the target: a look at the state, and the statements of one table, each on a connection of its own."""
+"""What is asked of a target's state: how the feed is, and for the status page the statements of one table, on connections of their own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,18 @@ _MINUTES = 24 * 60
 """Minutes of the feed's course that are read."""
 _STATEMENTS = 50
 """Newest statements of one table that are shown."""
+
+
+def status_now(
+    desk: StateInspector, downstream: Downstream, *, max_lag: float | None = None, needs_writer: bool = True
+) -> Status:
+    """Return the status of a feed by one look at its state; the other parameters are those of `judged`."""
+    return judged(
+        desk.status.snapshot(),
+        lambda verb, name: table_command(verb, name, downstream),
+        max_lag=max_lag,
+        needs_writer=needs_writer,
+    )
 
 
 def status_site(

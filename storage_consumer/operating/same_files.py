@@ -63,7 +63,7 @@ class Sizes:
         folder, _, name = stored.path.rpartition("/")
         data = parse_data_name(name)
         # The name alone does not show of which width its sequence is, so the known ones decide.
-        sequence = data and next((found for found in _sequence_names(folder, data) if found in self._sequences), "")
+        sequence = data and next((found for found in sequence_names(folder, data) if found in self._sequences), "")
         if not (data and sequence):
             return
         finished = self._sequences[sequence]
@@ -148,7 +148,7 @@ def shortened(paths: Iterable[str], count: int = 0) -> str:
     return "".join(f"\n  {path}" for path in (*shown, *more))
 
 
-def _sequence_names(folder: str, data: DataName) -> Iterator[str]:
+def sequence_names(folder: str, data: DataName) -> Iterator[str]:
     """Yield the sequences that a file may belong to, likeliest first: a number that fills its width does not show the width."""
     digits = len(str(data.number))
     for width in range(digits, data.width, -1):

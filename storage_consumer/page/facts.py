@@ -12,7 +12,7 @@ from storage_consumer.monitoring.status import Health, Status
 from storage_consumer.monitoring.wording import doing, moment, pending, skipped
 
 _UNKNOWN = "unknown"
-_LOOKS = {Health.HEALTHY: "good", Health.BEHIND: "warn"}
+_LOOKS = {Health.HEALTHY: "good", Health.BEHIND: "warn", Health.RETRYING: "warn"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

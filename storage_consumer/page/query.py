@@ -14,7 +14,10 @@ Sort = Literal["state", "table", "checkpoint", "lag"]
 SORTS: tuple[Sort, ...] = ("state", "table", "checkpoint", "lag")
 RANGES = (1, 6, 24)
 """Hours that the plots can show."""
-STATES = (TableState.HALTED, TableState.WAITING, TableState.RUNNING, TableState.EXCLUDED, TableState.DROPPED)
+STATES = (
+    *(TableState.HALTED, TableState.PAUSED, TableState.WAITING, TableState.RUNNING),
+    *(TableState.SKIPPED, TableState.EXCLUDED, TableState.DROPPED),
+)
 """States by which tables are filtered, in their order on the page."""
 _HOURS = 6
 _LONGEST = 200

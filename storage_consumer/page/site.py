@@ -16,7 +16,7 @@ from storage_consumer.monitoring.document import document
 from storage_consumer.monitoring.http_server import Handler, Request, Response
 from storage_consumer.monitoring.report import Minute, Report
 from storage_consumer.monitoring.snapshot import JournalEntry, Snapshot
-from storage_consumer.monitoring.status import Status
+from storage_consumer.monitoring.status import STOPPED, Status
 from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.facts import facts, headline, is_own, process_facts, progress
 from storage_consumer.page.plots import lag_plot, rate_plot, table_plot
@@ -112,7 +112,7 @@ class Site:
         if known is None:
             return _page("overview.html", values)
         status, now = known.status, known.status.snapshot.now
-        stopped = [each for each in status.tables if each.state in (TableState.HALTED, TableState.LOST)]
+        stopped = [each for each in status.tables if each.state in STOPPED]
         # Stopped tables stand first. One that runs is among the others if a decision about it is open.
         waiting = status.tables[len(stopped) :]
         more = {

@@ -10,6 +10,7 @@ from storage_consumer.model import TableName
 from storage_consumer.monitoring.snapshot import Table
 from storage_consumer.monitoring.status import Status, TableStatus, lag_of
 from storage_consumer.page.query import STATES, Query
+from storage_consumer.plan.table_decisions import shown_state
 from storage_consumer.plan.table_state import TableState
 
 PAGE = 200
@@ -106,13 +107,11 @@ _KEYS = {
 
 
 def _row(table: Table, told: TableStatus | None, status: Status) -> Row:
-    checkpoint = status.snapshot.checkpoint_running if table.follows else table.checkpoint
-    if told is not None:
-        checkpoint = told.checkpoint
+    checkpoint = told.checkpoint if told is not None else status.snapshot.reached(table)
     return Row(
         name=table.name,
         shown=str(table.name),
-        state=told.state if told is not None else TableState(table.state),
+        state=told.state if told is not None else TableState(shown_state(table.state, table.error)),
         checkpoint=checkpoint,
         lag=lag_of(checkpoint, status.snapshot.now),
         stored=table,

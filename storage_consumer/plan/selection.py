@@ -28,6 +28,8 @@ from storage_consumer.sql.parse import parsed
 from storage_consumer.sql.tokens import Token, find_words, tokens
 
 _OWN_DEFAULTS = frozenset(("UTF8MB4", "UTF8MB4_BIN"))
+AT_A_START = "End the program and start it again"
+"""How a remedy begins that no command for a table can be: names in the target are settled at a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ class Selection:
         if not why:
             return ""
         remedy = (
-            f"Send it to another database with --route, or leave it out with --filter '*.*' --filter '!{name.schema}.*'"
+            f"{AT_A_START} with a --route for it to another database, or with --filter '*.*' --filter '!{name.schema}.*' "
+            "to leave it out"
         )
         return f"{name} would go into {place} of the target, which {why}. {remedy}"
 

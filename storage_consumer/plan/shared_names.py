@@ -10,6 +10,7 @@ from storage_consumer.model import TableName
 from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.lifetimes import Lifetimes
 from storage_consumer.plan.routes import Routes
+from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table import TableConsumer
 from storage_consumer.plan.table_words import shell_word, table_flag, table_word
 
@@ -53,8 +54,8 @@ def collisions(
             if other := next((o for o in before if not o.timeline.is_over(began, lifetimes.ends_of(o))), None):
                 found[table.key] = (
                     f"the routes send {table.name} and {other.name} to {routes.target(table.name)} at the same time: "
-                    "rows of one would overwrite those of the other. Give one of them its own route, or leave it out "
-                    "with --filter"
+                    f"rows of one would overwrite those of the other. {AT_A_START} with another --route for one of them, "
+                    "or with a --filter to leave it out"
                 )
     return found
 

@@ -67,6 +67,19 @@ class Obeyed:
     """Why it changes nothing; empty where it took effect."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """The result that a decision would have now."""
+
+    decision: TableDecision
+    table: StoredTable
+    """What would be stored of the table; as it is now where the decision changes nothing."""
+    place: TableName
+    """Its name in the target then."""
+    refusal: str = ""
+    """See `Obeyed.refusal`."""
+
+
 def refusal(table: StoredTable, decision: TableDecision, *, tells_time: bool = True) -> str:
     """Return why a decision can't be obeyed now, with the next steps; empty if it can. `tells_time`: rows carry a commit-ts."""
     if decision.verb == "moved":

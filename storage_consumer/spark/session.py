@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from shutil import which
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -30,6 +29,7 @@ from storage_consumer.config.settings import Tuning
 from storage_consumer.errors import ConfigError, SparkUnavailable
 from storage_consumer.spark.concurrency import one_process
 from storage_consumer.spark.folders import configured_places, let_jvm_remove, own_places
+from storage_consumer.spark.surroundings import java_program
 from storage_consumer.telemetry import Log
 
 _log = Log("spark")
@@ -92,16 +92,10 @@ def open_session(tuning: Tuning) -> tuple[SparkSession, bool]:
         # A JVM that died while it started must not be taken for one that can be used.
         if not running and gateway_gone():
             _forget_jvm()
-        if not _has_java(os.environ):
+        if not java_program(os.environ):
             raise ConfigError("Spark needs Java 17 or newer: install it, or set JAVA_HOME to its folder") from fault
         why = fault.java_exception.toString() if isinstance(fault, Py4JJavaError) else str(fault)
         raise SparkUnavailable(f"Spark could not be started: {' '.join(why.split())}") from fault
-
-
-def _has_java(environ: Mapping[str, str]) -> bool:
-    """Return whether there is a Java where Spark looks for one."""
-    home = environ.get("JAVA_HOME")
-    return Path(home, "bin", "java").exists() if home else which("java", path=environ.get("PATH")) is not None
 
 
 def answers(context: SparkContext) -> bool:

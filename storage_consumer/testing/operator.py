@@ -11,6 +11,7 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
 from storage_consumer.plan.steps import key_of
 from storage_consumer.plan.table_decisions import (
+    Foreseen,
     Obeyed,
     StoredTable,
     TableDecision,
@@ -89,16 +90,41 @@ def unobeyed(records: TargetRecords) -> list[TableDecision]:
     return [decision for key, decision in records.table_decisions.items() if seen.get(key) != decision]
 
 
+def foresee_decisions(records: TargetRecords, *, tells_time: bool = True) -> list[Foreseen]:
+    """Return what decisions that no consumer has seen would make of their tables; change nothing."""
+    return [
+        _judged(records, made, _progress(records, made.table_key), tells_time=tells_time) for made in unobeyed(records)
+    ]
+
+
 def _obeyed(records: TargetRecords, decision: TableDecision, *, tells_time: bool) -> Obeyed:
     key = decision.table_key
-    progress = records.tables.get(key)
-    # Only a schema file names the table: nothing of it has run yet.
-    if progress is None:
-        name = next(kept.name for kept in records.kept.values() if key_of(kept.name) == key)
-        progress = TableProgress(
-            table_key=key, schema=name.schema, table=name.table, checkpoint=0, state=TableState.RUNNING
+    progress = _progress(records, key)
+    found = _judged(records, decision, progress, tells_time=tells_time)
+    if not found.refusal:
+        after = found.table
+        records.copies[key] = after.copies
+        records.tables[key] = replace(
+            progress,
+            target=decision.to or progress.target,
+            state=after.state,
+            checkpoint=after.checkpoint,
+            follows=after.follows,
+            error=after.error,
         )
-    name = TableName(schema=progress.schema, table=progress.table)
+    return Obeyed(table=str(found.table.name), decision=decision, refusal=found.refusal)
+
+
+def _progress(records: TargetRecords, key: str) -> TableProgress:
+    """Return what is stored of a table; of one of which nothing has run yet, only a schema file tells the name."""
+    if (progress := records.tables.get(key)) is not None:
+        return progress
+    name = next(kept.name for kept in records.kept.values() if key_of(kept.name) == key)
+    return TableProgress(table_key=key, schema=name.schema, table=name.table, checkpoint=0, state=TableState.RUNNING)
+
+
+def _judged(records: TargetRecords, decision: TableDecision, progress: TableProgress, *, tells_time: bool) -> Foreseen:
+    key, name = decision.table_key, TableName(schema=progress.schema, table=progress.table)
     stored = StoredTable(
         table_key=key,
         name=name,
@@ -111,18 +137,9 @@ def _obeyed(records: TargetRecords, decision: TableDecision, *, tells_time: bool
         started=_started(records, name, given_up=needs_copy(progress.state)),
     )
     if why := refusal(stored, decision, tells_time=tells_time):
-        return Obeyed(table=str(stored.name), decision=decision, refusal=why)
+        return Foreseen(decision=decision, table=stored, place=progress.target or name, refusal=why)
     after = obeyed(stored, decision, records.checkpoint)
-    records.copies[key] = after.copies
-    records.tables[key] = replace(
-        progress,
-        target=decision.to or progress.target,
-        state=after.state,
-        checkpoint=after.checkpoint,
-        follows=after.follows,
-        error=after.error,
-    )
-    return Obeyed(table=str(stored.name), decision=decision)
+    return Foreseen(decision=decision, table=after, place=decision.to or progress.target or name)
 
 
 def _last_resolved(records: TargetRecords, key: str) -> int:

@@ -13,9 +13,9 @@ from storage_consumer.plan.directories import Restart
 from storage_consumer.plan.finished_files import Finished
 from storage_consumer.plan.journal import DONE, FAILED, SKIPPED, STARTED, JournalEntry, Outcome, Sent
 from storage_consumer.plan.steps import DdlStep
-from storage_consumer.plan.table_decisions import Obeyed
+from storage_consumer.plan.table_decisions import Foreseen, Obeyed
 from storage_consumer.ports import Decision, TableProgress
-from storage_consumer.testing.operator import apply_decisions, put_tables, restart_of, unobeyed
+from storage_consumer.testing.operator import apply_decisions, foresee_decisions, put_tables, restart_of, unobeyed
 from storage_consumer.testing.records import TargetRecords
 
 NO_STATEMENTS = TaskStatements(lock_slot="", claim_slot="", close_slot="", lock_checkpoint="", store_checkpoint="")
@@ -229,6 +229,10 @@ class MemoryDecisions:
         records = self._owned.all
         journal = records.journal
         return {i: d for i, d in records.decisions.items() if i in journal and journal[i].state not in (DONE, SKIPPED)}
+
+    def foreseen(self, *, tells_time: bool = True) -> list[Foreseen]:
+        """Return what `apply_to_tables` would make now of the decisions that nobody has obeyed yet."""
+        return foresee_decisions(self._owned.all, tells_time=tells_time)
 
     def apply_to_tables(self, busy: Collection[str] = (), *, tells_time: bool = True) -> list[Obeyed]:
         """Apply decisions on tables, each once, except those on `busy` tables; return their results."""

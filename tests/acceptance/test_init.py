@@ -37,11 +37,13 @@ def test_the_file_is_private_and_never_lost(bucket: str, tmp_path: Path) -> None
 
 
 def test_what_is_missing_does_not_count(bucket: str, tmp_path: Path) -> None:
-    """Without --tz the file names it in a comment, and the exit code is 2."""
+    """Without --tz the file names it in a comment, and the exit code is 2; so it is without a target."""
     file = tmp_path / "it.toml"
     done = start("init", "--upstream-uri", bucket, "--output", str(file))
     assert (done.returncode, "missing: --tz" in done.stdout) == (2, True)
     assert '# tz = "<ZONE>"' in file.read_text(encoding="utf-8")
+    done = start("init", "--upstream-uri", bucket, "--tz", "UTC", "--output", str(tmp_path / "other.toml"))
+    assert (done.returncode, "missing: --downstream-uri" in done.stdout) == (2, True)
 
 
 @pytest.mark.server
@@ -55,3 +57,19 @@ def test_run_takes_the_file(bucket: str, tmp_path: Path, mariadb: DatabaseServer
     done = start("run", "--config", str(file), "--once")
     assert done.returncode == 0, done.stderr
     assert mariadb.query("SELECT COUNT(*) > 0 FROM shop.products") == ((1,),)
+
+
+@pytest.mark.server
+def test_what_the_target_lacks_is_in_the_file(bucket: str, tmp_path: Path, mariadb: DatabaseServer) -> None:
+    """What `doctor` finds about the target stands at the end, as comments with the statements; the file can be used as it is."""
+    file = tmp_path / "it.toml"
+    mariadb.query("CREATE USER plain@'%'")
+    target = f"mysql://plain@127.0.0.1:{mariadb.port}/"
+    done = start("init", "--upstream-uri", bucket, "--downstream-uri", target, "--tz", "UTC", "--output", str(file))
+    assert (done.returncode, "the target: fail: target-rights" in done.stdout) == (0, True), done.stderr
+    text = file.read_text(encoding="utf-8")
+    grants = [line.removeprefix("# doctor: ") for line in text.splitlines() if line.startswith("# doctor: GRANT ")]
+    for grant in grants:
+        mariadb.query(grant.rstrip(";"))
+    assert len(grants) > 1
+    assert start("doctor", "--config", str(file), "--only", "target,state").returncode == 0

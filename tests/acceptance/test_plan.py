@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.program import ROOT
+from tests.harness.program import ROOT, program
 from tests.harness.servers import DatabaseServer
-from tests.harness.small_bucket import SmallBucket, row, ts
+from tests.harness.small_bucket import ID_NAME, SmallBucket, column, row, ts
+from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.acceptance]
 
@@ -76,3 +79,52 @@ def test_only_so_many_lines(mariadb: DatabaseServer, bucket: SmallBucket) -> Non
     assert len(short.stdout.splitlines()) < 100
     assert "(--all)" not in long.stdout
     assert "t499" in long.stdout
+
+
+def state_of(server: DatabaseServer) -> dict[str, list[tuple[Any, ...]]]:
+    """The state's tables, without those that a consumer writes while it waits."""
+    names = server.query("SELECT table_name FROM information_schema.tables WHERE table_schema = 'storage_consumer'")
+    beating = ("lease", "report")
+    kept = sorted(name for (name,) in names if not name.startswith(beating))
+    return {name: sorted(server.query(f"SELECT * FROM storage_consumer.`{name}`"), key=str) for name in kept}
+
+
+@contextmanager
+def locked(server: DatabaseServer, sql: str) -> Iterator[None]:
+    """Hold the locks of a query inside the block."""
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(sql)
+        yield
+        connection.rollback()
+
+
+def lock_waits(server: DatabaseServer) -> int:
+    """How often anybody has waited for the lock of a row."""
+    ((_, count),) = server.query("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")
+    return int(count)
+
+
+@pytest.mark.spark
+def test_beside_a_running_consumer(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
+    """In the middle of a round that waits for a lock, a plan answers at once, waits for none, changes nothing, and the round goes on."""
+    config = ["--config", str(tmp_path / "changefeed.toml")]
+    given = ["--upstream-uri", bucket.uri, "--downstream-uri", mariadb.uri, "--flush-interval", "1s", *config]
+    with program(given, tmp_path / "output") as running:
+        running.wait_for("round_finished", rows=2)
+        with locked(mariadb, "SELECT * FROM d.a WHERE id = 1 FOR UPDATE"):
+            waited = lock_waits(mariadb)
+            bucket.rows("d.a", 2, row("d.a", 5, "1", '"two"', operation="U"))
+            bucket.schema("d.b", ts(6), "ALTER TABLE `b` ADD COLUMN `more` INT", 5, (*ID_NAME, column("more", "INT")))
+            bucket.metadata(ts(9))
+            wait_until("a round that waits for the lock", lambda: lock_waits(mariadb) > waited)
+            before, waited = state_of(mariadb), lock_waits(mariadb)
+            document: dict[str, Any] = json.loads(plan(bucket, mariadb.uri, "--json").stdout)
+            assert state_of(mariadb) == before
+            assert lock_waits(mariadb) == waited
+        assert document["writer"]
+        assert [(each["table"], each["rows"]) for wave in document["waves"] for each in wave["rows"]] == [("d.a", 1)]
+        assert [each["table"] for wave in document["waves"] for each in wave["statements"]] == ["d.b"]
+        running.wait_for("round_finished", rows=1)
+        assert [event["event"] for event in running.events() if event.get("level") == "error"] == []
+    assert mariadb.query("SELECT d.a.name, d.b.more FROM d.a JOIN d.b USING (id)") == (("two", None),)

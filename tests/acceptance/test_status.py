@@ -103,7 +103,7 @@ def test_writer_that_was_killed(mariadb: DatabaseServer, bucket: SmallBucket, tm
 
 
 def test_watch(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:
-    """It shows one look after the other, and Ctrl-C ends it with the code of the last."""
+    """It shows one look after the other; Ctrl-C, or a reader that goes away, ends it with the code of the last."""
     with program([*run_arguments(bucket, mariadb), "--once"], tmp_path / "log") as running:
         assert running.end() == 0
     words = [sys.executable, "-m", "storage_consumer", "status", "--watch", "--batch", "--downstream-uri", mariadb.uri]
@@ -118,6 +118,12 @@ def test_watch(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> 
                 break
             assert time.monotonic() - began < 60
         assert watching.wait(60) == 0
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert watching.stdout.readline().startswith("healthy")
+        watching.stdout.close()
+        assert (watching.stderr.read(), watching.wait(60)) == ("", 0)
 
 
 def test_files_that_are_needed(mariadb: DatabaseServer, bucket: SmallBucket, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.harness.comparing import differences
 from tests.harness.corpora import FIXTURES, Corpus
+from tests.harness.pages import blocks
 from tests.harness.program import ROOT, program
 from tests.harness.servers import DatabaseServer
 
@@ -80,6 +81,29 @@ def test_it_is_what_runs(installed: Path, tmp_path: Path) -> None:
     command = [str(installed / "python"), "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).is_relative_to(installed.parent)
+
+
+def test_types_are_seen(installed: Path, tmp_path: Path) -> None:
+    """A program of a user's, in the strictest checks, finds the types of the installed package, and what is wrong with its calls."""
+    examples = [block.text for block in blocks("python") if block.page == "docs/guide/python.md"]
+    mistakes = [
+        "from storage_consumer import Consumer\nConsumer(upstream_uri='file:///b').status(max_lag='5m')\n",
+        "from storage_consumer import Status\ndef lag(status: Status) -> str: return status.lag\n",
+        "from storage_consumer import Consumers\n",
+    ]
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
+    words += ["--python-executable", str(installed / "python")]
+    found = []
+    for number, text in enumerate([*examples, *mistakes]):
+        (tmp_path / f"program_{number}.py").write_text(text, encoding="utf-8")
+        inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH")}
+        command = [*words, f"program_{number}.py"]
+        done = subprocess.run(command, cwd=tmp_path, env=inherited, capture_output=True, text=True, check=False)
+        found.append(done.stdout)
+    assert [text.startswith("Success") for text in found] == [True] * len(examples) + [False] * len(mistakes), found
+    assert "arg-type" in found[-3]
+    assert "return-value" in found[-2]
+    assert 'has no attribute "Consumers"' in found[-1]
 
 
 def test_replayed(installed: Path, mariadb: DatabaseServer, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from storage_consumer.checkpoint.operator import StateInspector
 from storage_consumer.config.settings import Downstream
+from storage_consumer.dry_run.decisions import decided
 from storage_consumer.model import TableName
 from storage_consumer.plan.copies import Copies
 from storage_consumer.plan.journal import DONE, SKIPPED, STARTED
@@ -268,3 +269,20 @@ def test_desk_knows_of_a_statement_that_was_begun(kind: str, request: pytest.Fix
     ]
     desk.close()
     found.close()
+
+
+@pytest.mark.parametrize("state_of_it", ["running", "halted", "lost", "excluded", "dropped"])
+@pytest.mark.parametrize("verb", ["pause", "resume", "skip", "reload-done", "accept-keys", "moved"])
+def test_a_decision_foreseen(rig: tuple[Rig, Decide], verb: Verb, state_of_it: str) -> None:
+    """What a plan makes of a decision is what is stored once it is obeyed; foreseeing it changes nothing."""
+    state, decide = rig[0].owner(), rig[1]
+    stored(state, progress("shop/a", 50, state_of_it, follows=state_of_it == "running", error="why"), checkpoint=60)
+    for at in (80, 10):
+        decide(verb, at, TableName(schema="other", table="b") if verb == "moved" else None)
+        before, _ = state.progress.load()
+        foreseen = state.decisions.foreseen()
+        assert state.progress.load()[0] == before
+        (obeyed,) = state.decisions.apply_to_tables()
+        assert decided(before, foreseen) == state.progress.load()[0]
+        assert [each.refusal for each in foreseen] == [obeyed.refusal]
+    assert state.decisions.foreseen() == []

@@ -126,6 +126,7 @@ def s3_server() -> Iterator[S3Server]:
             # Before the server starts: two processes that open the data file together may wait for each other.
             _add_user(admin, "writer", WRITER)
             _add_user(admin, "reader", READER)
-            with closing(Child(command=[*jail.command, "radosgw", *options, "-d"], log=log, port=port)) as child:
+            command = [*jail.command, "radosgw", *options, "-d"]
+            with closing(Child(command=command, log=log, port=port)) as child:
                 child.start()
                 yield S3Server(endpoint=f"http://127.0.0.1:{port}", child=child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -28,6 +29,8 @@ class Terminal:
     written: str = ""
     """All of it, escape sequences included."""
     _column: int = 0
+    _decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
+    """It keeps the part of a character that was read so far."""
 
     def resize(self, columns: int) -> None:
         """Change the width; what is on the screen is cut, as xterm does it."""
@@ -41,7 +44,7 @@ class Terminal:
         self.stream.flush()
         text = ""
         while select([self.master], [], [], 0.02)[0]:
-            text += os.read(self.master, 65536).decode()
+            text += self._decoder.decode(os.read(self.master, 65536))
         self.written += text
         for step in _STEP.findall(text):
             self._take(step)

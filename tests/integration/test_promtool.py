@@ -22,13 +22,13 @@ pytestmark = pytest.mark.slow
 _KEPT = Path.home() / ".cache" / "storage-consumer" / "prometheus"
 
 
-def promtool(*words: str, given: bytes = b"") -> str:
-    """Run promtool; return what it says if it is content."""
+def promtool(*words: str, given: bytes = b"", fails: str = "") -> str:
+    """Run promtool; return what it says if it is content, or what it says with these words against something."""
     folder = Path(os.environ.get("STORAGE_CONSUMER_PROMETHEUS", str(_KEPT)))
     program = shutil.which("promtool") or str(folder / "usr" / "bin" / "promtool")
     done = subprocess.run([program, *words], input=given, capture_output=True, cwd=ROOT, check=False)
     said = (done.stdout + done.stderr).decode()
-    assert done.returncode == 0, said
+    assert done.returncode == 0 or (fails and fails in said), said
     return said
 
 

@@ -16,8 +16,8 @@ import pytest
 from storage_consumer import telemetry
 from storage_consumer.alerts import calling
 from storage_consumer.alerts.calling import CallFailed, check_commands
-from storage_consumer.alerts.delivery import MOST_WAITING, Delivery
-from storage_consumer.alerts.document import Document
+from storage_consumer.alerts.delivery import LONGEST_VARIABLE, MOST_WAITING, Delivery
+from storage_consumer.alerts.document import Document, cut
 from storage_consumer.clock import SystemClock
 from storage_consumer.config.hooks import Hook
 from storage_consumer.errors import ConfigError
@@ -202,6 +202,48 @@ def test_a_command_that_hangs_is_killed(
     for pid in pids:
         status = Path(f"/proc/{pid}/status")
         assert not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
+
+
+def test_a_command_that_writes_without_end_fills_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is killed as one that hangs; what it wrote was read and forgotten."""
+    monkeypatch.setattr(calling, "COMMAND_TIMEOUT", 1.0)
+    kept = tmp_path / "kept"
+    _deliver(
+        _script(
+            tmp_path,
+            f"import stat\nkept = open({str(kept)!r}, 'a')\n"
+            "print(stat.S_ISREG(os.fstat(2).st_mode), file=kept, flush=True)\n"
+            "while True: os.write(2, b'x' * 100000)",
+        )
+    )
+    assert "it was killed after 1 s" in caplog.text
+    assert kept.read_text(encoding="utf-8").split() == ["False"] * 3
+
+
+def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    """Its end counts, though another process still holds what it writes to."""
+    began = time.monotonic()
+    _deliver(_script(tmp_path, "import subprocess\nsubprocess.Popen(['sleep', '20'])"))
+    assert time.monotonic() - began < 15
+
+
+def test_an_error_of_any_length_reaches_a_command(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whole on standard input; cut in the environment, where the system takes no more than 128 KiB."""
+    error = "é" * 200_000
+    keep = f"json.dump([json.load(sys.stdin)['error'], os.environ['STORAGE_CONSUMER_ALERT_ERROR']], open({str(tmp_path / 'got')!r}, 'w'))"
+    _deliver(_script(tmp_path, keep), {"event": "failed", "error": error, "next_step": error, "text": error})
+    assert "alert_failed" not in caplog.text
+    assert json.loads((tmp_path / "got").read_text(encoding="utf-8")) == [error, error[:LONGEST_VARIABLE]]
+
+
+def test_no_half_of_a_secret_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where an error, an answer or an output is cut, the secret at its edge is blanked before."""
+    _deliver(_script(tmp_path, "sys.exit('x' * 195 + 'opensesame')"))
+    assert "xxx" in caplog.text
+    assert "opens" not in caplog.text
+    assert "opens" not in cut("x" * 994 + "opensesame" * 2)
 
 
 def test_a_full_queue_drops_and_says_so(server: HookServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -211,5 +211,8 @@ def test_the_next_step_begins_with_its_own_sentence() -> None:
     )
     quoted = "Make the table fit, then run `storage-consumer table resume` to try it again"
     assert next_step(f"no column. {quoted}. {ways}")[0] == f"{quoted}. {ways}"
+    done = "storage-consumer table reload-done --table d.a --at TSO"
+    then = "Next time, run `storage-consumer rebind --restored` before the start"
+    assert next_step(f"it is that copy: run {done}. {then}") == (f"it is that copy: run {done}. {then}", (done,))
     assert next_step(f"no column. {quoted}")[1] == ("storage-consumer table resume",)
     assert next_step("row 3 is broken") == ("", ())

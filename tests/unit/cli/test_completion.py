@@ -19,6 +19,7 @@ CASES = [
     (["table", "rel"], {"reload-done"}),
     (["status", "--max"], {"--max-lag"}),
     (["run", "--log-format", "j"], {"json"}),
+    (["tso", "--color", "n"], {"never"}),
     (["help", "his"], {"history"}),
     (["run", "--config", "change"], {"changefeed.toml"}),
 ]
@@ -100,3 +101,26 @@ def test_the_command_prints_the_script(shell: str, capsys: pytest.CaptureFixture
     """``completion SHELL`` prints the script, and nothing else."""
     assert main(["completion", shell]) == 0
     assert capsys.readouterr().out == script(shell)
+
+
+@pytest.mark.parametrize(
+    ("shell", "begins"), [("/bin/bash", "# bash"), ("/usr/bin/zsh", "#compdef"), ("fish", "# fish")]
+)
+def test_shell_of_the_user(
+    shell: str, begins: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a name it is the one of $SHELL."""
+    monkeypatch.setenv("SHELL", shell)
+    assert main(["completion"]) == 0
+    assert capsys.readouterr().out.startswith(begins)
+
+
+@pytest.mark.parametrize(("shell", "why"), [("/bin/tcsh", "$SHELL is tcsh"), ("", "$SHELL is not set")])
+def test_shell_that_nobody_knows(
+    shell: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It asks for the name, by a command that can be pasted."""
+    monkeypatch.setenv("SHELL", shell)
+    assert main(["completion"]) == 2
+    said = capsys.readouterr().err
+    assert (why in said, "`storage-consumer completion bash`" in said) == (True, True)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.progress import Bar, Reporter, lag_seconds, progress_for, round_fields
+from storage_consumer.cli.progress import Bar, Reporter, progress_for, round_fields
 from storage_consumer.clock import span
 from storage_consumer.summary import RoundSummary, Silent, TableSummary
 from storage_consumer.telemetry import EVENTS
@@ -200,13 +200,6 @@ def test_a_bar_needs_a_terminal(
 def test_spans_have_two_units(seconds: float, text: str) -> None:
     """A duration is shown with its two greatest units."""
     assert span(seconds) == text
-
-
-def test_a_lag_needs_a_checkpoint() -> None:
-    """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one (O10)."""
-    assert lag_seconds(0, NOW) is None
-    assert lag_seconds(_tso(NOW - 2), NOW) == 2.0
-    assert lag_seconds(_tso(NOW + 2), NOW) == 0.0
 
 
 def test_a_rounds_line_has_the_declared_fields() -> None:

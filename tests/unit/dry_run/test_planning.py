@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
+from typing import Literal
+
+import pytest
 
 from storage_consumer.dry_run.planning import planned
 from storage_consumer.dry_run.result import Outcome, Plan
 from storage_consumer.dry_run.sources import PlanSources
 from storage_consumer.job.target_table import TargetTable
 from storage_consumer.model import TableName
+from storage_consumer.plan.journal import FAILED
+from storage_consumer.plan.table_decisions import Verb
+from storage_consumer.ports import Decision
 from storage_consumer.testing.state import MemoryState
 from storage_consumer.testing.target import FACTS, MemoryTarget
 from tests.harness.small_bucket import row, ts
+from tests.unit.deciding import decide, put, start
 from tests.unit.driving import World, of, two_tables
 
 
@@ -26,6 +33,10 @@ class ReadTarget(MemoryTarget):
     def has_rows(self, name: TableName) -> bool:
         """Whether a table has a row."""
         return bool(self._records.rows.get(name.folded()))
+
+    def partitions(self, name: TableName) -> frozenset[str]:  # noqa: ARG002 - of the port
+        """No partitions."""
+        return frozenset()
 
     def noted(self, names: Iterable[TableName]) -> dict[TableName, list[str]]:  # noqa: ARG002 - of the port
         """No notes."""
@@ -129,3 +140,54 @@ def test_a_table_with_rows_of_its_own() -> None:
     warnings = plan_of(fresh).warnings
     assert [warning.partition(":")[0] for warning in warnings] == ["not empty", "not empty"]
     assert plan_of(world).warnings == ()
+
+
+@pytest.mark.parametrize("verb", ["pause", "skip", "resume"])
+def test_decisions_about_tables(verb: Verb) -> None:
+    """A decision that waits is planned as the next round obeys it, and said; one that a table refuses changes nothing."""
+    world = start()
+    if verb == "resume":
+        decide(world, "pause")
+        world.once()
+    put(world, 2, 6, "2")
+    world.bucket.metadata(ts(9))
+    decide(world, verb)
+    plan = plan_of(world)
+    assert f"`{verb}` of the table shop.a, decided by op" in "".join(plan.warnings)
+    summary = world.once()
+    assert [(each.table, each.rows) for each in plan.rows] == [(t.table, t.rows) for t in summary.tables if t.rows]
+    assert bool(plan.rows) == (verb == "resume")
+    assert [(stop.table, stop.error) for stop in plan.paused] == [(t.table, t.error) for t in summary.paused]
+    assert bool(plan.paused) == (verb == "pause")
+    assert plan.reached == summary.checkpoint
+    assert plan_of(world).warnings == ()
+
+
+def test_a_refused_decision_about_a_table() -> None:
+    """A decision that the round is going to refuse is planned as refused, with the words of the refusal."""
+    world = start()
+    put(world, 2, 6, "2")
+    world.bucket.metadata(ts(9))
+    decide(world, "reload-done", ts(9))
+    plan = plan_of(world)
+    assert "would be refused: shop.a is not halted" in "".join(plan.warnings)
+    summary = world.once()
+    assert [(each.table, each.error) for each in plan.halts] == [(t.table, t.error) for t in summary.halted]
+    assert plan.reached == summary.checkpoint
+
+
+@pytest.mark.parametrize("verb", ["skip", "replace", "done"])
+def test_decisions_about_statements(verb: Literal["skip", "replace", "done"]) -> None:
+    """A statement about which an operator has decided is planned as the next round takes it, with who decided."""
+    world = start()
+    world.bucket.schema("shop.a", ts(5), "ALTER TABLE `a` ADD UNHEARD", 5)
+    world.bucket.metadata(ts(6))
+    assert world.once().halted_tables == ("shop.a",)
+    assert [each.outcome for each in plan_of(world).statements] == [Outcome.HALT]
+    (identity,) = [identity for identity, entry in world.records.journal.items() if entry.state == FAILED]
+    better = "ALTER TABLE `a` ADD COLUMN `more` INT" if verb == "replace" else ""
+    world.records.decisions[identity] = Decision(verb=verb, statement=better, decided_by="op", decided_at="now")
+    (statement,) = plan_of(world).statements
+    assert (statement.outcome, statement.run) == ((Outcome.RUN, (better,)) if better else (Outcome.SKIP, ()))
+    assert "op" in "".join(statement.reasons)
+    assert world.once().halted_tables == ()

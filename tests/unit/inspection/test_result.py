@@ -7,7 +7,7 @@ import json
 import pytest
 
 from storage_consumer import telemetry
-from storage_consumer.cli.inspect_command import answer, as_document, as_text, command, human
+from storage_consumer.cli.inspect_command import answer, as_document, as_text, command
 from storage_consumer.config.load import load
 from storage_consumer.errors import ConfigError
 from storage_consumer.inspection.inspector import completed
@@ -190,11 +190,6 @@ def test_unset_settings_are_completed_or_named() -> None:
         completed(load({**options, "delimiter": ";"}, {}), look(csv_bucket(*ROWS), delimiter=";"))
     with pytest.raises(ConfigError, match="--allow-missing-commit-ts"):
         completed(loaded, look(csv_bucket('"I","orders","shop",1,"one"\r\n'), allow_missing_commit_ts=False))
-
-
-def test_sizes_are_for_people() -> None:
-    """Bytes get the unit that fits."""
-    assert [human(size) for size in (0, 640, 1536, 5 << 30)] == ["0 B", "640 B", "1.5 KiB", "5.0 GiB"]
 
 
 def test_secrets_of_uri_and_environment_are_blanked() -> None:

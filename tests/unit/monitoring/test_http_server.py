@@ -6,6 +6,7 @@ import gzip
 import http.client
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -163,6 +164,27 @@ def test_what_is_no_request_gets_a_short_refusal(server: HttpServer, line: bytes
     assert b"aaaa" not in answer
     assert b"nonsense" not in answer
     assert _text(server, "/")[0] == 200
+
+
+def test_an_address_that_cannot_be_read_is_refused(server: HttpServer) -> None:
+    """A target in the form for proxies may be no address at all; even so the client gets an answer."""
+    with socket.create_connection(split_address(server.address), timeout=10) as client:
+        client.sendall(b"GET http://[::1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(2000).startswith(b"HTTP/1.1 400 ")
+
+
+def test_many_who_come_at_once_are_let_in(server: HttpServer) -> None:
+    """Nobody is turned away while the server has not come round to those before, as a probe beside a burst of scrapers would be."""
+    clients = [socket.socket() for _ in range(100)]
+    for client in clients:
+        client.settimeout(0)
+        client.connect_ex(split_address(server.address))
+    # The kernel tries again after a second.
+    time.sleep(0.5)
+    errors = [client.getpeername() for client in clients]
+    for client in clients:
+        client.close()
+    assert len(errors) == len(clients)
 
 
 def test_a_port_that_is_taken_is_refused_with_its_owner(server: HttpServer) -> None:

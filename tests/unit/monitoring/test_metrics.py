@@ -150,6 +150,7 @@ def test_values(recorder: Recorder) -> None:
         ("round_duration_seconds_bucket", "1.0"): 1,
         ("round_duration_seconds_count", ""): 1,
         ("tables", "halted"): 1,
+        ("tables", "paused"): 0,
         ("tables_waiting", "lock"): 1,
         ("tables_waiting", "file"): 0,
         ("table_halts_total", "gate"): 1,

@@ -7,7 +7,8 @@ import pytest
 from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.report import Phase, Report, Work
 from storage_consumer.monitoring.snapshot import Snapshot, Statement, Table
-from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged
+from storage_consumer.monitoring.status import FRESH, STALLED, Health, Status, commands_in, judged, lag_of
+from storage_consumer.plan.selection import AT_A_START
 from storage_consumer.plan.table_state import TableState
 
 NOW = 1_790_000_000.0
@@ -73,6 +74,21 @@ def test_nobody_writes() -> None:
     assert status(snapshot(writer=""), needs_writer=False).health == Health.HEALTHY
 
 
+def test_nobody_can_write() -> None:
+    """On a target that is read-only a start is of no use before it takes writes again."""
+    found = status(snapshot(table("a"), writer="", read_only=True))
+    assert found.health == Health.NO_WRITER
+    assert "the target is read-only" in found.reasons[0]
+
+
+def test_retrying() -> None:
+    """A writer whose rounds fail is not healthy: nothing is applied, whatever the lag; that counts before stopped tables."""
+    found = status(snapshot(table("a", "halted", error="x"), report=report(Phase.RETRYING, retry="no route")))
+    assert (found.health, found.reasons[0].endswith("no route")) == (Health.RETRYING, True)
+    silent = snapshot(report=report(Phase.RETRYING), report_age=99.0)
+    assert status(silent).health == Health.HEALTHY
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "limit", "health"),
     [
@@ -98,9 +114,10 @@ def test_halted_table() -> None:
     assert shown.next_steps == (DONE, SKIP)
 
 
-def test_message_that_only_names_the_command() -> None:
+@pytest.mark.parametrize("flag", ["", " --table d.a"])
+def test_message_that_only_names_the_command(flag: str) -> None:
     """Where a message says to try again, that command stands first, whole."""
-    error = f"Make it fit, then run `storage-consumer table resume` to try it again. Next steps: skip it: {SKIP}"
+    error = f"Make it fit, then run `storage-consumer table resume{flag}` to try it again. Next steps: skip it: {SKIP}"
     assert status(snapshot(table("a", "halted", error=error))).tables[0].next_steps == ("resume d.a", SKIP)
 
 
@@ -110,6 +127,20 @@ def test_message_without_a_command(state: str, step: str) -> None:
     found = status(snapshot(table("a", state, error="broken")))
     assert found.tables[0].next_steps == (step,)
     assert found.counts == {"halted": 1}
+
+
+def test_halt_that_no_command_ends() -> None:
+    """Where only a start with other settings helps, no command is offered."""
+    (shown,) = status(snapshot(table("a", "halted", error=f"it has no place. {AT_A_START} with a --route"))).tables
+    assert shown.next_steps == ()
+
+
+def test_lock_of_another_session() -> None:
+    """The one connection that holds the lock can be ended; of several a person has to choose."""
+    one = "waits for locks: connection 7, idle for 9 s, holds a lock (`KILL 7` ends it)"
+    for reason, steps in ((one, ("KILL 7",)), (f"{one}; {one}", ())):
+        (shown,) = status(snapshot(table("a"), report=report(waiting={"d.a": reason}))).tables
+        assert shown.next_steps == steps
 
 
 def test_waiting_table() -> None:
@@ -211,3 +242,10 @@ def test_statements_are_kept() -> None:
 def test_commands_of_a_message(text: str, commands: tuple[str, ...]) -> None:
     """Each command is found whole, without the words around it."""
     assert commands_in(text) == commands
+
+
+def test_a_lag_needs_a_checkpoint() -> None:
+    """TSO 0 has no lag, and a clock that runs behind the source's gives no negative one (O10)."""
+    assert lag_of(0, NOW) is None
+    assert lag_of(at(2), NOW) == 2.0
+    assert lag_of(at(-2), NOW) == 0.0

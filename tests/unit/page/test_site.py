@@ -17,8 +17,10 @@ from storage_consumer.model import DdlId, TableName
 from storage_consumer.monitoring.http_server import Request
 from storage_consumer.monitoring.report import Phase, Totals, Work
 from storage_consumer.monitoring.snapshot import JournalEntry, Statement, Table
+from storage_consumer.monitoring.status import STOPPED as STOPPED_STATES
 from storage_consumer.monitoring.table_minutes import TableMinute
 from storage_consumer.page.site import Look
+from storage_consumer.plan.table_state import TableState
 from storage_consumer.telemetry import forget_secrets, register_secret
 from tests.unit.monitoring.test_status import DONE, NOW, SKIP, at, report, snapshot, table
 from tests.unit.page.feeds import Feed
@@ -105,7 +107,7 @@ def test_overview(feed: Feed) -> None:
         ({"writer": ""}, "✕ no-writer"),
         (
             {"report": report(Phase.RETRYING, retry="no route")},
-            "✓ healthy the writer has been retrying for 12s: no route",
+            "! retrying the writer has been retrying for 12s: no route",
         ),
     ],
 )
@@ -248,6 +250,24 @@ def test_one_table(feed: Feed) -> None:
         assert part in text
     assert "Row changes per minute over the last hour: 7 at last" in text
     assert "storage-consumer table pause --table d.b" in feed.get("/tables/", "d.b")
+
+
+@pytest.mark.parametrize("state", list(TableState))
+def test_each_state(state: TableState) -> None:
+    """A table in any state has its place on the page, its own page, and its state in words; a stopped one stands among the stopped."""
+    since = "by ada on db1 since 2026-11-23 10:00:00 UTC"
+    error = {TableState.PAUSED: f"paused {since}", TableState.SKIPPED: f"skipped {since}"}.get(state, "")
+    stored = {TableState.PAUSED: "halted", TableState.SKIPPED: "excluded", TableState.WAITING: "running"}.get(
+        state, state
+    )
+    waiting = {"d.a": "a file"} if state == TableState.WAITING else {}
+    refused = table("a", stored, error=error, decision="resume", refusal="no", obeyed=True)
+    feed = Feed(snapshot(refused, report=report(waiting=waiting)))
+    text = feed.get()
+    assert f'<span class="state {state}">' in text + feed.get(state=state)
+    stopped = text.partition('id="waiting"')[0]
+    assert ("d.a" in stopped) == (state in STOPPED_STATES)
+    assert state in feed.get("/tables/", "d.a")
 
 
 def test_unknown_table(feed: Feed) -> None:

@@ -55,6 +55,26 @@ def test_states(state: str, found: list[str]) -> None:
     assert listing.counts == {"halted": 2, "waiting": 1, "running": 3, "excluded": 1, "dropped": 1}
 
 
+@pytest.mark.parametrize("sort", ["state", "table", "checkpoint", "lag"])
+def test_tables_about_which_an_operator_decided(sort: str) -> None:
+    """Paused tables stand behind the halted ones, skipped ones before those that the filter leaves out; each is a state to filter by."""
+    since = "by ada on db1 since 2026-11-23 10:00:00 UTC"
+    found = rows(
+        table("left", "excluded"),
+        table("passed", "excluded", error=f"skipped {since}"),
+        table("broken", "halted", error="x"),
+        table("held", "halted", error=f"paused {since}"),
+    )
+    listing = listed(found, Query.of({"sort": sort}))
+    assert listing.counts == {"halted": 1, "paused": 1, "skipped": 1, "excluded": 1}
+    if sort == "state":
+        assert names(listing) == ["broken", "held", "passed", "left"]
+    assert [names(listed(found, Query.of({"state": state}))) for state in ("paused", "skipped")] == [
+        ["held"],
+        ["passed"],
+    ]
+
+
 def test_search() -> None:
     """A table is found by any part of its whole name, in any case."""
     assert names(listed(FEED, Query(q="FA"))) == ["Fast"]

@@ -12,10 +12,11 @@ import pytest
 from storage_consumer.cli.exit_codes import ExitCode
 from storage_consumer.config.options import OPTIONS
 from storage_consumer.ddl.rules.catalogue import DIFFERENCES
+from storage_consumer.doctor.checks import CHECKS
 from storage_consumer.telemetry import EVENTS
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ("options.md", "differences.md", "log-events.md", "errors.md", "metrics.md")
+PAGES = ("options.md", "differences.md", "log-events.md", "errors.md", "metrics.md", "checks.md")
 
 
 def _reference(*words: str) -> subprocess.CompletedProcess[str]:
@@ -70,6 +71,7 @@ def test_check_names_what_is_stale(tmp_path: Path) -> None:
     [
         ("options.md", [f"`{option.environment}`" for option in OPTIONS]),
         ("differences.md", [f"| {name} | " for name in DIFFERENCES]),
+        ("checks.md", [f"| `{name}` | " for name in CHECKS]),
         ("log-events.md", [f"| `{name}` | " for name in EVENTS]),
         ("errors.md", [f"| {code:d} | " for code in ExitCode if code != ExitCode.INTERRUPTED]),
     ],

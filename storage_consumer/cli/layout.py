@@ -1,0 +1,135 @@
+"""Text laid out for a terminal, measured in its columns. Where there is no terminal, nothing is broken into lines and nothing is cut.
+
+What somebody may paste (a command, the name of a table) is never cut, and a command has its line to itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import wcwidth
+
+from storage_consumer.cli.screen import is_terminal, size_of
+from storage_consumer.monitoring.status import commands_in
+from storage_consumer.telemetry import escaped, redact
+
+_WIDEST = 120
+"""Columns of running text; longer lines are hard to read."""
+_NARROW = 60
+"""Columns of a terminal below which nothing stands side by side."""
+_LEAST = 20
+"""Columns that the last cell of a row needs to stand beside the others."""
+_NARROWEST = 20
+"""Columns that are assumed of a terminal that has fewer."""
+_LINE_END = re.compile(r"[\t\n\v\f\r]+ *")
+_GAP = "  "
+_BELOW = "    "
+
+
+def columns() -> int | None:
+    """Return the columns of the terminal to which standard output goes (COLUMNS beats what it tells); None if it goes elsewhere."""
+    return max(_NARROWEST, size_of(sys.stdout, os.environ)[0]) if is_terminal(sys.stdout) else None
+
+
+def padded(text: str, width: int) -> str:
+    """Return a text with blanks behind it, so that it fills `width` columns."""
+    return text + " " * (width - wcwidth.width(text))
+
+
+def cut(text: str, width: int | None) -> str:
+    """Return a text on one line, cut to `width` columns; None: not cut."""
+    plain = _shown(" ".join(text.split()))
+    if width is None or wcwidth.width(plain) <= width:
+        return plain
+    return f"{wcwidth.clip(plain, 0, max(width - 1, 0)).rstrip()}…"
+
+
+def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
+    """Return a text as lines that fit, words unbroken: the first one indented by `indent`, the others by `further` (None: likewise)."""
+    further = indent if further is None else further
+    width = columns()
+    if width is None:
+        return [f"{indent}{_shown(text)}"]
+    return wcwidth.wrap(
+        _shown(text),
+        min(width, _WIDEST),
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [indent]
+
+
+def message(text: str, indent: str = "", further: str | None = None) -> list[str]:
+    """Return a message as `wrapped` does, with each command that it gives to be pasted whole on a line of its own."""
+    if columns() is None:
+        return wrapped(text, indent)
+    further = indent if further is None else further
+    lines: list[str] = []
+    for command in commands_in(text):
+        before, _, text = text.partition(command)
+        lines += wrapped(before.strip().removeprefix("-- "), further if lines else indent, further)
+        lines.append(f"{further}  {command}")
+    # What stands behind the last command may be its full stop alone.
+    rest = text.strip().removeprefix("-- ").lstrip(". ") if lines else text
+    return [*lines, *wrapped(rest, further if lines else indent, further)] if rest else lines
+
+
+def facts(found: Mapping[str, str], space: int = 12) -> Iterator[str]:
+    """Yield a line for each label with a text, which begins behind `space` columns for labels; on a narrow terminal it stands below."""
+    width = columns()
+    for label, text in found.items():
+        if not text:
+            continue
+        if width is not None and width < _NARROW:
+            yield from [f"  {label.strip()}"] if label.strip() else []
+            yield from wrapped(text, "    ")
+        else:
+            yield from wrapped(text, f"  {padded(label, space)}", " " * (space + 2))
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "", *, is_cut: bool = False) -> Iterator[str]:
+    """Yield rows with their cells in columns; a row that does not fit has its first cell alone, and the others below it.
+
+    The last cell of a row, which may be empty, is broken into lines under its column, or cut if `is_cut`.
+    """
+    head = [max(map(wcwidth.width, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)]
+    left = len(indent) + sum(head) + len(_GAP) * len(head)
+    width = columns()
+    for *first, last in rows:
+        if width is None or left + _LEAST <= min(width, _WIDEST):
+            begin = indent + "".join(padded(cell, size) + _GAP for cell, size in zip(first, head, strict=True))
+            yield from _beside(begin, last, left, is_cut=is_cut)
+        else:
+            yield f"{indent}{first[0]}"
+            middle = _GAP.join(cell.strip() for cell in first[1:] if cell.strip())
+            yield from wrapped(middle, f"{indent}{_BELOW}") if middle else ()
+            yield from _last(last, f"{indent}{_BELOW}", width, is_cut=is_cut)
+
+
+def _beside(begin: str, last: str, left: int, *, is_cut: bool) -> Iterator[str]:
+    """Yield the lines of a row whose last cell begins behind `left` columns."""
+    width = columns()
+    if is_cut or width is None or not last:
+        yield f"{begin}{cut(last, None if width is None else width - left)}".rstrip()
+    elif left + max(map(wcwidth.width, last.split()), default=0) > width:
+        # A long word, such as a path, has more room below.
+        yield begin.rstrip()
+        yield from wrapped(last, " " * (len(begin) - len(begin.lstrip())) + _BELOW)
+    else:
+        yield from wrapped(last, begin, " " * left)
+
+
+def _last(text: str, indent: str, width: int, *, is_cut: bool) -> list[str]:
+    """Return the last cell of a row on lines of its own."""
+    if not text:
+        return []
+    return [f"{indent}{cut(text, width - len(indent))}"] if is_cut else wrapped(text, indent)
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line as it is shown. Secrets are blanked before it is divided: half of one would be known by nobody."""
+    return escaped(redact(_LINE_END.sub(" ", text)))

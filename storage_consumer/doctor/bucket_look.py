@@ -1,0 +1,163 @@
+"""The look at the bucket: ``metadata``, one listing, and a bounded sample of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from storage_consumer.config.settings import Upstream
+from storage_consumer.errors import ConfigError, StorageUnavailable
+from storage_consumer.inspection.inspector import inspect
+from storage_consumer.inspection.places import likely_places
+from storage_consumer.inspection.result import Bucket
+from storage_consumer.model import StoredObject
+from storage_consumer.operating.same_files import sequence_names
+from storage_consumer.storage.base import METADATA_BYTES, SCHEMA_FILE_BYTES, Storage
+from storage_consumer.storage.paths import parse_data_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataFacts:
+    """The file ``metadata`` at one moment."""
+
+    content: bytes | None
+    """None if the file does not exist."""
+    now: float
+    """Seconds since 1970-01-01 UTC by this machine's clock."""
+    likely: tuple[str, ...] = ()
+    """URIs of folders nearby that have one, if this one has none."""
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The files of one numbered sequence: which numbers there are."""
+
+    lowest: int
+    highest: int
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Listed:
+    """What a listing shows as it passes; it grows with the sequences, not with the files."""
+
+    sequences: dict[str, Numbers] = field(default_factory=dict)
+    """Numbers of the files that are not finished, by sequence (see `DataFile.sequence`)."""
+    first_schema_file: str = ""
+    first_data_file: StoredObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFacts:
+    """What the bucket holds, and what of it can be read."""
+
+    bucket: Bucket | None
+    """None if it could not be inspected."""
+    why: str
+    """Why not."""
+    listed: Listed
+    finished: Mapping[str, int]
+    """Sequence → the number up to which the state has finished it (inclusive); empty without a state."""
+    schema_file: str
+    """What reading a schema file met; empty if it can be read, or there is none."""
+    data_file: str
+    """The same of a data file."""
+    upstream: Upstream
+    now: float
+    checkpoint: int
+    """The state's checkpoint; 0 without a state."""
+
+
+def metadata_look(
+    storage: Storage, upstream: Upstream, opened: Callable[[Upstream], Storage], now: float
+) -> MetadataFacts:
+    """Return the file ``metadata``; raise as `Storage.read` does."""
+    try:
+        return MetadataFacts(content=storage.read("metadata", METADATA_BYTES), now=now)
+    except FileNotFoundError:
+        return MetadataFacts(content=None, now=now, likely=likely_places(upstream, opened))
+
+
+def bucket_look(
+    storage: Storage,
+    upstream: Upstream,
+    origins: Mapping[str, str],
+    now: float,
+    finished: Mapping[str, int],
+) -> BucketFacts:
+    """Return what the bucket holds. `origins`: see `Loaded.origins`. Raises `StorageUnavailable` if it falls silent."""
+    teed = _Teed(storage, finished)
+    bucket, why = None, ""
+    try:
+        bucket = inspect(teed, upstream, origins, now)
+    except ConfigError as error:
+        # A right is missing for some file; which kind of file is asked below.
+        why = str(error)
+    first = teed.listed.first_data_file
+    return BucketFacts(
+        bucket=bucket,
+        why=why,
+        listed=teed.listed,
+        finished=finished,
+        schema_file=_reading(lambda: storage.read(path)) if (path := teed.listed.first_schema_file) else "",
+        data_file=_reading(lambda: next(iter(storage.blocks(first.path, 1)), b"")) if first else "",
+        upstream=upstream,
+        now=now,
+        checkpoint=0,
+    )
+
+
+def with_checkpoint(facts: BucketFacts, checkpoint: int) -> BucketFacts:
+    """Return the same facts beside the state's checkpoint."""
+    return replace(facts, checkpoint=checkpoint)
+
+
+def _reading(read: Callable[[], bytes]) -> str:
+    """Return what prevents a file from being read; empty if nothing does. One that has just been deleted proves nothing."""
+    try:
+        read()
+    except (ConfigError, StorageUnavailable) as error:
+        return str(error)
+    except FileNotFoundError:
+        return ""
+    return ""
+
+
+class _Teed:
+    """A storage whose listing is heard."""
+
+    def __init__(self, storage: Storage, finished: Mapping[str, int]) -> None:
+        self._storage = storage
+        self._finished = finished
+        self.listed = Listed()
+
+    def check(self) -> None:
+        self._storage.check()
+
+    def read(self, path: str, most: int = SCHEMA_FILE_BYTES) -> bytes:
+        return self._storage.read(path, most)
+
+    def blocks(self, path: str, size: int, start: int = 0, tag: str = "") -> Iterator[bytes]:
+        return self._storage.blocks(path, size, start, tag)
+
+    def listing(self, closed: frozenset[str], after: dict[str, str]) -> Iterator[StoredObject]:
+        for stored in self._storage.listing(closed, after):
+            self._see(stored)
+            yield stored
+
+    def _see(self, stored: StoredObject) -> None:
+        folder, _, name = stored.path.rpartition("/")
+        data, listed = parse_data_name(name), self.listed
+        if not data:
+            if name.startswith("schema") and not listed.first_schema_file:
+                listed.first_schema_file = stored.path
+            return
+        listed.first_data_file = listed.first_data_file or stored
+        names = [*sequence_names(folder, data)]
+        sequence = next((each for each in names if each in self._finished), names[-1])
+        # What is finished may have expired, and is not needed.
+        if data.number <= self._finished.get(sequence, 0):
+            return
+        numbers = listed.sequences.setdefault(sequence, Numbers(data.number, data.number, 0))
+        numbers.lowest, numbers.highest = min(numbers.lowest, data.number), max(numbers.highest, data.number)
+        numbers.count += 1

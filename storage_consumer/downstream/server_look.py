@@ -1,0 +1,266 @@
+"""What a target server is, may and holds, as far as it matters to a consumer. It only reads."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymysql.err
+
+from storage_consumer.config.settings import Downstream
+from storage_consumer.downstream.connection import Connection, connect, translating
+from storage_consumer.downstream.ddl_execution import KNOWS_ZONE
+from storage_consumer.downstream.granted import Granted
+from storage_consumer.downstream.query import Query, text_of
+from storage_consumer.downstream.rights import ROW_RIGHTS, grant
+from storage_consumer.downstream.session import kind_of
+from storage_consumer.downstream.session_settings import SETTINGS
+
+STATE_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
+"""What the state needs of ALL on its schema."""
+READ_ONLY = ("read_only", "super_read_only", "innodb_read_only", "tidb_restricted_read_only", "tidb_super_read_only")
+"""Variables by which a server refuses writes."""
+_PASS_READ_ONLY = ("SUPER", "READ_ONLY ADMIN", "CONNECTION_ADMIN", "RESTRICTED_REPLICA_WRITER_ADMIN")
+_VARIABLES = (
+    *("max_allowed_packet", "local_infile", "lower_case_table_names", "event_scheduler", *READ_ONLY),
+    *("max_connections", "max_user_connections", "log_bin", "binlog_format", "datadir", "partial_revokes"),
+    *("innodb_default_row_format", "innodb_page_size", "innodb_force_recovery", "require_secure_transport"),
+)
+_TIMEOUT = 20
+"""Seconds that one query may take."""
+_PINGS = 5
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables:
+    """Settings of the server."""
+
+    server_type: str
+    """``mariadb``, ``mysql`` or ``tidb``."""
+    version: str
+    every: Mapping[str, str]
+    """Name → value in capitals, of the variables that this server has."""
+    session: Mapping[str, str] = field(default_factory=dict)
+    """The same of a session of ours, for the variables that it could not set for lack of a right."""
+
+    def number(self, name: str) -> int:
+        """Return a variable as a number; 0 if the server lacks it."""
+        text = self.every.get(name, "")
+        return int(text) if text.isdecimal() else 0
+
+    def is_on(self, name: str) -> bool:
+        """Return whether a switch is on; False if the server lacks it."""
+        return self.every.get(name, "") in ("1", "ON")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """How the server is reached."""
+
+    encrypts: bool
+    verifies: bool
+    is_local: bool
+    """Whether it is this very machine."""
+    round_trip: float
+    """Seconds from a query to its answer, the shortest of a few."""
+    ahead: float
+    """Seconds by which the server's clock is ahead of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What the target holds, and what it has room for."""
+
+    used: int
+    """Bytes of the replicated databases, as the server estimates them."""
+    free: int | None
+    """Bytes; None if nothing shows it."""
+    seen_by: str = ""
+    """What shows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An object of the target that acts on replicated tables, or looks at them."""
+
+    name: str
+    """Quoted, with its database."""
+    table: str
+    """The table that it belongs to, quoted, with its database; empty for an event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLook:
+    """All of it."""
+
+    variables: Variables
+    line: Line
+    connections: int
+    """Connections that are open now."""
+    knows_zone: bool
+    """Whether it knows the feed's time zone by its name."""
+    has_collation: bool
+    """Whether it has utf8mb4_bin."""
+    grants: Mapping[str, str]
+    """Database → the GRANT that it lacks, for the replicated ones and the state's."""
+    missing: Mapping[str, tuple[str, ...]]
+    """Database → the privileges that are missing on it."""
+    passes_read_only: bool
+    """Whether our account may write to a server with read_only."""
+    triggers: tuple[Found, ...]
+    events: tuple[Found, ...]
+    references: tuple[Found, ...]
+    """Foreign keys of other databases' tables that refer to replicated ones."""
+    space: Space
+
+
+def variables_of(query: Query) -> Variables:
+    """Return the server's settings, by two queries."""
+    listed = ", ".join(f"'{name}'" for name in _VARIABLES)
+    return Variables(
+        server_type=kind_of(version := text_of(query("SELECT VERSION()")[0][0])),
+        version=version,
+        every=_pairs(query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")),
+    )
+
+
+def look(downstream: Downstream, password: str, schemas: Collection[str]) -> ServerLook:
+    """Return what there is to know of a target that gets the databases `schemas`; raise `ConfigError` or `TargetUnavailable`."""
+    with closing(connect(downstream, password, ddl=True, read_timeout=_TIMEOUT)) as connection:
+        return _Looking(connection, downstream, sorted({name for name in schemas if name})).all()
+
+
+class _Looking:
+    """One look, over one connection."""
+
+    def __init__(self, connection: Connection, downstream: Downstream, schemas: Sequence[str]) -> None:
+        self._connection = connection
+        self._downstream = downstream
+        self._schemas = schemas
+
+    def all(self) -> ServerLook:
+        """Return everything."""
+        variables = self._variables()
+        missing = dict(self._missing(variables))
+        state = self._downstream.state_schema
+        granted = self._granted(variables)
+        return ServerLook(
+            variables=variables,
+            line=self._line(),
+            connections=int((self._rows("SHOW GLOBAL STATUS LIKE 'Threads_connected'") or [("", 0)])[0][1]),
+            knows_zone=bool(self._rows(KNOWS_ZONE, [self._downstream.time_zone])[0][0]),
+            has_collation=bool(self._rows("SHOW COLLATION WHERE Collation = 'utf8mb4_bin'")),
+            grants={name: grant(self._rows, "ALL" if name == state else ROW_RIGHTS, name) for name in missing},
+            missing=missing,
+            passes_read_only=any(not granted.missing((right,)) for right in _PASS_READ_ONLY),
+            triggers=self._found(
+                "SELECT trigger_schema, trigger_name, event_object_schema, event_object_table FROM "
+                "information_schema.triggers WHERE event_object_schema IN ({schemas})"
+            ),
+            events=self._found(
+                "SELECT event_schema, event_name, '', '' FROM information_schema.events WHERE status = 'ENABLED' AND "
+                "event_schema IN ({schemas})"
+            ),
+            references=self._found(
+                "SELECT constraint_schema, constraint_name, constraint_schema, table_name FROM "
+                "information_schema.referential_constraints WHERE unique_constraint_schema IN ({schemas}) AND "
+                "constraint_schema NOT IN ({schemas})"
+            ),
+            space=self._space(variables),
+        )
+
+    def _rows(self, sql: str, arguments: Collection[Any] = (), /) -> list[tuple[Any, ...]]:
+        with translating("looking at the target"), self._connection.cursor() as cursor:
+            cursor.execute(sql, tuple(arguments) or None)
+            return list(cursor.fetchall())
+
+    def _variables(self) -> Variables:
+        found = variables_of(self._rows)
+        listed = ", ".join(f"'{setting.name}'" for setting in SETTINGS if setting.needs_right)
+        session = _pairs(self._rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"))
+        return Variables(server_type=found.server_type, version=found.version, every=found.every, session=session)
+
+    def _line(self) -> Line:
+        took, ahead = math.inf, 0.0
+        for _ in range(_PINGS):
+            sent, began = time.time(), time.monotonic()
+            now = float(self._rows("SELECT UNIX_TIMESTAMP(NOW(6))")[0][0])
+            if (seconds := time.monotonic() - began) < took:
+                took, ahead = seconds, now - (sent + seconds / 2)
+        return Line(
+            encrypts=self._connection.encrypts,
+            verifies=self._connection.verifies,
+            is_local=self._connection.trust.is_local,
+            round_trip=took,
+            ahead=ahead,
+        )
+
+    def _granted(self, variables: Variables) -> Granted:
+        lines = self._rows("SHOW GRANTS")
+        with suppress(pymysql.err.MySQLError):
+            # MySQL shows what a role gives only where the role is named.
+            ((roles,),) = self._query("SELECT CURRENT_ROLE()")
+            if variables.server_type != "mariadb" and roles and roles != "NONE":
+                lines += self._query(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
+        return Granted([text_of(row[0]) for row in lines], literal_names=variables.is_on("partial_revokes"))
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows; raise the driver's errors."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def _missing(self, variables: Variables) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each database on which rights are missing, with these."""
+        granted, state = self._granted(variables), self._downstream.state_schema
+        wanted = {name: tuple(ROW_RIGHTS.split(", ")) for name in self._schemas} | {state: STATE_RIGHTS}
+        for name, rights in wanted.items():
+            if lacking := granted.missing(rights, name):
+                yield name, lacking
+
+    def _found(self, sql: str) -> tuple[Found, ...]:
+        if not self._schemas:
+            return ()
+        holders = ", ".join(["%s"] * len(self._schemas))
+        times = sql.count("{schemas}")
+        rows = self._rows(sql.replace("{schemas}", holders), [*self._schemas] * times)
+        return tuple(Found(name=_quoted(*row[:2]), table=_quoted(*row[2:]) if row[3] else "") for row in rows)
+
+    def _space(self, variables: Variables) -> Space:
+        used = 0
+        if self._schemas:
+            holders = ", ".join(["%s"] * len(self._schemas))
+            sql = f"SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema IN ({holders})"
+            used = int(self._rows(sql, self._schemas)[0][0])
+        free, seen_by = self._free(variables)
+        return Space(used=used, free=free, seen_by=seen_by)
+
+    def _free(self, variables: Variables) -> tuple[int | None, str]:
+        """Return the free bytes, and what shows them; None if nothing does."""
+        datadir = variables.every.get("datadir", "")
+        with suppress(pymysql.err.MySQLError, ValueError, TypeError, IndexError):
+            # MariaDB has this table only with its plug-in DISKS.
+            rows = self._query("SELECT disk, path, available FROM information_schema.disks")
+            inside = [row for row in rows if datadir.lower().startswith(str(row[1]).lower())]
+            longest = max(inside, key=lambda row: len(str(row[1])))
+            return int(longest[2]) * _KIB, "information_schema.disks"
+        if self._connection.trust.is_local and datadir:
+            with suppress(OSError):
+                # As the server spells it: the variables' values are compared in capitals, a path is not.
+                ((path,),) = self._rows("SELECT @@datadir")
+                return shutil.disk_usage(path).free, f"the file system of {path}"
+        return None, ""
+
+
+def _pairs(rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    return {text_of(name).lower(): text_of(value).upper() for name, value in rows}
+
+
+def _quoted(*parts: Any) -> str:
+    return ".".join("`" + text_of(part).replace("`", "``") + "`" for part in parts)

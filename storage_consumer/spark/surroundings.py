@@ -1,0 +1,138 @@
+"""What a start of Spark would find on this machine: PySpark, Java, processors, memory and folders. It starts nothing but ``java -version``.
+
+Nothing here imports PySpark, which may be missing.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+PYSPARK = ((4, 0), (4, 4))
+"""Versions of PySpark that are supported, from the first (inclusive) to the last (exclusive), as the package's dependencies say."""
+JAVA = 17
+"""The oldest Java that Spark runs on."""
+_JAVA_SECONDS = 20
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_MEMORY = Path("/proc/meminfo")
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """The Java that Spark would start."""
+
+    home: str
+    """``JAVA_HOME``; empty if it is not set."""
+    program: str
+    """Its path; empty if there is none."""
+    version: int
+    """The major version; 0 if it does not tell."""
+    said: str = ""
+    """What it said instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDir:
+    """A folder in which Spark keeps blocks and shuffled rows."""
+
+    path: str
+    is_writable: bool
+    free: int
+    """Bytes; 0 if there is no such folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """All of it."""
+
+    pyspark: str
+    """Its version; empty if it is not installed."""
+    java: Java
+    cores: int
+    """Processors that this process may use."""
+    memory: int
+    """Bytes that this machine, or this container, has; 0 if it does not tell."""
+    available: int
+    """Bytes that are free, or can be freed; 0 if it does not tell."""
+    local_dirs: tuple[LocalDir, ...]
+
+
+def surroundings(environ: Mapping[str, str]) -> Surroundings:
+    """Return what Spark would find in this environment."""
+    memory, available = _memory()
+    return Surroundings(
+        pyspark=_pyspark(),
+        java=_java(environ),
+        cores=len(os.sched_getaffinity(0)),
+        memory=memory,
+        available=available,
+        local_dirs=tuple(map(_local_dir, (environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(","))),
+    )
+
+
+def java_program(environ: Mapping[str, str]) -> str:
+    """Return the Java that Spark would start; empty if there is none where it looks."""
+    home = environ.get("JAVA_HOME")
+    if not home:
+        return shutil.which("java", path=environ.get("PATH")) or ""
+    program = Path(home, "bin", "java")
+    return str(program) if program.exists() else ""
+
+
+def _pyspark() -> str:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("pyspark")
+    # One that spark-submit brings is not installed by pip, and says its version only once it is imported.
+    return "unknown" if find_spec("pyspark") else ""
+
+
+def _java(environ: Mapping[str, str]) -> Java:
+    home, program = environ.get("JAVA_HOME", ""), java_program(environ)
+    if not program:
+        return Java(home=home, program="", version=0)
+    try:
+        done = subprocess.run(  # noqa: S603 - the program that Spark would start
+            [program, "-version"], capture_output=True, text=True, errors="replace", timeout=_JAVA_SECONDS, check=False
+        )
+        said = f"{done.stderr}{done.stdout}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    found = _VERSION.search(said)
+    # Java 8 calls itself 1.8.
+    number = 0 if found is None else int(found[2] or 0) if found[1] == "1" else int(found[1])
+    return Java(home=home, program=program, version=number, said=" ".join(said.split())[:200])
+
+
+def _memory() -> tuple[int, int]:
+    """Return the bytes of memory in all, and those that are available."""
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMORY.read_text(encoding="ascii").splitlines())
+        total, available = (int(lines[name].split()[0]) * _KIB for name in ("MemTotal", "MemAvailable"))
+    except (OSError, ValueError, KeyError):
+        return 0, 0
+    for file in _LIMITS:
+        with suppress(OSError, ValueError):
+            # A container without a limit says "max", or a number beyond the machine's memory.
+            limit = int(file.read_text(encoding="ascii"))
+            total, available = min(total, limit), min(available, limit)
+    return total, available
+
+
+def _local_dir(path: str) -> LocalDir:
+    try:
+        free = shutil.disk_usage(path).free
+    except OSError:
+        return LocalDir(path=path, is_writable=False, free=0)
+    # Asked, not tried: nothing is written.
+    return LocalDir(path=path, is_writable=Path(path).is_dir() and os.access(path, os.W_OK | os.X_OK), free=free)

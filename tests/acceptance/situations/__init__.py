@@ -1,0 +1,1 @@
+"""The situations of docs/operations/situations, each made for real: what is seen of it, and that the command it names cures it."""

@@ -1,0 +1,113 @@
+"""``storage-consumer doctor`` as a process of its own; the page shows what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage_consumer.doctor.checks import CHECKS
+from tests.contract.doctor_rigs import now_ts
+from tests.harness.pages import blocks
+from tests.harness.program import ROOT
+from tests.harness.servers import DatabaseServer
+from tests.harness.small_bucket import SmallBucket, row
+from tests.harness.spark_cluster import Machines, spark_cluster
+
+pytestmark = [pytest.mark.server, pytest.mark.acceptance]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """The options of a bucket with one table."""
+    found = SmallBucket(root=tmp_path / "bucket")
+    found.create("shop.orders")
+    found.rows("shop.orders", 1, row("shop.orders", 2, "1", '"one"'))
+    found.metadata(now_ts())
+    (tmp_path / "changefeed.toml").write_text("[sink.csv]\ninclude-commit-ts = true\n", encoding="utf-8")
+    return ["--upstream-uri", found.uri, "--config", str(tmp_path / "changefeed.toml"), "--tz", "UTC"]
+
+
+def doctor(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The command."""
+    return subprocess.run(
+        [sys.executable, "-m", "storage_consumer", "doctor", *words],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "160", **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def as_on_the_page(text: str, port: int) -> list[str]:
+    """The lines of an output, with the names that the page has instead of this machine's."""
+    text = text.replace(f"127.0.0.1:{port}", "db.example.com:3306")
+    return re.sub(r"MariaDB-\S+", "MariaDB", text).splitlines()
+
+
+def test_the_page_shows_what_is_printed(mariadb: DatabaseServer, words: list[str]) -> None:
+    """Every line of the page's example is a line of the output, in the same order; the statements mend what they stand for."""
+    mariadb.query("CREATE USER app@'%'")
+    mariadb.query("GRANT ALL ON `storage\\_consumer`.* TO app@'%'")
+    target = ["--downstream-uri", f"mysql://app@127.0.0.1:{mariadb.port}/"]
+    before = mariadb.query("SELECT @@GLOBAL.max_allowed_packet")[0][0]
+    mariadb.query("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        done = doctor(*words, *target)
+        assert (done.returncode, done.stderr) == (4, "")
+        (example,) = [each for each in blocks("text") if each.page == "docs/operations/doctor.md"]
+        printed = iter(as_on_the_page(done.stdout, mariadb.port))
+        shown = [line for line in example.text.splitlines() if line.strip() and line.strip() != "…"]
+        assert [line for line in shown if line not in printed] == []
+        for statement in re.findall(r"^ +((?:GRANT|SET) .*);$", done.stdout, re.MULTILINE):
+            mariadb.query(statement)
+        assert doctor(*words, *target).returncode == 0
+    finally:
+        mariadb.query(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_other_command_lines(mariadb: DatabaseServer, words: list[str]) -> None:
+    """A group alone, a bucket alone and a document; wrong words end with 2, and what does not answer is no traceback."""
+    target = ["--downstream-uri", mariadb.uri]
+    document = json.loads(doctor("--json", *words, *target).stdout)
+    assert [each["check"] for each in document["findings"]] == [*CHECKS]
+    assert document["verdict"] == "ok", [each for each in document["findings"] if each["verdict"] != "ok"]
+    state = doctor("--only", "state", *target)
+    assert (state.returncode, state.stdout.splitlines()[0], "bucket-" in state.stdout) == (0, "state", False)
+    assert doctor("--only", "bucket", *words).returncode == 0
+    assert doctor().returncode == 2
+    assert doctor("--only", "disk", *target).returncode == 2
+    silent = doctor("--only", "target", "--downstream-uri", "mysql://root@127.0.0.1:1/")
+    assert (silent.returncode, silent.stderr, "FAIL  target-reachable" in silent.stdout) == (4, "", True)
+
+
+def test_without_java(mariadb: DatabaseServer, words: list[str]) -> None:
+    """A machine without Java is told so, in a second or two, before anything is started."""
+    done = doctor("--only", "spark", *words, "--downstream-uri", mariadb.uri, JAVA_HOME="/nowhere", PATH="/nowhere")
+    assert (done.returncode, "FAIL  spark-java" in done.stdout) == (4, True)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_executors_of_a_cluster(mariadb: DatabaseServer, words: list[str], tmp_path: Path) -> None:
+    """Executors that see both sides are named; those that have no way to one of them, or no Python, fail with the reason."""
+    target = ["--downstream-uri", mariadb.uri]
+    folder = tmp_path / "cluster"
+    with spark_cluster(folder, Machines()) as cluster:
+        spark = ["--only", "spark", *words, "--spark-master", cluster.master]
+        fine = doctor(*spark, *target, PYSPARK_PYTHON=sys.executable)
+        assert (fine.returncode, "see what was given of bucket and target" in fine.stdout) == (0, True), fine.stdout
+        silent = doctor(*spark, "--downstream-uri", "mysql://root@127.0.0.1:1/", PYSPARK_PYTHON=sys.executable)
+        assert (silent.returncode, "cannot connect to the target" in silent.stdout) == (4, True), silent.stdout
+        snake = doctor(*spark, *target, PYSPARK_PYTHON="/no/such/python")
+        assert (snake.returncode, "executors have no program /no/such/python" in " ".join(snake.stdout.split())) == (
+            4,
+            True,
+        )

@@ -1,0 +1,1 @@
+"""The doctor: its rules, and its looks where they fail."""
