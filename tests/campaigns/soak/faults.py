@@ -75,8 +75,9 @@ class Faults:
                 begin=lambda: s3.signal(SIGSTOP),
                 seconds=75,
                 end=lambda: s3.signal(SIGCONT),
-                must=frozenset({RETRYING}),
-                may=moment | {WAITING},
+                # A request waits for its answer longer than this fault takes, so that the round has not failed yet.
+                must=frozenset({LAG}),
+                may=moment | {WAITING, RETRYING},
             ),
             Fault(name="the target restarts", begin=server.close, seconds=2, end=server.start, may=moment | {RETRYING}),
             Fault(

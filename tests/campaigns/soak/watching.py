@@ -148,7 +148,9 @@ def _taken(consumer: Consumer) -> dict[str, float]:
             comm = (folder / "comm").read_text(encoding="utf-8").strip()
             kind = "driver" if pid == driver else "JVM" if comm == "java" else "workers"
             resident = int((folder / "statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            found[f"{kind} MiB"] += resident / _MIB
+            # How many workers there are is Spark's affair.
+            size, name = resident / _MIB, "largest worker MiB" if kind == "workers" else f"{kind} MiB"
+            found[name] = max(found[name], size)
             found[f"{kind} threads"] += len(list((folder / "task").iterdir()))
             found[f"{kind} open files"] += len(list((folder / "fd").iterdir()))
             found["processes"] += 1
